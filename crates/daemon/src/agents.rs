@@ -30,6 +30,9 @@ const PREFIX: &str = "/agents";
 /// The characters of an id that are percent-encoded in a path: all but the unreserved ones (RFC 3986, 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The maximum length of an unknown agent's id in an error.
+const MAX_SHOWN_ID_BYTES: usize = 200;
+
 /// The agents of a world.
 pub(crate) struct Agents {
     base: Arc<World>,
@@ -67,11 +70,11 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether the token `given` opens `path`: it must be the token of the agent whose endpoint is at `path`, in
-    /// whichever encoding the path has the agent's id.
+    /// Whether the token `given` opens `path`: it must be the token of the agent whose endpoint is at `path`. The path
+    /// may have any percent-encoding of the agent's id.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
-        self.tokens.lock().get(&id).is_some_and(|token| token.is(given))
+        self.tokens.lock().get(&id).is_some_and(|token| token.matches(given))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
@@ -108,30 +111,30 @@ async fn answer(
 ) -> Response {
     // The world of an agent or a member has no agents.
     let Some(agents) = agents.upgrade() else { return ApiError::no_route().into_response() };
-    let Some(inside) = inside(request.uri()).filter(|_| agents.is_known(&id)) else {
-        return unknown(&id).into_response();
+    let Some(inner_uri) = inner_uri(request.uri()).filter(|_| agents.is_known(&id)) else {
+        return unknown_agent(&id).into_response();
     };
-    *request.uri_mut() = inside;
+    *request.uri_mut() = inner_uri;
     agents.worlds.answer(&id, request).await
 }
 
 /// Strips the agent from a path: the world of an agent serves `/agents/ID/REST` as `/REST`.
-fn inside(uri: &Uri) -> Option<Uri> {
+fn inner_uri(uri: &Uri) -> Option<Uri> {
     let path = uri.path_and_query()?.as_str().strip_prefix(PREFIX)?.strip_prefix('/')?;
     path[path.find('/')?..].parse().ok()
 }
 
 /// The path of the world of the agent `id`.
-pub(crate) fn home(id: &str) -> String {
-    let mut home = PREFIX.to_owned();
-    home.push('/');
-    home.extend(utf8_percent_encode(id, ENCODED));
-    home
+pub(crate) fn base_path(id: &str) -> String {
+    let mut path = PREFIX.to_owned();
+    path.push('/');
+    path.extend(utf8_percent_encode(id, ENCODED));
+    path
 }
 
 /// The path at which MCP clients find the tools of the agent `id`.
 pub(crate) fn endpoint(id: &str) -> String {
-    home(id) + "/mcp"
+    base_path(id) + "/mcp"
 }
 
 /// The id of the agent whose MCP endpoint is at `path`, as the router would match it: only `/agents/ID/mcp`, with any
@@ -143,8 +146,8 @@ fn at_endpoint(path: &str) -> Option<String> {
 }
 
 /// The error for an agent that is not configured.
-pub(crate) fn unknown(id: &str) -> ApiError {
-    let clipped = text::clip(id, 200);
+pub(crate) fn unknown_agent(id: &str) -> ApiError {
+    let clipped = text::clip(id, MAX_SHOWN_ID_BYTES);
     let shown = text::for_line(&clipped);
     ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{shown}`"))
         .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")

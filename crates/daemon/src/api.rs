@@ -50,7 +50,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::health::of_an_end;
+pub(crate) use self::health::ending_router;
 pub use self::metrics::{Metric, MetricKind, MetricValue, Metrics};
 use crate::{error::ApiError, rights::Right, routes::Routes, world::World};
 
@@ -84,7 +84,8 @@ impl Modify for Secured {
     }
 }
 
-/// The statuses that every route can answer with, in addition to its own.
+/// The statuses that every route can answer with, in addition to its own: the status, its description, and whether only
+/// routes that read a body can answer with it.
 const COMMON_ANSWERS: &[(&str, &str, bool)] = &[
     ("400", "The request cannot be understood", false),
     ("401", "The token is missing or wrong", false),

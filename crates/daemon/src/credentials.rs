@@ -33,7 +33,7 @@ pub struct Given {
     pub at: DateTime<Utc>,
 }
 
-/// Whose world it is, which decides which of the configured servers it runs.
+/// The owner of a world. The owner decides which of the configured servers the world runs.
 #[derive(Clone, Debug, Default)]
 pub enum WorldKind {
     /// The only user of a machine: all servers.
@@ -66,7 +66,7 @@ impl WorldKind {
         }
     }
 
-    /// The member for whom alone it runs servers; `None` for the world of a tenant, and of the only user of a machine.
+    /// The only member for whom it runs servers. `None` for the world of a tenant, and of the only user of a machine.
     pub(crate) fn member(&self) -> Option<&Principal> {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => Some(member),
@@ -74,7 +74,7 @@ impl WorldKind {
         }
     }
 
-    /// How much of its events it keeps.
+    /// How many of its events this world keeps.
     pub(crate) fn event_log_capacity(&self) -> LogCapacity {
         match self {
             Self::Member(_) | Self::Session(_) => LogCapacity::OfMember,
@@ -82,7 +82,8 @@ impl WorldKind {
         }
     }
 
-    /// Whether a server with this spec can be used here: it is started here, or lent.
+    /// Whether a server with this spec can be used here: because it is started here, or because the world of the tenant
+    /// lends it.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),

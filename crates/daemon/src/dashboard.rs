@@ -73,7 +73,7 @@ fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
     with_headers(status, content_type(path), Some(&tag), body)
 }
 
-/// A file below `assets/`, or a page of the guide as one of `help/`.
+/// The file `path` below `assets/`, or for `help/PAGE` that page of the guide.
 fn file(path: &str) -> Option<EmbeddedFile> {
     match path.strip_prefix("help/") {
         Some(page) => Guide::get(page),
@@ -84,7 +84,8 @@ fn file(path: &str) -> Option<EmbeddedFile> {
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
 fn etag_matches(known: &HeaderValue, tag: &str) -> bool {
     let known = known.to_str().unwrap_or_default();
-    known.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == tag || one == "*")
+    let mut known_tags = known.split(',').map(|known_tag| known_tag.trim().trim_start_matches("W/"));
+    known_tags.any(|known_tag| known_tag == tag || known_tag == "*")
 }
 
 fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body: Body) -> Response<Body> {

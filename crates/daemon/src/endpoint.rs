@@ -25,15 +25,15 @@ pub(crate) async fn with_profile(
     next: Next,
 ) -> Response {
     let name = parts.get("profile").map(String::as_str).unwrap_or_default();
-    match inside(name, request.uri().query()) {
-        Some(inside) => *request.uri_mut() = inside,
+    match gateway_uri(name, request.uri().query()) {
+        Some(uri) => *request.uri_mut() = uri,
         None => return ApiError::not_found("there is no such profile").into_response(),
     }
     next.run(request).await
 }
 
 /// The address of the profile `name` for the gateway.
-fn inside(name: &str, query: Option<&str>) -> Option<Uri> {
+fn gateway_uri(name: &str, query: Option<&str>) -> Option<Uri> {
     let named = form_urlencoded::Serializer::new(String::new()).append_pair("profile", name).finish();
     let rest = query.map(|rest| format!("&{rest}")).unwrap_or_default();
     format!("/?{named}{rest}").parse().ok()
@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn the_profile_in_the_path_overrides_the_query() {
-        assert_eq!(inside("review", None).unwrap(), "/?profile=review");
-        assert_eq!(inside("review", Some("tools=a/b")).unwrap(), "/?profile=review&tools=a/b");
-        assert_eq!(inside("a&profile=b", None).unwrap(), "/?profile=a%26profile%3Db");
+        assert_eq!(gateway_uri("review", None).unwrap(), "/?profile=review");
+        assert_eq!(gateway_uri("review", Some("tools=a/b")).unwrap(), "/?profile=review&tools=a/b");
+        assert_eq!(gateway_uri("a&profile=b", None).unwrap(), "/?profile=a%26profile%3Db");
     }
 }

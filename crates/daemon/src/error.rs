@@ -19,8 +19,11 @@ use utoipa::ToSchema;
 
 use crate::world::{EditFailed, NotBegun, NotReloaded};
 
-/// How long a client should wait before it tries again what the database could not do.
+/// How long a client should wait before it repeats a request that failed because of the database.
 const DATABASE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The maximum length of an unknown server's name in an error.
+const MAX_SHOWN_NAME_BYTES: usize = 200;
 
 /// An error: its status, and `{"error": {…}}`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -109,9 +112,9 @@ impl ApiError {
         }
     }
 
-    /// The refusal of a message of an MCP client that is longer than `most` bytes, or whose end did not arrive.
-    pub(crate) fn too_large(most: usize) -> Self {
-        let message = format!("the message was cut off, or is larger than {most} bytes (body_bytes)");
+    /// The refusal of a message of an MCP client that is longer than `max` bytes, or whose end did not arrive.
+    pub(crate) fn too_large(max: usize) -> Self {
+        let message = format!("the message was cut off, or is larger than {max} bytes (body_bytes)");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
     }
 
@@ -132,7 +135,7 @@ impl ApiError {
     }
 
     /// Says which quota is used up, and when it is free again.
-    fn over(mut self, over: &OverQuota) -> Self {
+    fn with_quota(mut self, over: &OverQuota) -> Self {
         self.retry_after = Some(over.retry_after);
         self.error.quota = Some(Box::new(UsedUp::of(over)));
         self
@@ -163,15 +166,15 @@ impl ApiError {
 
     /// The error for a server that is not configured.
     pub(crate) fn no_server(name: &str) -> Self {
-        let shown = text::for_line(&text::clip(name, 200)).into_owned();
+        let shown = text::for_line(&text::clip(name, MAX_SHOWN_NAME_BYTES)).into_owned();
         Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", format!("there is no server `{shown}`"))
             .hint("GET /api/v1/servers lists all of them")
             .server(shown)
     }
 
-    /// The error for a thing that does not exist.
-    pub(crate) fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
+    /// The error for a thing that does not exist, with this message for users.
+    pub(crate) fn not_found(message: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
     /// The error for values of a member that cannot be stored or read.
@@ -190,7 +193,7 @@ impl ApiError {
             .hint("when the daemon started, it printed what is wrong with it")
     }
 
-    /// The error for a request whose sender the layers in front of the API have not proved.
+    /// The error for a request that reaches the API without a principal: no layer in front has proved who sends it.
     pub(crate) fn unproven() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the request does not prove who sends it")
             .hint("send the daemon's token, or sign in")
@@ -232,7 +235,7 @@ impl From<CallError> for ApiError {
         let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
         shown.error.hint = error.hint();
         if let CallError::OverQuota { over, .. } = &error {
-            shown = shown.over(over);
+            shown = shown.with_quota(over);
         }
         let (server, tool) = match &error {
             CallError::Denied { server, tool, .. }
@@ -253,7 +256,7 @@ impl From<CallError> for ApiError {
 impl From<OverQuota> for ApiError {
     fn from(over: OverQuota) -> Self {
         let message = text::for_terminal(&over.to_string()).into_owned();
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "OVER_QUOTA", message).over(&over)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "OVER_QUOTA", message).with_quota(&over)
     }
 }
 
@@ -291,7 +294,7 @@ impl From<NotReloaded> for ApiError {
                     "CONFIG_REJECTED",
                     format!("the configuration was not changed: {first}"),
                 )
-                .hint("correct the file; what runs stays as it is until then")
+                .hint("correct the file; until then, the daemon runs the configuration that it had before")
             }
         }
     }

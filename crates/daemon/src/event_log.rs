@@ -12,13 +12,13 @@ use toolrack_host::{Principal, text};
 
 use crate::{rights::Right, shown};
 
-/// The most events that a log keeps.
+/// The maximum number of events that a log keeps.
 const MAX_EVENTS: usize = 1_000;
 
-/// The most bytes of one event. Of a longer one, the log keeps only the name, the time and the server.
+/// The maximum size of one event, in bytes. Of a longer one, the log keeps only the name, the time and the server.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// The most bytes of the events that a log keeps.
+/// The maximum size of all events together that a log keeps, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogCapacity {
     /// For the log of one member of a tenant, of which there may be very many: 64 KiB, about 200 events.
@@ -52,7 +52,7 @@ impl Audience {
     ///
     /// The caller and the operators of the tenant may answer an approval. Only the caller may answer a form or a page
     /// of a server, because the answer speaks in the caller's name.
-    pub(crate) fn asks(&self, principal: &Principal) -> bool {
+    pub(crate) fn may_answer(&self, principal: &Principal) -> bool {
         match self {
             Self::Approval(caller) => caller.is_same(principal) || Right::Operate.is_of(principal),
             Self::Question(caller) => caller.is_same(principal),
@@ -110,8 +110,8 @@ impl RecentEvents {
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
-    /// Distinguishes the numbers of this log from those of other logs: those of earlier runs of the daemon, and those
-    /// of other worlds. Random.
+    /// A random number that distinguishes the event numbers of this log from those in the logs of earlier runs of the
+    /// daemon and of other worlds.
     run: u32,
     kept: watch::Sender<RecentEvents>,
     capacity: LogCapacity,

@@ -12,9 +12,9 @@
 //! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
 //! that repeats its request with answers gets the call that waits for them (`parked`).
 //!
-//! Beside them: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and `subscribed` send
-//! changes to clients. `relay`, `approval` and `giving` ask the user behind a client. `tools` and `cursor` make lists, and
-//! `refusal` makes errors. `tool_call` runs a call of a tool at the host.
+//! Further modules: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and
+//! `subscribed` send changes to clients. `relay`, `approval` and `giving` ask the user behind a client. `tools` and
+//! `cursor` make lists, and `refusal` makes errors. `tool_call` runs a call of a tool at the host.
 
 mod any_client;
 mod approval;
@@ -69,7 +69,8 @@ use crate::shares::Shares;
 
 pub(crate) use self::http::{SESSION as SESSION_HEADER, begins_session, has_sessions};
 
-/// How long a client that lists waits for a server that has just started: many clients list once and never again.
+/// How long a request for a list waits for servers that have just started, because many clients list once and never
+/// again.
 pub const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long [`Gateway::shutdown`] waits for running work to end.
@@ -77,8 +78,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
 ///
-/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host. Build
-/// the host with [`AnyClient`] as its asker, so that servers of the older era know that they may send questions.
+/// Cheap to clone. Create it inside a tokio runtime. It does not own the host: end the gateway first, then the host.
+/// Build the host with [`AnyClient`] as its asker, so that servers of the older era know that they may send questions.
 ///
 /// It serves MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions,
 /// independently of the eras of the servers behind it. Tools have the names of the host's catalog, prompts are named
@@ -89,15 +90,15 @@ pub struct Gateway(Arc<Inner>);
 struct Inner {
     host: Host,
     options: GatewayOptions,
-    /// The member `_meta` of results, which names the gateway.
+    /// The JSON field `_meta` of results, which names the gateway.
     identity: String,
     views: Views,
     directory: Directory,
     memory: Memory,
     news: NewsSender,
-    /// Requests under way, of all clients.
+    /// Limits the requests under way, of all clients and of one member.
     calls: Shares,
-    /// Standing streams, of all clients.
+    /// Limits the standing streams, of all clients and of one member.
     streams: Shares,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -111,8 +112,8 @@ impl fmt::Debug for Gateway {
 }
 
 impl Inner {
-    /// Waits for servers that have just started, also once more because a value that they need has changed.
-    async fn ready(&self) {
+    /// Waits for servers that have just started, or that were restarted because a value they need has changed.
+    async fn wait_for_starting_servers(&self) {
         self.host.settled_within(FIRST_LIST_TIMEOUT).await;
     }
 
@@ -125,7 +126,7 @@ impl Inner {
 
     /// Returns what `look` finds among the prompts and resources of the servers.
     async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
-        self.ready().await;
+        self.wait_for_starting_servers().await;
         self.directory.find(&self.host, look).await
     }
 
@@ -144,7 +145,7 @@ impl Gateway {
     /// Creates a gateway to the servers of `host`.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If it is called outside of a tokio runtime.
     #[must_use]
     pub fn new(host: Host, options: GatewayOptions) -> Self {
         let bounds = &options.bounds;
@@ -169,8 +170,8 @@ impl Gateway {
     /// Returns a router that serves Streamable HTTP of both eras at `/`: nest it at `/mcp`.
     ///
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
-    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); together they narrow down. The router
-    /// checks `Origin` and `Host`; authentication is for a layer in front.
+    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); a tool must match all that are given. The
+    /// router checks `Origin` and `Host`; authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
         Self::shared_router().layer(axum::Extension(self.clone()))
     }

@@ -34,7 +34,7 @@ use crate::{error::ApiError, membership::Membership, replicas::FromSibling, shar
 /// How many requests a limiter lets through.
 struct Rate {
     each_second: u32,
-    /// The most in a burst.
+    /// The maximum number of requests in a burst.
     at_once: u32,
 }
 
@@ -44,7 +44,7 @@ const RATE: Rate = Rate { each_second: 50_000, at_once: 100_000 };
 /// The rate limit of requests without a valid token. It is separate, so that they cannot use up [`RATE`].
 const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, at_once: 10_000 };
 
-/// How long a client should wait before it tries again, when the guard has refused it because of a limit.
+/// How long a client should wait before it tries again after the guard has refused it because of a limit.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
@@ -85,7 +85,7 @@ impl Token {
     }
 
     /// Whether `other` is this token. The time that this takes says nothing about where the two differ.
-    pub(crate) fn is(&self, other: &str) -> bool {
+    pub(crate) fn matches(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
     }
 }
@@ -125,7 +125,9 @@ pub(crate) struct Guard {
 
 /// Whether a request to `path` needs a token. What the daemon answers at other paths is no secret.
 pub(crate) fn is_protected(path: &str) -> bool {
-    PROTECTED.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    PROTECTED
+        .iter()
+        .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 /// The member of a team who was proved to send `request`; `None` for the user of the daemon's machine.
@@ -139,11 +141,11 @@ impl Guard {
     pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], other_tokens: OtherTokens) -> Self {
         let port = address.port();
         let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        let own = match address {
+        let own_host = match address {
             SocketAddr::V4(address) => format!("{}:{port}", address.ip()),
             SocketAddr::V6(address) => format!("[{}]:{port}", address.ip()),
         };
-        let hosts = loopback.into_iter().chain([own]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let hosts = loopback.into_iter().chain([own_host]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
         Self {
             token,
             hosts: hosts.collect(),
@@ -159,7 +161,7 @@ impl Guard {
         Self { members: Some(members), ..self }
     }
 
-    /// Returns who sends a request, if its token proves that, and why the guard refuses the request, if it does.
+    /// Returns the sender of a request, if its token proves one, and the refusal, if the guard refuses the request.
     async fn judge(
         &self,
         method: &Method,
@@ -170,8 +172,8 @@ impl Guard {
         let proved = match (self.local(uri.path(), headers), &self.members) {
             (Some(local), _) => Ok(Some(local)),
             (None, Some(members)) => {
-                let may_look = || self.unauthenticated.check().is_ok();
-                members.proved(method, uri.path(), headers, may_look).await.map(|found| found.map(Proved::Member))
+                let may_ask_store = || self.unauthenticated.check().is_ok();
+                members.proved(method, uri.path(), headers, may_ask_store).await.map(|found| found.map(Proved::Member))
             }
             (None, None) => Ok(None),
         };
@@ -272,10 +274,11 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    /// Returns [`Proved::Local`] if the request has the token of this launch, or that of an agent whose path it is.
+    /// Returns [`Proved::Local`] if the request has the token of this launch, or the token of the agent to which `path`
+    /// belongs.
     fn local(&self, path: &str, headers: &HeaderMap) -> Option<Proved> {
         let token = bearer(headers)?;
-        (self.token.is(token) || (self.other_tokens)(path, token)).then_some(Proved::Local)
+        (self.token.matches(token) || (self.other_tokens)(path, token)).then_some(Proved::Local)
     }
 }
 
@@ -294,8 +297,8 @@ fn ambiguous(message: String) -> ApiError {
 }
 
 fn limiter(Rate { each_second, at_once }: Rate) -> DefaultDirectRateLimiter {
-    let some = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::direct(Quota::per_second(some(each_second)).allow_burst(some(at_once)))
+    let nonzero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    RateLimiter::direct(Quota::per_second(nonzero(each_second)).allow_burst(nonzero(at_once)))
 }
 
 fn too_many(message: &str) -> ApiError {
@@ -317,11 +320,11 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     let _busy = connection.as_ref().map(Connection::begin_request);
     let from_sibling = request.extensions().get().copied();
     let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
-    let has_room = match (&proved, &connection) {
+    let room = match (&proved, &connection) {
         (Some(proved), Some(connection)) => connection.give_to(&proved.principal()),
         _ => Ok(()),
     };
-    if let Some(refusal) = refusal.or_else(|| has_room.err().map(too_many_connections)) {
+    if let Some(refusal) = refusal.or_else(|| room.err().map(too_many_connections)) {
         return refused(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
     if let Some(proved) = &proved {
@@ -342,7 +345,7 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     }
 }
 
-/// If `uri` is that of an endpoint of one tenant, the URI of the endpoint that serves all tenants, which answers each
+/// If `uri` addresses an endpoint of one tenant, returns the URI of the endpoint for all tenants, which answers each
 /// member for their own tenant. The guard has checked before that the member belongs to the tenant of `uri`.
 fn for_all_tenants(uri: &Uri) -> Option<Uri> {
     let endpoint = Endpoint::at(uri.path())?.for_all_tenants()?;

@@ -30,13 +30,13 @@
 //!                 event_log ──► shown          what happened, without secrets, as users see it
 //! ```
 //!
-//! Beside them: `worlds` begins and ends the worlds of `agents`, `tenants`, their members (`tenant_members`) and the
-//! sessions of clients (`session_worlds`). `replicas` forwards a request to the replica that serves its tenant.
+//! Further modules: `worlds` begins and ends the worlds of `agents`, `tenants`, their members (`tenant_members`) and
+//! the sessions of clients (`session_worlds`). `replicas` forwards a request to the replica that serves its tenant.
 //! `membership` is the member behind a request, `rights` is what each role may do, and `routes` are routes with the
 //! right that they need. `credentials` and `own_servers` are what members give and add, `missing` is what their servers
-//! still lack, and `removals` deletes what removed members leave. `profiles` and `endpoint` are what clients see, and
-//! where. `shares` are tables in which each member may take only a share; `tls`, `streams` and `unread` serve
-//! connections, streams and bodies; `error` is the error of the control API.
+//! still lack, and `removals` deletes what removed members leave. `profiles` are the tools that clients see, and
+//! `endpoint` has the addresses of profiles. `shares` are limits of which each member may use only a share; `tls`,
+//! `streams` and `unread` serve connections, streams and bodies; `error` is the error of the control API.
 //!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
 

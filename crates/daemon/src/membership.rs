@@ -21,8 +21,8 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// The membership of the member whom the token proves; `None` for a token that an issuer signed, whose member the
-    /// store does not have.
+    /// The membership of the member whom the token proves. `None` for a token that an issuer signed, because the store
+    /// does not have the member of such a token.
     pub(crate) fn of(store: &TeamStore, proved: &ProvedToken) -> Option<Self> {
         let token = proved.token()?.clone();
         Some(Self { store: store.clone(), token })

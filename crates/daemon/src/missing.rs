@@ -30,10 +30,10 @@ impl Missing {
     }
 
     /// The values that `member` has not yet given for `server`.
-    pub(crate) async fn of(&self, member: &Principal, server: &str) -> BTreeSet<String> {
+    pub(crate) async fn missing_for(&self, member: &Principal, server: &str) -> BTreeSet<String> {
         let loaded = self.world.loaded();
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
-        // Most servers need none, which saves reading the store.
+        // Most servers need no value; then the store is not read.
         let mut needed = spec.map(user_values_in).unwrap_or_default();
         needed.retain(|name| is_secret_word(name));
         if needed.is_empty() {
@@ -55,14 +55,15 @@ impl Missing {
     pub(crate) async fn servers(&self, member: &Principal) -> Vec<ServerName> {
         let mut lacking = Vec::new();
         for name in self.world.loaded().desired.keys() {
-            if !self.of(member, name.as_str()).await.is_empty() {
+            if !self.missing_for(member, name.as_str()).await.is_empty() {
                 lacking.push(name.clone());
             }
         }
         lacking
     }
 
-    /// The address of the page on which the member gives `name`. It names no member: the page makes its reader sign in.
+    /// The address of the page on which the member gives `name`. The address names no member, because members sign in
+    /// on the page.
     pub(crate) fn page(&self, name: &str) -> String {
         let mut page = self.dashboard.clone();
         page.set_fragment(Some(&format!("/credentials/{name}")));
@@ -72,7 +73,7 @@ impl Missing {
     /// Waits until `member` has given `name` for `server`.
     pub(crate) async fn until_given(&self, member: &Principal, server: &str, name: &str) {
         let mut changes = self.world.value_changes();
-        while self.of(member, server).await.contains(name) {
+        while self.missing_for(member, server).await.contains(name) {
             // Cannot fail, because the world owns the sender.
             if changes.changed().await.is_err() {
                 return;

@@ -38,42 +38,45 @@ pub trait AddedServers: Send + Sync {
 
 /// The servers that the members of a tenant have added, and the rules for adding them.
 pub struct OwnServers {
-    most: usize,
+    max_per_member: usize,
     egress: Egress,
     added: Arc<dyn AddedServers>,
-    /// The members who have added a server: checked first, because most members have not.
+    /// The members who have added a server. Checked before the store is read, because most members have added none.
     members: watch::Sender<BTreeSet<String>>,
 }
 
 impl fmt::Debug for OwnServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnServers").field("most", &self.most).field("egress", &self.egress).finish_non_exhaustive()
+        f.debug_struct("OwnServers")
+            .field("most", &self.max_per_member)
+            .field("egress", &self.egress)
+            .finish_non_exhaustive()
     }
 }
 
 /// Why a server was not added.
 #[derive(Debug)]
 pub(crate) enum NotAdded {
-    /// The member has as many as they may have.
+    /// The member has as many servers as they may have: this many.
     Full(usize),
     /// It cannot be stored.
     NotStored(String),
 }
 
 impl OwnServers {
-    /// Lets each member add at most `most` servers, at addresses that `egress` allows. Reads from the store which
-    /// members have added a server.
+    /// Lets each member add at most `max_per_member` servers, at addresses that `egress` allows. Reads from the store
+    /// which members have added a server.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn new(most: usize, egress: Egress, added: Arc<dyn AddedServers>) -> Result<Self, String> {
+    pub async fn new(max_per_member: usize, egress: Egress, added: Arc<dyn AddedServers>) -> Result<Self, String> {
         let members = watch::Sender::new(added.members().await?);
-        Ok(Self { most, egress, added, members })
+        Ok(Self { max_per_member, egress, added, members })
     }
 
-    /// The most servers of one member.
-    pub(crate) fn most(&self) -> usize {
-        self.most
+    /// The maximum number of servers of one member.
+    pub(crate) fn max_per_member(&self) -> usize {
+        self.max_per_member
     }
 
     /// The rules for connections to these servers.
@@ -81,33 +84,33 @@ impl OwnServers {
         &self.egress
     }
 
-    /// Whether the member has added any.
-    pub(crate) fn has(&self, member: &Principal) -> bool {
+    /// Whether the member has added any servers.
+    pub(crate) fn has_servers(&self, member: &Principal) -> bool {
         let members = self.members.borrow();
         !members.is_empty() && members.contains(&member.key())
     }
 
-    /// Waits until the member has added one.
-    pub(crate) async fn added_by(&self, member: &Principal) {
+    /// Waits until the member has added a server.
+    pub(crate) async fn until_added_by(&self, member: &Principal) {
         let (key, mut members) = (member.key(), self.members.subscribe());
         // Cannot fail, because `self` owns the sender.
         let _ = members.wait_for(|members| members.contains(&key)).await;
     }
 
     /// Returns the servers of the member, by name.
-    pub(crate) async fn of(&self, member: &Principal) -> Result<BTreeMap<String, OwnServer>, String> {
+    pub(crate) async fn servers_of(&self, member: &Principal) -> Result<BTreeMap<String, OwnServer>, String> {
         self.added.servers(&member.key()).await
     }
 
     /// Stores a server of the caller.
     pub(crate) async fn add(&self, name: &ServerName, server: &OwnServer, by: &Caller) -> Result<(), NotAdded> {
         let member = by.principal();
-        let before = self.of(member).await.map_err(NotAdded::NotStored)?;
-        if before.len() >= self.most && !before.contains_key(name.as_str()) {
-            return Err(NotAdded::Full(self.most));
+        let before = self.servers_of(member).await.map_err(NotAdded::NotStored)?;
+        if before.len() >= self.max_per_member && !before.contains_key(name.as_str()) {
+            return Err(NotAdded::Full(self.max_per_member));
         }
         self.added.add(&member.key(), name.as_str(), server, by).await.map_err(NotAdded::NotStored)?;
-        self.count(member, true);
+        self.remember_whether_has_servers(member, true);
         Ok(())
     }
 
@@ -115,11 +118,11 @@ impl OwnServers {
     pub(crate) async fn remove(&self, name: &str, by: &Caller) -> Result<bool, String> {
         let member = by.principal();
         let is_removed = self.added.remove(&member.key(), name, by).await?;
-        self.count(member, !self.of(member).await?.is_empty());
+        self.remember_whether_has_servers(member, !self.servers_of(member).await?.is_empty());
         Ok(is_removed)
     }
 
-    fn count(&self, member: &Principal, has_any: bool) {
+    fn remember_whether_has_servers(&self, member: &Principal, has_any: bool) {
         self.members.send_if_modified(|members| match has_any {
             true => members.insert(member.key()),
             false => members.remove(&member.key()),
@@ -130,10 +133,10 @@ impl OwnServers {
     /// cannot be read do not run, and the log has the reason.
     async fn desired(&self, kind: &WorldKind) -> Desired {
         let WorldKind::Member(member) = kind else { return Desired::new() };
-        if !self.has(member) {
+        if !self.has_servers(member) {
             return Desired::new();
         }
-        let servers = self.of(member).await.unwrap_or_else(|why| {
+        let servers = self.servers_of(member).await.unwrap_or_else(|why| {
             tracing::warn!("the servers that a member of `{}` added do not run: {why}", member.tenant());
             BTreeMap::new()
         });
@@ -141,12 +144,12 @@ impl OwnServers {
         let usable = servers
             .into_iter()
             .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&key, &self.egress).ok()?)));
-        usable.take(self.most).collect()
+        usable.take(self.max_per_member).collect()
     }
 }
 
 /// The request for the configuration of a world, with the servers that its member has added.
-pub(crate) async fn with_own(request: &Request, own: Option<&OwnServers>, kind: &WorldKind) -> Request {
+pub(crate) async fn with_own_servers(request: &Request, own: Option<&OwnServers>, kind: &WorldKind) -> Request {
     let of_member = match own {
         Some(own) => own.desired(kind).await,
         None => Desired::new(),

@@ -32,7 +32,7 @@ impl Profiles {
         self.0.borrow().keys().cloned().collect()
     }
 
-    /// Notifies of each change from now on.
+    /// Returns a receiver that notices each change from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<ToolProfiles> {
         self.0.subscribe()
     }
@@ -40,14 +40,14 @@ impl Profiles {
 
 /// The name of the profile that a view shows, and the profiles among which it is looked up.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedProfile {
     pub(crate) name: Arc<str>,
     pub(crate) profiles: Profiles,
 }
 
-impl Followed {
-    /// The profile; one without tools if it is gone.
-    pub(crate) fn now(&self) -> Arc<ToolProfile> {
+impl FollowedProfile {
+    /// The profile as it is now, or if it is gone a profile without tools.
+    pub(crate) fn current(&self) -> Arc<ToolProfile> {
         self.profiles.get(&self.name).unwrap_or_else(|| Arc::new(ToolProfile::new(Selection::none())))
     }
 }

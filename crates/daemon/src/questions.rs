@@ -1,4 +1,6 @@
 //! Questions that wait for a user: approvals of calls, and the questions of servers.
+//!
+//! Each world (a host with its rules, questions and events) has its own questions.
 
 use std::{
     collections::BTreeMap,
@@ -28,9 +30,9 @@ use crate::{
     shown::{self, Finding},
 };
 
-/// The most open questions. Further ones are declined.
+/// The maximum number of open questions. Further ones are declined.
 const MAX_OPEN: usize = 100;
-/// The most open questions about calls of one member, so that a member cannot take the places of all others.
+/// The maximum number of open questions about calls of one member, so that one member leaves room for the others.
 const MAX_OPEN_OF_MEMBER: usize = 20;
 
 /// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
@@ -48,15 +50,16 @@ pub struct Questions {
 
 #[derive(Debug)]
 struct Inner {
-    /// A part of the ids of these questions. It differs in each world and after each start of the daemon, so that a
+    /// The end of the ids of these questions. It differs in each world and after each start of the daemon, so that a
     /// late answer cannot fit another question.
-    mark: u32,
+    id_suffix: u32,
     open: Mutex<Open>,
     answer_timeout: Duration,
     /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
-    /// The agent to whose world the questions belong, and the event log of the daemon, which gets their events, too.
-    of_agent: OnceLock<(String, Arc<EventLog>)>,
+    /// Set if the questions belong to the world of an agent: the agent, and the event log of the daemon's own world,
+    /// which gets the events of these questions, too.
+    agent_and_daemon_log: OnceLock<(String, Arc<EventLog>)>,
 }
 
 /// The open questions.
@@ -69,8 +72,9 @@ struct Open {
 
 impl Open {
     fn has_room_for(&self, principal: &Principal) -> bool {
-        let own = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
-        self.waiting.len() < MAX_OPEN && (principal.is_local() || own() < MAX_OPEN_OF_MEMBER)
+        let own_count =
+            || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
+        self.waiting.len() < MAX_OPEN && (principal.is_local() || own_count() < MAX_OPEN_OF_MEMBER)
     }
 }
 
@@ -231,7 +235,7 @@ pub(crate) enum Word {
 /// Why an answer was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerRefused {
-    /// The question was answered, is over, or never was.
+    /// The question was answered or withdrawn, its time is up, or it never existed.
     Over,
     /// The answer is for another kind of question.
     Unfit,
@@ -265,14 +269,15 @@ impl Unanswered {
 }
 
 impl Question {
-    /// Returns the question as worlds other than that of `agent` show it: with the agent, also in its id.
+    /// Returns the question as it is shown outside of the world of `agent`: it names the agent, and its id begins with
+    /// the agent.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 
     /// Returns whether `principal` may see and answer the question.
     fn is_for(&self, principal: &Principal) -> bool {
-        self.audience().asks(principal)
+        self.audience().may_answer(principal)
     }
 
     fn audience(&self) -> Audience {
@@ -297,8 +302,9 @@ impl Questions {
     /// Starts without questions. A question that gets no answer within `answer_timeout` is declined.
     #[must_use]
     pub fn new(answer_timeout: Duration) -> Self {
-        let (mark, open) = (rand::rng().random(), Mutex::default());
-        let inner = Inner { mark, open, answer_timeout, log: OnceLock::new(), of_agent: OnceLock::new() };
+        let (id_suffix, open) = (rand::rng().random(), Mutex::default());
+        let inner =
+            Inner { id_suffix, open, answer_timeout, log: OnceLock::new(), agent_and_daemon_log: OnceLock::new() };
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
@@ -321,12 +327,12 @@ impl Questions {
 
     /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
     pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
-        let _ = self.inner.of_agent.set((agent.to_owned(), log));
+        let _ = self.inner.agent_and_daemon_log.set((agent.to_owned(), log));
     }
 
     /// Returns the agent in whose world these questions are asked.
     pub(crate) fn agent(&self) -> Option<&str> {
-        self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
+        self.inner.agent_and_daemon_log.get().map(|(agent, _)| agent.as_str())
     }
 
     /// Returns `principal` as a caller that reaches this world through `way`.
@@ -383,7 +389,7 @@ impl Questions {
             Some(secrets) => about.concealed(secrets),
             None => about,
         };
-        let opened = self.inner.put(about, caller, approval, answer);
+        let opened = self.inner.open_question(about, caller, approval, answer);
         let (number, audience) = opened.ok_or(Unanswered::TooMany)?;
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answered).await;
@@ -419,8 +425,8 @@ impl About {
 }
 
 impl Word {
-    /// Whose calls an answer with this word covers, when `principal` gives it. Only answers that are valid for good
-    /// cover the calls of all callers, because only those answers are listed, so that a user can take them back.
+    /// Whose calls an answer with this word covers, when `principal` gives it. Only permanent answers can cover the
+    /// calls of all callers, because only permanent answers are listed, so that a user can take them back.
     fn callers(self, principal: &Principal) -> Callers {
         match self {
             Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_of(principal) => Callers::All,
@@ -436,7 +442,7 @@ impl Word {
 impl Inner {
     /// The id of the question with this number.
     fn id(&self, number: u64) -> String {
-        format!("q{number}-{:08x}", self.mark)
+        format!("q{number}-{:08x}", self.id_suffix)
     }
 
     /// The number of the question with this `id`, if it was asked here.
@@ -458,7 +464,7 @@ impl Inner {
     }
 
     /// Opens a question. Returns its number, and who may see it; `None` if too many questions are open.
-    fn put(
+    fn open_question(
         &self,
         about: About,
         caller: Option<Caller>,
@@ -491,11 +497,11 @@ impl Inner {
 
     /// Logs an event about a question in this world's log and, for the world of an agent, also in the daemon's log.
     /// `event` makes the event: for the daemon's log it gets the name of the agent, for this world's log `None`.
-    fn tell(&self, name: &str, audience: Audience, event: impl Fn(Option<&str>) -> Value) {
+    fn log_event(&self, name: &str, audience: Audience, event: impl Fn(Option<&str>) -> Value) {
         if let Some(log) = self.log.get() {
             log.add(name, audience.clone(), &event(None));
         }
-        if let Some((agent, log)) = self.of_agent.get() {
+        if let Some((agent, log)) = self.agent_and_daemon_log.get() {
             let mut event = event(Some(agent));
             event["agent"] = json!(agent);
             log.add(name, audience, &event);
@@ -503,7 +509,7 @@ impl Inner {
     }
 
     fn opened(&self, question: &Question) {
-        self.tell("question_opened", question.audience(), |agent| match agent {
+        self.log_event("question_opened", question.audience(), |agent| match agent {
             Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
             None => json!({ "question": question }),
         });
@@ -511,7 +517,7 @@ impl Inner {
 
     fn closed(&self, number: u64, audience: Audience) {
         let id = self.id(number);
-        self.tell(
+        self.log_event(
             "question_closed",
             audience,
             |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id)) }),
@@ -557,12 +563,12 @@ impl Asker for Questions {
                 findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_name(question.lasting).to_owned(),
             };
-            let (answer, by) = match self.ask(about, Some(approval)).await {
+            let (answer, answerer) = match self.ask(about, Some(approval)).await {
                 Ok(answer) => answer,
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
-            let (arguments, callers) = (answer.arguments, answer.answer.callers(&by));
-            answered_question.answered_by(Caller::of(by, Way::Daemon));
+            let (arguments, callers) = (answer.arguments, answer.answer.callers(&answerer));
+            answered_question.answered_by(Caller::of(answerer, Way::Daemon));
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
                 Word::Session => Confirmed::Kept { keep: Keep::Session, callers, arguments },

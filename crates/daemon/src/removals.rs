@@ -16,7 +16,7 @@ use toolrack_store::{RemovedMember, TeamStore};
 
 use crate::tenants::Tenants;
 
-/// How long the servers of a member may take to end. A value that they store after that stays.
+/// How long the servers of a member may take to end. A value that a server stores after that time is not deleted.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after which the daemon tries again to delete a value.
 const RETRY_PAUSE: Duration = Duration::from_mins(1);
@@ -25,6 +25,7 @@ const RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// Errors are messages for the operator.
 pub type Forget = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
+/// Finishes the removals of members that the store has noted.
 pub(crate) struct Removals {
     pub(crate) store: TeamStore,
     pub(crate) tenants: Arc<Tenants>,
@@ -52,20 +53,24 @@ impl Removals {
         let removed = match self.store.removed_members().await {
             Ok(removed) => removed,
             Err(error) => {
-                tracing::warn!("{error}: what removed members gave is deleted later");
+                tracing::warn!("the values that removed members gave will be deleted later: {error}");
                 return false;
             }
         };
         let mut is_done = true;
         // The values of a tenant that left the team file wait until it is back.
         for removed in removed.iter().filter(|removed| self.tenants.has(&removed.tenant)) {
-            // The replica that is the home of the tenant does it, before it may have died.
+            // The home of the tenant (the replica that serves it) deletes the values. This replica tries again later,
+            // because the home may die before it has done so.
             if !self.tenants.serves(&removed.tenant).await {
                 is_done = false;
                 continue;
             }
             if let Err(why) = self.forget(removed).await {
-                tracing::warn!("what a removed member of `{}` gave is deleted later: {why}", removed.tenant);
+                tracing::warn!(
+                    "the values that a removed member of `{}` gave will be deleted later: {why}",
+                    removed.tenant
+                );
                 is_done = false;
             }
         }

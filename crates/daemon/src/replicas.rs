@@ -5,7 +5,10 @@
 //! request there. The home checks again who sent the request, and never forwards it to a third replica. If the tenant
 //! has no home, the replica that got the request becomes its home.
 //!
-//! For a replica, the other ones are its *siblings*. A replica removes a sibling that has written no heartbeat for
+//! The other replicas are the *siblings* of a replica. The time from a replica's joining them to its end, or to a late
+//! heartbeat of its own, is a *term* of that replica.
+//!
+//! A replica removes a sibling that has written no heartbeat for
 //! [`ReplicaOptions::heartbeat_timeout`], measured with the replica's own clock. Then other replicas may become the
 //! homes of the sibling's tenants. A replica whose own heartbeat is late serves no tenant: it ends the worlds of all
 //! tenants, and joins anew. This happens before its siblings remove it: the replica counts from when it began to write
@@ -92,7 +95,7 @@ pub(crate) struct Replicas {
     identity: Identity,
     /// The largest body of a request, in bytes.
     max_body_bytes: usize,
-    /// The `Host` of forwarded requests: that of the URL of the team, which every replica accepts.
+    /// The `Host` of forwarded requests. It is the host of the team's URL, which every replica accepts.
     host: HeaderValue,
     /// Cancelled when the daemon begins to end.
     ending: CancellationToken,
@@ -107,7 +110,7 @@ pub(crate) type EndWorlds = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync
 pub(crate) enum Routed {
     /// This replica is the home of the tenant, and the caller answers the request.
     Here(Request),
-    /// The response for the member: that of the home, or an error that says why no home answered.
+    /// The response for the member: the response of the home, or an error that says why no home answered.
     Answered(Response),
 }
 

@@ -63,8 +63,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         for item in paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
-                let named = Described::builder().add("x-right", json!(right.word())).build();
-                operation.extensions.get_or_insert_default().merge(named);
+                let right_extension = Described::builder().add("x-right", json!(right.word())).build();
+                operation.extensions.get_or_insert_default().merge(right_extension);
             }
         }
         let methods = methods.layer(from_fn(move |request: Request, next: Next| require(right, request, next)));

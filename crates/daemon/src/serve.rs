@@ -51,7 +51,7 @@ use crate::{
     rights::Right,
     routes,
     session_worlds::{self, SessionWorlds},
-    shares::PLACES_FOR_ONE,
+    shares::DEFAULT_PARTS,
     streams, tenant_members,
     tls::Tls,
     unread,
@@ -59,23 +59,24 @@ use crate::{
     worlds::{MakeWorld, Times},
 };
 
-/// The most bytes of a request's body.
+/// The maximum size of a request's body, in bytes.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// The most HTTP connections that are served concurrently. A client opens a few, and one more for each event stream
-/// that it reads.
+/// The maximum number of HTTP connections at once. A client opens a few, and one more for each event stream that it
+/// reads.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// The most HTTP connections that have not shown a valid token yet.
+/// The maximum number of HTTP connections that have not shown a valid token yet.
 const MAX_UNAUTHENTICATED: usize = 512;
 
-/// The most sessions of one user with servers of their own, by default.
+/// The default maximum number of sessions of one user that have servers of their own.
 const MAX_SESSION_WORLDS: usize = 32;
 
 /// How long a connection without a valid token may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for a connection that has shown a valid token. It is longer than most clients keep an idle connection.
+/// How long a connection that has shown a valid token may take to send the head of the next request. It is longer than
+/// most clients keep an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The backlog of a listening socket: how many connections may wait until the daemon accepts them. The system drops
@@ -112,25 +113,25 @@ pub struct Options {
     /// balancers, until the calls under way have ended. Zero, the default, skips both: the daemon refuses new
     /// connections at once.
     pub drain: Duration,
-    /// How long the world of an agent, a tenant, a member or a session runs on without a request. 10 minutes by
-    /// default.
+    /// How long the world (servers, rules, questions and events) of an agent, a tenant, a member or a session continues
+    /// to run without a request. 10 minutes by default.
     pub agent_idle: Duration,
-    /// The most sessions of one user that have servers of their own (`share = "session"`). Beyond this number, the
+    /// The maximum number of sessions of one user that have servers of their own (`share = "session"`). Beyond it, the
     /// daemon refuses a new session. 32 by default.
     pub session_worlds: usize,
-    /// The most HTTP connections at once. Beyond this number, a new connection replaces one that has shown no valid
+    /// The maximum number of HTTP connections at once. Beyond it, a new connection replaces one that has shown no valid
     /// token, or waits if there is none. 4,096 by default. Each connection takes a file descriptor.
     pub connections: usize,
-    /// The most connections that have shown valid tokens of one member of a team. Beyond this number, the daemon
+    /// The maximum number of connections that have shown valid tokens of one member of a team. Beyond it, the daemon
     /// refuses requests of that member on new connections. `None`, the default, means an eighth of `connections`.
     pub member_connections: Option<usize>,
-    /// The most connections that have not shown a valid token. Beyond this number, the daemon ends the one that was
+    /// The maximum number of connections that have not shown a valid token. Beyond it, the daemon ends the one that was
     /// silent the longest. 512 by default.
     pub unauthenticated: usize,
     /// How long a connection that has not shown a valid token may take to send the head of each request. After this
     /// time, the daemon ends the connection. 10 seconds by default.
     pub head_timeout: Duration,
-    /// The same for a connection that has shown a valid token. 2 minutes by default.
+    /// As [`Self::head_timeout`], for a connection that has shown a valid token. 2 minutes by default.
     pub idle_timeout: Duration,
 }
 
@@ -161,8 +162,8 @@ impl Options {
 
     fn connection_bounds(&self) -> connections::Bounds {
         connections::Bounds {
-            most: self.connections,
-            of_member: self.member_connections.unwrap_or(self.connections / PLACES_FOR_ONE).max(1),
+            max: self.connections,
+            max_per_member: self.member_connections.unwrap_or(self.connections / DEFAULT_PARTS).max(1),
             unauthenticated: self.unauthenticated,
             head_timeout: self.head_timeout,
             idle_timeout: self.idle_timeout,
@@ -175,8 +176,9 @@ impl Options {
 pub struct Current(Arc<World>);
 
 impl Current {
-    /// Reads the configuration files again, and waits until the host runs what they say. `None` if the files cannot be
-    /// used, in which case the host still runs an older configuration, and if the daemon is about to end.
+    /// Reads the configuration files again, waits until the host runs what they say, and returns the configuration.
+    /// `None` if the daemon is about to end, or if the files cannot be used: the host then continues with the older
+    /// configuration.
     pub async fn loaded(&self) -> Option<Arc<Loaded>> {
         self.0.reload().await.ok()?;
         Some(self.0.loaded())
@@ -247,18 +249,18 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
-    /// agent's world at the first request to that agent, and `for_sessions` those of a session that has servers of its
-    /// own. With a `team`, the daemon also serves the members of the team: each reaches the world of their own tenant,
-    /// and never the daemon's own world.
+    /// Binds the address, loads the configuration and begins to start its servers. `make_agent_world` makes the parts
+    /// of an agent's world at the first request to that agent, and `make_session_world` those of a session that has
+    /// servers of its own. With a `team`, the daemon also serves the members of the team: each reaches the world of
+    /// their own tenant, and never the daemon's own world.
     ///
     /// # Errors
-    /// [`StartError`]. Nothing was started then, except with [`StartError::NoIdentity`]: the servers of the daemon's
-    /// own world have begun to start.
+    /// [`StartError`]. With [`StartError::NoIdentity`], the servers of the daemon's own world have begun to start; with
+    /// all other errors, nothing was started.
     pub async fn start(
         parts: Parts,
-        for_agents: MakeWorld,
-        for_sessions: Option<MakeWorld>,
+        make_agent_world: MakeWorld,
+        make_session_world: Option<MakeWorld>,
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
@@ -272,8 +274,8 @@ impl Daemon {
             io::ErrorKind::AddrInUse => StartError::InUse(listen),
             _ => StartError::Listen { address: listen, source },
         };
-        let replica = replica.map(listening).transpose()?;
-        let listener = listener(listen).map_err(refused)?;
+        let replica = replica.map(listen_for_siblings).transpose()?;
+        let listener = bind(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let base = base_of(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
@@ -283,8 +285,8 @@ impl Daemon {
         let times = Times { idle: agent_idle, grace };
         let site = Arc::new(Site { hosts, address, team_url, times, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
-        let agents = agents_of(&site, &world, for_agents, &tasks);
-        let sessions = for_sessions.map(|make| sessions_of(&site, &world, make, &tasks));
+        let agents = agents_of(&site, &world, make_agent_world, &tasks);
+        let sessions = make_session_world.map(|make| sessions_of(&site, &world, make, &tasks));
         let opening_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| opening_agents.opens(path, token);
         let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(agent_token_opens));
@@ -305,8 +307,8 @@ impl Daemon {
         let outer_layers = ServiceBuilder::new()
             .layer(middleware::from_fn(unread::read))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
-            .layer(middleware::map_response(streams::passed_on));
-        let router = around(around(router, CatchPanicLayer::new()), outer_layers);
+            .layer(middleware::map_response(streams::unbuffered));
+        let router = with_layer(with_layer(router, CatchPanicLayer::new()), outer_layers);
         let local = None;
         Ok(Self {
             listener,
@@ -371,8 +373,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves until `until` is ready, and then for [`Options::drain`] more. After that, the daemon accepts nothing new,
-    /// streams end, and calls under way may continue for [`Options::grace`]. The caller shuts the host down afterwards.
+    /// Serves until `until` is ready, and then for another [`Options::drain`]. After that, the daemon accepts nothing
+    /// new, streams end, and calls under way may continue for [`Options::grace`]. The caller shuts the host down
+    /// afterwards.
     pub async fn run(self, until: impl Future<Output = ()>) {
         let Self {
             listener, tls, router, gateway, sessions, local, world, tasks, replica, bounds, grace, drain, ..
@@ -389,7 +392,7 @@ impl Daemon {
         let acceptor = tls.as_ref().map(Tls::acceptor);
         let (siblings, heartbeats) = replica.map(|replica| replica.join(&router, &ending)).unzip();
         let siblings = OptionFuture::from(siblings);
-        let routers = connections::Routers { router, at_the_end: (!drain.is_zero()).then(api::of_an_end) };
+        let routers = connections::Routers { router, at_the_end: (!drain.is_zero()).then(api::ending_router) };
         let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
         let mut serving = pin!(async { tokio::join!(clients, siblings) });
         let ended = tokio::select! {
@@ -414,7 +417,7 @@ impl Daemon {
 }
 
 /// Listens at `address` like [`TcpListener::bind`], but with a longer backlog.
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
@@ -425,10 +428,11 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Listens for the siblings of a replica. Returns the options with the address that the system has given.
-fn listening(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), StartError> {
+/// Listens for the siblings of this replica, which are the other replicas. Returns the options with the address that
+/// the system has given.
+fn listen_for_siblings(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), StartError> {
     let refused = |source| StartError::Listen { address: options.listen, source };
-    let listener = listener(options.listen).map_err(refused)?;
+    let listener = bind(options.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     Ok((ReplicaOptions { listen, ..options }, listener))
 }
@@ -451,7 +455,7 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
         .layer(middleware::from_fn(once_applied))
         .layer(middleware::from_fn(tenant_members::to_member_world))
         .layer(middleware::from_fn(session_worlds::to_session_world));
-    around(api::router().merge(agents::router()).merge(endpoints()), layers)
+    with_layer(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 
 /// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
@@ -464,12 +468,12 @@ fn own_router(services: Services, authority: Option<Arc<Authority>>) -> Router {
         }
         ready(request)
     });
-    around(ROUTES.clone().merge(pages), with_services)
+    with_layer(ROUTES.clone().merge(pages), with_services)
 }
 
 /// Puts `layer` around the whole of `router`. [`Router::layer`] would put it around each route, and a request copies
 /// all layers of its route.
-fn around<L>(router: Router, layer: L) -> Router
+fn with_layer<L>(router: Router, layer: L) -> Router
 where
     L: Layer<Router>,
     L::Service: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -522,7 +526,7 @@ mod tests {
     #[tokio::test]
     async fn a_layer_around_a_router_sees_each_answer_once_whether_a_route_gave_it_or_not() {
         let inner = Router::new().route("/a", get(async || "a")).fallback(async || StatusCode::GONE);
-        let outer = around(inner, middleware::from_fn(mark)).merge(Router::new().route("/b", get(async || "b")));
+        let outer = with_layer(inner, middleware::from_fn(mark)).merge(Router::new().route("/b", get(async || "b")));
         let ask = async |method: Method, path: &str| {
             let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
             let answer = outer.clone().oneshot(request).await.unwrap();

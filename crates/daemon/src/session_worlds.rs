@@ -2,8 +2,8 @@
 //!
 //! Each has a [world](crate::worlds) for these servers, which borrows all other servers from the world of its user. A
 //! session begins with `initialize` of the older eras, or with a connection to the socket of the daemon. Requests that
-//! belong to no session, such as those of MCP 2026-07-28 over HTTP, reach the world of the user, which has one more of
-//! each of these servers.
+//! belong to no session, such as those of MCP 2026-07-28 over HTTP, reach the world of the user, which runs each of
+//! these servers once more for such requests.
 //!
 //! The client gets the id of the session with the id of its world in front, so that its next request finds the world.
 
@@ -42,10 +42,10 @@ pub(crate) struct SessionWorlds {
     worlds: Arc<Worlds>,
 }
 
-/// The bound on the sessions with a world, for one user.
+/// The bound on the worlds of the sessions of one user.
 pub(crate) fn bound(worlds: usize) -> WorldBound {
-    let refusal = |most| {
-        let message = format!("{most} sessions with servers of their own are open already (session_worlds)");
+    let refusal = |max| {
+        let message = format!("{max} sessions with servers of their own are open already (session_worlds)");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
             .hint("end sessions that are not needed, or raise `session_worlds` in `[serve]`")
     };
@@ -102,7 +102,7 @@ impl SessionWorlds {
     /// # Errors
     /// The reason why its world cannot begin.
     pub(crate) async fn of_connection(&self) -> Result<Option<ConnectionSession>, ApiError> {
-        if !self.are_needed() {
+        if !self.has_session_servers() {
             return Ok(None);
         }
         let end = self.new_world();
@@ -118,7 +118,7 @@ impl SessionWorlds {
     }
 
     /// Whether a server of the user runs once for each session.
-    fn are_needed(&self) -> bool {
+    fn has_session_servers(&self) -> bool {
         let loaded = self.user.loaded();
         let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user.kind.runs(spec);
         loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
@@ -146,7 +146,7 @@ impl SessionWorlds {
     }
 
     /// Lets the world `world` answer a request of its session.
-    async fn go_on(&self, world: &str, in_use: InUse, request: Request) -> Response {
+    async fn continue_session(&self, world: &str, in_use: InUse, request: Request) -> Response {
         let ends = request.method() == Method::DELETE;
         let response = Worlds::answer_in(in_use, request).await;
         if ends && response.status().is_success() {
@@ -165,8 +165,9 @@ fn parts_of(id: &HeaderValue) -> Option<(String, HeaderValue)> {
     Some((world.to_owned(), session))
 }
 
-/// Passes a request of a session with a world on to that world, and begins one for a new session if it needs one. The
-/// world of a user has its [`SessionWorlds`] in the extensions of each request.
+/// Passes a request on to the world of its session. If the request begins a session that needs a world, begins that
+/// world. All other requests go to the world of the user, which has its [`SessionWorlds`] in the extensions of each
+/// request.
 pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Response {
     let sessions = request.extensions().get::<Arc<SessionWorlds>>().cloned();
     let Some(sessions) = sessions.filter(|_| is_below(request.uri().path(), &SESSION_PATHS)) else {
@@ -179,9 +180,9 @@ pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Respon
             return next.run(request).await;
         };
         request.headers_mut().insert(SESSION_HEADER, id);
-        return sessions.go_on(&world, in_use, request).await;
+        return sessions.continue_session(&world, in_use, request).await;
     }
-    if may_begin(&request) && sessions.are_needed() {
+    if may_begin(&request) && sessions.has_session_servers() {
         return sessions.begin(request, next).await;
     }
     next.run(request).await

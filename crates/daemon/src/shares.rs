@@ -1,4 +1,5 @@
-//! Bounded tables in which each member of a team may take only a share of the places.
+//! Limits on the number of things in a table, such as sessions or calls. Each member of a team may take only a share of
+//! the places.
 //!
 //! An entry of such a table holds its [`Place`], which only [`Shares::take`] gives. So a table cannot grow beyond its
 //! bound, one member cannot fill it, and a place is free again as soon as its entry is dropped. The user of the machine
@@ -13,8 +14,8 @@ use std::{
 use parking_lot::Mutex;
 use toolrack_host::Principal;
 
-/// Unless a setting says otherwise, one member of a team may take at most an eighth of the places.
-pub(crate) const PLACES_FOR_ONE: usize = 8;
+/// The default number of parts into which places are divided: one member of a team may take at most one part.
+pub(crate) const DEFAULT_PARTS: usize = 8;
 
 /// The places of one table. Clones share them.
 #[derive(Clone, Debug)]

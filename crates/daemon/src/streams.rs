@@ -11,7 +11,7 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Asks proxies between the daemon and the client to pass events on as they come, and not to buffer, cache or compress
 /// them. Applied to every answer of a router, so that no stream lacks it.
-pub(crate) async fn passed_on(mut response: Response) -> Response {
+pub(crate) async fn unbuffered(mut response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
         response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));

@@ -49,74 +49,74 @@ impl TenantMembers {
 
     /// Ends the worlds of the member with this key, and waits until their servers have ended.
     pub(crate) async fn end(&self, member: &str) {
-        self.worlds.end_where(|id| is_of(id, member)).await;
+        self.worlds.end_where(|id| is_world_of(id, member)).await;
     }
 
     /// Makes the worlds of the member with this key read their configuration again.
     pub(crate) async fn reload(&self, member: &str) {
-        let worlds = self.worlds.all().into_iter().filter(|(id, _)| is_of(id, member));
+        let worlds = self.worlds.all().into_iter().filter(|(id, _)| is_world_of(id, member));
         for (_, world) in worlds {
             // The world itself reports entries that cannot be used.
             drop(world.reload().await);
         }
     }
 
-    /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the
-    /// member has added some, and the request is not about a server that they share.
+    /// Whether the member's own world answers the request: if the tenant has servers that not all members share, or the
+    /// member has added some, and the request does not start, stop or change a shared server.
     fn is_for_member(&self, member: &Principal, method: &Method, path: &str) -> bool {
         if !is_below(path, &MEMBER_PATHS) {
             return false;
         }
         let loaded = self.tenant.loaded();
-        let is_own = |spec: &ServerSpec| !self.tenant.kind.runs(spec);
-        let is_of_some = |spec: &ServerSpec| is_own(spec) || !spec.members.is_empty();
-        let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has(member));
-        if !loaded.desired.values().any(is_of_some) && !has_added() {
+        let is_unshared = |spec: &ServerSpec| !self.tenant.kind.runs(spec);
+        let is_for_some = |spec: &ServerSpec| is_unshared(spec) || !spec.members.is_empty();
+        let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has_servers(member));
+        if !loaded.desired.values().any(is_for_some) && !has_added() {
             return false;
         }
-        // Shared servers are started and stopped in the tenant's world, where they run. The member's world answers what
-        // only reads or uses one, because it knows which of them the member has.
+        // Shared servers are started and stopped in the tenant's world, where they run. Requests that only read or use
+        // a shared server go to the member's world, because it knows which shared servers the member has.
         let Some(rest) = path.strip_prefix("/api/v1/servers/") else { return true };
         let mut parts = rest.split('/');
         let (name, part) = (parts.next().unwrap_or_default(), parts.next());
         let is_used = matches!(part, Some("resources" | "prompts"));
         let is_read = matches!(*method, Method::GET | Method::HEAD);
-        is_read || is_used || loaded.desired.get(name).is_none_or(is_own)
+        is_read || is_used || loaded.desired.get(name).is_none_or(is_unshared)
     }
 
     /// Lets the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
-        let (own, key) = (member.key(), key_of(member));
+        let (key, current_world) = (member.key(), world_id(member));
         // Worlds of the member's earlier role and groups may have other servers.
-        self.worlds.stop_where(|id| is_of(id, &own) && id != key);
-        self.worlds.answer(&key, request).await
+        self.worlds.stop_where(|id| is_world_of(id, &key) && id != current_world);
+        self.worlds.answer(&current_world, request).await
     }
 }
 
-/// The most worlds of members at once, in one tenant.
+/// The maximum number of worlds of members at once, in one tenant.
 pub(crate) const MAX_WORLDS: WorldBound = WorldBound {
     worlds: 1_000,
-    refusal: |most| {
-        let message = format!("{most} members of the tenant use servers of their own already");
+    refusal: |max| {
+        let message = format!("{max} members of the tenant use servers of their own already");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message).hint("try again in a few minutes")
     },
 };
 
 /// Whether `id` is the id of a world of the member with this key.
-fn is_of(id: &str, member: &str) -> bool {
+fn is_world_of(id: &str, member: &str) -> bool {
     id.strip_prefix(member).is_some_and(|rest| rest.starts_with(' '))
 }
 
 /// Returns the id of the world of a member with this role and these groups. Sorts the groups, because a provider may
 /// list them in any order.
-fn key_of(member: &Principal) -> String {
+fn world_id(member: &Principal) -> String {
     let groups: BTreeSet<_> = member.groups().collect();
     format!("{} {} {groups:?}", member.key(), member.role().word())
 }
 
-/// Whether `path` is one of `places`, or below one.
-pub(crate) fn is_below(path: &str, places: &[&str]) -> bool {
-    places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+/// Whether `path` is one of `prefixes`, or below one.
+pub(crate) fn is_below(path: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 /// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its
@@ -158,20 +158,24 @@ mod tests {
 
     #[test]
     fn other_groups_or_another_role_are_another_world_and_another_order_is_not() {
-        let key = |groups: &[&str]| key_of(&ann(groups, Role::User));
+        let key = |groups: &[&str]| world_id(&ann(groups, Role::User));
         assert_eq!(key(&["eng", "ops"]), key(&["ops", "eng"]));
         assert_eq!(key(&["eng", "eng"]), key(&["eng"]));
         assert_ne!(key(&["eng", "ops"]), key(&["eng"]));
         assert_ne!(key(&["eng", "ops"]), key(&["eng,ops"]), "a group may have a comma in its name");
         assert_ne!(key(&["eng", "ops"]), key(&["eng\", \"ops"]), "or quotes");
-        assert_ne!(key(&["eng"]), key_of(&ann(&["eng"], Role::Operator)));
+        assert_ne!(key(&["eng"]), world_id(&ann(&["eng"], Role::Operator)));
     }
 
     #[test]
     fn a_world_is_found_only_by_the_full_key_of_its_member() {
         let (one, other) = (ann(&["eng"], Role::User), Principal::new(Kind::Person, "acme", "i", "bob").unwrap());
-        let id = key_of(&one);
-        assert!(is_of(&id, &one.key()) && is_of(&key_of(&ann(&[], Role::Viewer)), &one.key()));
-        assert!(!is_of(&id, &other.key()) && !is_of(&id, &one.key()[..63]) && !is_of(&one.key(), &one.key()));
+        let id = world_id(&one);
+        assert!(is_world_of(&id, &one.key()) && is_world_of(&world_id(&ann(&[], Role::Viewer)), &one.key()));
+        assert!(
+            !is_world_of(&id, &other.key())
+                && !is_world_of(&id, &one.key()[..63])
+                && !is_world_of(&one.key(), &one.key())
+        );
     }
 }

@@ -37,7 +37,7 @@ impl Tenants {
         self.ids.contains(tenant)
     }
 
-    /// Whether this daemon serves the tenant, which may have its home at another replica.
+    /// Whether this daemon serves the tenant, and not another replica.
     pub(crate) async fn serves(&self, tenant: &str) -> bool {
         match &self.replicas {
             Some(replicas) => replicas.is_home_of(tenant).await,
@@ -81,7 +81,7 @@ impl Tenants {
 
 /// Passes the request of a member on to the world of their tenant. Routes without data of a tenant, such as the files
 /// of the dashboard, are the same for all tenants.
-pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
+pub(crate) async fn to_tenant_world(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
     match guard::member_of(&request) {
         Some(principal) if guard::is_protected(request.uri().path()) => {
             let tenant = principal.tenant();
@@ -114,7 +114,8 @@ mod tests {
     async fn status(by: Option<Principal>, path: &str) -> u16 {
         let ids = ["acme".to_owned()].into();
         let tenants = Tenants::new(ids, that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed())), None);
-        let router = Router::new().fallback(any(|| async { "own" })).layer(from_fn_with_state(tenants, of_member));
+        let router =
+            Router::new().fallback(any(|| async { "own" })).layer(from_fn_with_state(tenants, to_tenant_world));
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         if let Some(by) = by {
             request.extensions_mut().insert(by);

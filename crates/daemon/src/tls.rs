@@ -35,7 +35,7 @@ pub enum TlsError {
     /// The text has no private key.
     #[error("there is no private key in PEM")]
     NoKey,
-    /// The key is not that of the certificate, or of a kind that cannot be used.
+    /// The key does not belong to the certificate, or its kind cannot be used.
     #[error("the key does not fit the certificate")]
     Unfit(#[source] rustls::Error),
 }

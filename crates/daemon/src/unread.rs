@@ -24,10 +24,10 @@ use http::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// The most bytes that are read. A client that sends more has to reconnect.
+/// The maximum number of bytes that are read. A client that sends more has to reconnect.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// How long they may take.
+/// How long reading them may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
@@ -39,19 +39,19 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (back, mut returned) = oneshot::channel();
-    let request =
-        request.map(|body| Body::from_stream(Lent { stream: Some(body.into_data_stream()), back: Some(back) }));
+    let request = request
+        .map(|body| Body::from_stream(ReturnedOnDrop { stream: Some(body.into_data_stream()), back: Some(back) }));
     let mut response = next.run(request).await;
     if let Ok(rest) = returned.try_recv()
-        && !timeout(READ_TIMEOUT, ends(rest)).await.unwrap_or(false)
+        && !timeout(READ_TIMEOUT, ends_within_bound(rest)).await.unwrap_or(false)
     {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// Whether the body ends within the bound.
-async fn ends(mut rest: BodyDataStream) -> bool {
+/// Whether the body ends within [`MAX_BYTES`].
+async fn ends_within_bound(mut rest: BodyDataStream) -> bool {
     let mut bytes = 0;
     while let Some(piece) = rest.next().await {
         let Ok(piece) = piece else { return false };
@@ -65,12 +65,12 @@ async fn ends(mut rest: BodyDataStream) -> bool {
 
 /// A body that a handler may read only partly. If the handler drops it before its end, the body is sent back to be
 /// read.
-struct Lent {
+struct ReturnedOnDrop {
     stream: Option<BodyDataStream>,
     back: Option<oneshot::Sender<BodyDataStream>>,
 }
 
-impl Stream for Lent {
+impl Stream for ReturnedOnDrop {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -83,7 +83,7 @@ impl Stream for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for ReturnedOnDrop {
     fn drop(&mut self) {
         if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
             // Fails if the connection is gone, which does not matter here.

@@ -1,4 +1,5 @@
-//! The world of a daemon: its configuration, the servers that run, and what happened.
+//! A world: a host with its configuration, the servers that run, the open questions, and what happened. The daemon has
+//! one of its own, and one for each agent, tenant, member and session that needs its own servers.
 
 mod edits;
 mod findings_cache;
@@ -43,15 +44,15 @@ use self::{
 use crate::{
     credentials::{CredentialsOf, WorldKind},
     event_log::EventLog,
-    own_servers::{OwnServers, with_own},
+    own_servers::{OwnServers, with_own_servers},
     profiles::Profiles,
     questions::Questions,
     rights::Right,
 };
 
-/// The parts of a daemon.
+/// The parts from which a world is made.
 pub struct Parts {
-    /// Runs the servers. It must not run any yet, and should have [`Self::questions`] as its asker.
+    /// Runs the servers. It must not run any server yet, and should have [`Self::questions`] as its asker.
     pub host: Host,
     /// The request to load the configuration, at the start and at each reload.
     pub request: Request,
@@ -59,7 +60,7 @@ pub struct Parts {
     pub watcher: Watcher,
     /// The environment, which names the places of other programs' configurations.
     pub environment: Environment,
-    /// Approvals, conversations, logs. Without a store, no entry of a project runs.
+    /// Stores approvals, conversations and logs. Without a store, no entry of a project runs.
     pub store: Option<Store>,
     /// The secrets that must not be shown.
     pub secrets: Arc<Interpolate>,
@@ -73,7 +74,7 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
-    /// Whose world it is, which decides which of the configured servers run.
+    /// The owner of the world, on which it depends which of the configured servers run.
     pub kind: WorldKind,
     /// Finds the values that users give to their own servers.
     pub credentials: CredentialsOf,
@@ -89,7 +90,7 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// Finds the model of a name, or the configured one, in a loaded configuration.
+/// Finds a model in a loaded configuration: the model of the name, or without a name the configured one.
 pub type Models =
     Box<dyn Fn(Option<String>, Arc<Loaded>) -> BoxFuture<'static, Result<ChosenModel, NoModel>> + Send + Sync>;
 
@@ -98,7 +99,7 @@ pub type Models =
 pub struct ChosenModel {
     /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// The most tokens of one answer.
+    /// The maximum number of tokens of one answer.
     pub max_tokens: Option<u32>,
     /// The limits of a turn.
     pub limits: Limits,
@@ -107,15 +108,15 @@ pub struct ChosenModel {
 }
 
 /// Returns the name of the server through which a model searches for tools when there are too many to show. It is
-/// `toolrack`, with a number if `beside` has a server of this name. Rules can allow it without a question: its own
-/// tools only read, and the policy judges each call through it as the inner call.
+/// `toolrack`, with a number if `configured` has a server of this name. Rules can allow this server without a question:
+/// its own tools only read, and for a call that the model makes through it, the policy judges the tool that is called.
 #[must_use]
-pub fn discovery_name(beside: &Desired) -> ServerName {
+pub fn discovery_name(configured: &Desired) -> ServerName {
     let mut number = 1;
     loop {
         let name = if number == 1 { "toolrack".to_owned() } else { format!("toolrack-{number}") };
         match ServerName::new(name) {
-            Ok(name) if !beside.contains_key(&name) => return name,
+            Ok(name) if !configured.contains_key(&name) => return name,
             _ => number += 1,
         }
     }
@@ -135,13 +136,13 @@ pub struct NoModel {
 /// How the world of a tenant controls the worlds of its members, by the key of the member.
 pub(crate) struct MemberWorlds {
     /// Ends the worlds of a member, and waits until their servers have ended.
-    pub(crate) end: OfMember,
+    pub(crate) end: MemberOperation,
     /// Makes the worlds of a member read their configuration again, and waits until they have applied it.
-    pub(crate) reload: OfMember,
+    pub(crate) reload: MemberOperation,
 }
 
-/// An operation on the worlds of the member with a key.
-pub(crate) type OfMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
+/// An operation on the worlds of one member. The argument is the key of the member.
+pub(crate) type MemberOperation = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Finds the worlds of the sessions that run now.
 pub(crate) type WorldsOfSessions = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync>;
@@ -205,6 +206,9 @@ impl fmt::Debug for World {
     }
 }
 
+/// The maximum number of orders that wait for the keeper. The senders of further orders wait.
+const MAX_WAITING_ORDERS: usize = 16;
+
 /// Why the configuration was not reloaded.
 #[derive(Debug)]
 pub(crate) enum NotReloaded {
@@ -216,9 +220,9 @@ pub(crate) enum NotReloaded {
 
 impl World {
     /// Loads the configuration, and starts the tasks that apply it, watch its files and count calls. Returns before the
-    /// configuration is applied: see [`Self::once_applied`]. With a `base`, the world takes over the configuration of
-    /// that world each time that world has applied it, and adds the servers of its member. The tasks of the world are
-    /// in `tasks`, and end once `ending` is cancelled.
+    /// configuration is applied: see [`Self::once_applied`]. With the world `base`, this world does not watch files: it
+    /// uses the configuration of `base` whenever `base` has applied one, and adds the servers of its own member. The
+    /// tasks of the world are in `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
@@ -244,11 +248,11 @@ impl World {
         } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets), kind.event_log_capacity()));
         questions.set_log(Arc::clone(&log));
-        let (orders, inbox) = mpsc::channel(16);
+        let (orders, inbox) = mpsc::channel(MAX_WAITING_ORDERS);
         let (events, counts) = (host.events(), tally::Counts::default());
-        // Subscribe before taking the configuration over, so that no change goes unnoticed.
+        // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
         let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
-        let wanted = with_own(&request, own_servers.as_deref(), &kind).await;
+        let wanted = with_own_servers(&request, own_servers.as_deref(), &kind).await;
         let loaded = match &base {
             Some(base) if wanted.of_member.is_empty() => base.world.loaded(),
             _ => Arc::new(load_first(&wanted, store.as_ref()).await),
@@ -317,8 +321,8 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// Returns whether the entry of this name belongs to this world: to a member of a tenant belong their own servers,
-    /// and the servers that the tenant lends to them. `true` for a name without an entry.
+    /// Returns whether the entry of this name belongs to this world. The world of a member has the member's own
+    /// servers, and the servers that the tenant lends to the member. `true` for a name without an entry.
     pub(crate) fn has(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
@@ -331,13 +335,13 @@ impl World {
 
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
     /// belong to another member, so only principals who operate the servers may read about it.
-    pub(crate) fn shows(&self, server: &str, principal: &Principal) -> bool {
+    pub(crate) fn may_read_about(&self, server: &str, principal: &Principal) -> bool {
         let operates = || Right::Operate.is_of(principal);
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
-    /// Whether the server of this name runs for one user alone, so that what it writes is about no other user.
-    pub(crate) fn is_of_one(&self, server: &str) -> bool {
+    /// Whether the server of this name runs for only one user. What it writes is then about no other user.
+    pub(crate) fn serves_one_user(&self, server: &str) -> bool {
         matches!(self.kind, WorldKind::Machine | WorldKind::Session(None)) || self.runs_for_one_member(server)
     }
 
@@ -358,8 +362,17 @@ impl World {
         self.stopped.load_full()
     }
 
-    /// Stops `name`, or lets it run again, without changing a file.
-    pub(crate) async fn set_stopped(&self, name: &str, is_stopped: bool) -> Result<(), NotReloaded> {
+    /// Stops the server `name` without changing a file.
+    pub(crate) async fn stop_server(&self, name: &str) -> Result<(), NotReloaded> {
+        self.set_stopped(name, true).await
+    }
+
+    /// Lets the server `name` run again after [`Self::stop_server`].
+    pub(crate) async fn resume_server(&self, name: &str) -> Result<(), NotReloaded> {
+        self.set_stopped(name, false).await
+    }
+
+    async fn set_stopped(&self, name: &str, is_stopped: bool) -> Result<(), NotReloaded> {
         self.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
     }
 

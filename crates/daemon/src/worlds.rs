@@ -88,9 +88,9 @@ pub(crate) struct InnerWorlds {
 /// Time-outs of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// How long a world runs on without a request.
+    /// How long a world continues to run without a request.
     pub(crate) idle: Duration,
-    /// How long requests under way may still take when the world is to end.
+    /// How long requests under way may continue when the world has to end.
     pub(crate) grace: Duration,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct Common {
     pub(crate) base: Option<Arc<World>>,
     /// An event log that gets the events of these worlds' questions, too.
     pub(crate) log: Option<Arc<EventLog>>,
-    /// How many of these worlds there may be at once. `None` if the configuration names each of them.
+    /// The maximum number of these worlds at once. `None` if the configuration names each of them.
     pub(crate) bound: Option<WorldBound>,
 }
 
-/// How many worlds of a kind there may be at once.
+/// The maximum number of worlds of a kind at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorldBound {
     pub(crate) worlds: usize,
@@ -123,11 +123,11 @@ pub(crate) struct WorldBound {
 /// Worlds, by their ids.
 pub(crate) struct Worlds {
     common: Common,
-    running: Mutex<BTreeMap<String, Arc<OnDemand>>>,
+    running: Mutex<BTreeMap<String, Arc<OnDemandWorld>>>,
 }
 
 /// A world that is starting, running or ending.
-struct OnDemand {
+struct OnDemandWorld {
     /// How many [`InUse`] there are: requests under way, including those whose answers are still being sent, and
     /// connections.
     users: watch::Sender<usize>,
@@ -156,12 +156,12 @@ enum Phase {
     /// The world accepts no new request. Requests under way have their grace period.
     Ending,
     /// The grace period is over: requests that still wait get an error.
-    Over,
+    GraceOver,
     /// Its servers have ended, too.
     Gone,
 }
 
-impl OnDemand {
+impl OnDemandWorld {
     /// The world, while it runs.
     fn world(&self) -> Option<Arc<World>> {
         match &*self.phase.borrow() {
@@ -188,9 +188,9 @@ impl OnDemand {
     }
 
     /// Returns when the grace period is over.
-    async fn over(&self) {
+    async fn grace_over(&self) {
         // Cannot fail, because the world itself owns the sender.
-        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::GraceOver | Phase::Gone)).await;
     }
 }
 
@@ -201,12 +201,12 @@ pub(crate) struct Unread;
 
 /// A use of a world: a request, until its answer has been sent, or a connection. While there is an `InUse`, the world
 /// does not end for lack of requests.
-pub(crate) struct InUse(Arc<OnDemand>);
+pub(crate) struct InUse(Arc<OnDemandWorld>);
 
 impl InUse {
     /// Counts one more use of `world`. The caller holds the lock of [`Worlds::running`], so that the world cannot end
     /// between being found there and being counted as in use.
-    fn of(world: &Arc<OnDemand>) -> Self {
+    fn of(world: &Arc<OnDemandWorld>) -> Self {
         world.users.send_modify(|users| *users += 1);
         Self(Arc::clone(world))
     }
@@ -264,7 +264,7 @@ impl Worlds {
         }
     }
 
-    /// Makes the worlds end whose ids `selects` accepts, like [`Self::stop`].
+    /// Makes each world end whose id `selects` accepts, as [`Self::stop`] does.
     pub(crate) fn stop_where(&self, selects: impl Fn(&str) -> bool) {
         let running = self.running.lock();
         running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
@@ -276,7 +276,7 @@ impl Worlds {
             let running = self.running.lock();
             running.iter().filter(|(id, _)| selects(id)).map(|(_, world)| Arc::clone(world)).collect()
         };
-        // None of them may go on for as long as others take to end.
+        // First stop all of them, so that none continues while this waits for others.
         ending.iter().for_each(|world| world.stop.cancel());
         for world in ending {
             // Cannot fail, because this function owns the sender, too.
@@ -318,7 +318,7 @@ impl Worlds {
         *inner.version_mut() = parts.version;
         tokio::select! {
             response = answers(inner) => until_sent(response, in_use),
-            () = in_use.0.over() => ending("the daemon gave up the request").into_response(),
+            () = in_use.0.grace_over() => ending("the daemon gave up the request").into_response(),
         }
     }
 
@@ -328,24 +328,25 @@ impl Worlds {
         running.get(id).map(InUse::of)
     }
 
-    /// Counts a use of the world `id`, and starts the world for the principal `by` if it does not run.
+    /// Counts a use of the world `id`, and starts the world for `principal` if it does not run.
     ///
     /// # Errors
     /// The answer to send instead, if there are too many worlds.
-    pub(crate) fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> Result<InUse, ApiError> {
+    pub(crate) fn enter(self: &Arc<Self>, id: &str, principal: Option<&Principal>) -> Result<InUse, ApiError> {
         let mut running = self.running.lock();
-        let full = self.common.bound.filter(|bound| running.len() >= bound.worlds);
+        let reached = self.common.bound.filter(|bound| running.len() >= bound.worlds);
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
             Entry::Vacant(place) => {
-                if let Some(bound) = full {
+                if let Some(bound) = reached {
                     return Err((bound.refusal)(bound.worlds));
                 }
                 let stop = self.common.ending.child_token();
-                let world = OnDemand { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
+                let world =
+                    OnDemandWorld { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
                 let world = place.insert(Arc::new(world));
-                let by = by.filter(|by| !by.is_local()).cloned();
-                self.common.tasks.spawn(Arc::clone(self).run(id.to_owned(), by, Arc::clone(world)));
+                let member = principal.filter(|principal| !principal.is_local()).cloned();
+                self.common.tasks.spawn(Arc::clone(self).run(id.to_owned(), member, Arc::clone(world)));
                 Arc::clone(world)
             }
         };
@@ -353,8 +354,8 @@ impl Worlds {
     }
 
     /// Runs a world from its beginning to its end, and moves it through its phases.
-    async fn run(self: Arc<Self>, id: String, by: Option<Principal>, running: Arc<OnDemand>) {
-        let made = match (self.common.make)(id.clone(), by).await {
+    async fn run(self: Arc<Self>, id: String, member: Option<Principal>, running: Arc<OnDemandWorld>) {
+        let made = match (self.common.make)(id.clone(), member).await {
             Ok(made) => made,
             Err(why) => {
                 self.running.lock().remove(&id);
@@ -383,7 +384,7 @@ impl Worlds {
         let mut users = running.users.subscribe();
         let _ = timeout(self.common.times.grace, users.wait_for(|users| *users == 0)).await;
         gateway.shutdown().await;
-        running.phase.send_replace(Phase::Over);
+        running.phase.send_replace(Phase::GraceOver);
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
@@ -392,7 +393,7 @@ impl Worlds {
     }
 
     /// Waits until the world has been unused for [`Times::idle`], or has to end, and removes it from [`Self::running`].
-    async fn until_unused(&self, id: &str, world: &Arc<OnDemand>) {
+    async fn until_unused(&self, id: &str, world: &Arc<OnDemandWorld>) {
         let mut users = world.users.subscribe();
         loop {
             let unused = async {
@@ -439,7 +440,7 @@ fn until_sent(response: Response, in_use: InUse) -> Response {
             let (mut pieces, in_use) = sending?;
             tokio::select! {
                 piece = pieces.next() => Some((piece?, Some((pieces, in_use)))),
-                () = in_use.0.over() => Some((Err(axum::Error::new("the daemon gave up the request")), None)),
+                () = in_use.0.grace_over() => Some((Err(axum::Error::new("the daemon gave up the request")), None)),
             }
         }))
     })

@@ -297,7 +297,7 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
     for path in ["/mcp", "/p/other/mcp", "/p/f%65w/mcp", "/p/few/mcp/", "/p/few/mcp/x", "/api/v1/tools", "/api/v1/me"] {
         let (status, body) = team.ask("POST", path, token, list);
         assert_eq!(status, 403, "{path}: {body}");
-        assert!(body.contains("opens the MCP endpoint `/p/few/mcp` alone"), "{path}: {body}");
+        assert!(body.contains("opens only the MCP endpoint `/p/few/mcp`"), "{path}: {body}");
     }
     // Whatever else the query names, the client sees at most the tools of its profile.
     for query in ["?profile=other", "?profile=few", "?tools=*"] {

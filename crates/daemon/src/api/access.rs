@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-/// The most personal tokens of one member that this API makes.
+/// The maximum number of personal tokens that a member can make with this API.
 const MAX_TOKENS: usize = 50;
-/// The most bytes of a label.
+/// The maximum length of a label, in bytes.
 const MAX_LABEL: usize = 128;
 /// How long a token lasts if the request does not say. In days.
 const DEFAULT_DAYS: u32 = 90;
@@ -71,7 +71,8 @@ pub(super) async fn list(membership: Joined) -> Answer<MemberTokens> {
     tokens_of(&membership, membership.member()).await
 }
 
-/// Makes a personal token of the caller. Without `days`, one made with a token that ends sooner ends with that one.
+/// Makes a personal token of the caller. Without `days`, a token that is made with another token ends with that one if
+/// that one ends sooner.
 #[utoipa::path(post, path = "/api/v1/me/tokens", tag = "me", request_body = WantedToken,
     responses((status = 200, body = MadeToken), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError)))]
@@ -92,26 +93,26 @@ pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
     let new =
         NewToken { label: label.to_owned(), ends_at: Some(ends_at), ..NewToken::new(secret.hash(), Purpose::Personal) };
-    let used = &membership.token;
+    let current_token = &membership.token;
     // A browser session lasts only hours, so a token that the user makes in it outlives the session.
-    let new = if used.purpose == Purpose::Personal { new.made_with(&used.id) } else { new };
+    let new = if current_token.purpose == Purpose::Personal { new.made_with(&current_token.id) } else { new };
     let id = membership.store.keep_token(membership.owner(), &new, &caller).await?;
     let id = id.ok_or_else(|| ApiError::not_found("you were removed from the team meanwhile"))?;
     Ok(Json(MadeToken { token: secret.reveal().to_owned(), id, label: label.to_owned(), ends_at: seconds(ends_at) }))
 }
 
-/// When the wanted token ends.
+/// When the wanted token ends, if `current_token` is the token of the request that makes it.
 ///
 /// # Errors
-/// When the request asks for too long.
-fn end_of(wanted: &WantedToken, used: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
+/// When the request asks for more days than the token may last, or for none.
+fn end_of(wanted: &WantedToken, current_token: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
     let days = wanted.days.unwrap_or(DEFAULT_DAYS);
     let refused = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
     if !(1..=MAX_DAYS).contains(&days) {
         return Err(refused(format!("a token lasts 1 to {MAX_DAYS} days")));
     }
     let end = now + Duration::days(days.into());
-    let bound = used.ends_at.filter(|_| used.purpose == Purpose::Personal);
+    let bound = current_token.ends_at.filter(|_| current_token.purpose == Purpose::Personal);
     match bound {
         Some(bound) if end > bound && wanted.days.is_some() => {
             let message = "a token that is made with a token ends no later than that one, on ".to_owned();

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Path, done};
 use crate::{
-    agents::{Agents, endpoint, home, unknown},
+    agents::{Agents, base_path, endpoint, unknown_agent},
     world::World,
 };
 
@@ -43,13 +43,13 @@ pub(super) struct AgentToken {
     mcp: String,
 }
 
-/// The running worlds of agents, by id; none if the requested world is one of them.
+/// The running worlds of agents, by id. None if the world that answers is itself the world of an agent.
 pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
     agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }
 
-fn known(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
-    let message = "the agents are listed outside of their own worlds";
+fn require_agents(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
+    let message = "this address belongs to one agent, and does not list agents";
     agents
         .upgrade()
         .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", message).hint("ask /api/v1/agents"))
@@ -59,8 +59,8 @@ fn known(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents",
     responses((status = 200, body = List), (status = 404, body = ApiError)))]
 pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
-    let agents = known(&agents)?.list().into_iter().map(|(id, running)| AgentView {
-        api: home(&id) + "/api/v1",
+    let agents = require_agents(&agents)?.list().into_iter().map(|(id, running)| AgentView {
+        api: base_path(&id) + "/api/v1",
         mcp: endpoint(&id),
         id,
         running,
@@ -72,10 +72,10 @@ pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/token", tag = "agents", params(("agent" = String, Path)),
     responses((status = 200, body = AgentToken), (status = 404, body = ApiError), (status = 500, body = ApiError)))]
 pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -> Answer<AgentToken> {
-    let token = known(&agents)?
+    let token = require_agents(&agents)?
         .token(&agent)
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
-    let token = token.ok_or_else(|| unknown(&agent))?;
+    let token = token.ok_or_else(|| unknown_agent(&agent))?;
     Ok(Json(AgentToken { token: token.reveal().to_owned(), mcp: endpoint(&agent) }))
 }
 
@@ -86,9 +86,9 @@ pub(super) async fn stop(
     Extension(agents): Known,
     Path(agent): Path<String>,
 ) -> Result<axum::response::Response, ApiError> {
-    let agents = known(&agents)?;
+    let agents = require_agents(&agents)?;
     if !agents.is_known(&agent) {
-        return Err(unknown(&agent));
+        return Err(unknown_agent(&agent));
     }
     agents.stop(&agent);
     Ok(done())

@@ -24,9 +24,9 @@ pub(super) struct Standing {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// About this server; without it, all of them.
+    /// Only answers about this server. Without it, answers about all servers.
     server: Option<String>,
-    /// About this tool of it, by its own name.
+    /// Only answers about this tool, by the server's own name for it.
     tool: Option<String>,
 }
 
@@ -42,18 +42,18 @@ fn is_theirs(answer: &SessionAnswer, caller: &Caller) -> bool {
     Right::Operate.is_of(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
 }
 
-/// Whether `principal` may read the answer. Another member's answer is not shown if it is about a server that the tenant has
-/// not: that member has added it.
+/// Whether `principal` may read the answer. An answer of another member is not shown if it is about a server that the
+/// tenant does not have: the other member has added that server.
 fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
     match &answer.owner {
         Some(owner) if owner.is(principal) => true,
         Some(_) if !world.loaded().desired.contains_key(answer.server.as_str()) => false,
-        _ => world.shows(&answer.server, principal),
+        _ => world.may_read_about(&answer.server, principal),
     }
 }
 
-/// The tools that run without a question because a user has allowed them, for good or until the daemon ends. Without the right `operate`, those that
-/// cover one's own calls.
+/// The tools that run without a question because a user has allowed them, for good or until the daemon ends.
+/// Without the right `operate`, only those that cover the caller's own calls.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Standing> {
@@ -65,8 +65,8 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Stan
     Ok(Json(Standing { answers: answers.collect() }))
 }
 
-/// Takes answers back: the user is asked about such calls again. Without the right `operate`, only answers that cover
-/// one's own calls alone.
+/// Takes answers back, so that the user is asked about such calls again. Without the right `operate`, only answers that
+/// cover nothing but the caller's own calls.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {

@@ -48,7 +48,7 @@ pub(super) struct Audit {
     responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) -> Answer<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let since = which.since.as_deref().map(time).transpose()?;
+    let since = which.since.as_deref().map(parse_time).transpose()?;
     let limit = which.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let query = AuditQuery {
         server: which.server,
@@ -65,7 +65,8 @@ pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) ->
     Ok(Json(Audit { rows: rows.into_iter().rev().map(Row::from).collect(), next }))
 }
 
-fn time(text: &str) -> Result<i64, ApiError> {
+/// Reads a time in RFC 3339. Returns it in milliseconds since 1970.
+fn parse_time(text: &str) -> Result<i64, ApiError> {
     let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
         let message = "`since` is not a time of RFC 3339, such as 2026-11-22T03:11:28Z";
         ApiError::new(axum::http::StatusCode::BAD_REQUEST, "BAD_QUERY", message)

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use super::{ApiError, Body, By, Path, State, cancelled, concealed};
 use crate::world::{Running, Work, World};
 
-/// Reports of progress that wait for a slow reader; further ones are dropped.
+/// The maximum number of progress reports that wait for a slow reader. Further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
 
 /// The longest time-out that a caller can request.
@@ -91,9 +91,9 @@ pub(super) async fn call(
         Some(id) => caller.request(id.as_str()),
         None => caller,
     };
-    let call = of(new).caller(caller).trace(trace);
-    let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
+    let call = call_from(new).caller(caller).trace(trace);
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());
     }
     let (reports, progress) = mpsc::channel(MAX_PROGRESS);
@@ -101,12 +101,13 @@ pub(super) async fn call(
     Ok(streamed(world, running, call, progress).into_response())
 }
 
-/// The name of a call or turn among all that run. No other member of the tenant can cancel it, or takes its name.
+/// The name of a call or turn among all that run. It contains the principal, so that members of a tenant cannot cancel
+/// each other's calls, and can choose the same `id`.
 pub(super) fn name_of(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
 
-fn of(new: NewCall) -> Call {
+fn call_from(new: NewCall) -> Call {
     let mut call = Call::from_map(new.tool, new.arguments);
     if let Some(timeout) = new.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
@@ -125,8 +126,8 @@ fn streamed(
     progress: mpsc::Receiver<Progress>,
 ) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
     let reports = stream::unfold(progress, async |mut progress| Some((progress.recv().await?, progress)));
-    let reporting = Arc::clone(&world);
-    let reports = reports.map(move |progress| concealed_event(&reporting, "progress", &progress));
+    let progress_world = Arc::clone(&world);
+    let reports = reports.map(move |progress| concealed_event(&progress_world, "progress", &progress));
     let end = async move {
         match run(&world, running, call).await {
             Ok(outcome) => concealed_event(&world, "result", &outcome),
@@ -144,7 +145,7 @@ pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
 
 /// An event in whose texts secrets are hidden.
 fn concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
-    Event::default().event(name).data(concealed::written(world, data))
+    Event::default().event(name).data(concealed::to_json(world, data))
 }
 
 /// Runs the call.

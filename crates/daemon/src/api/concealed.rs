@@ -1,5 +1,5 @@
 //! Hides secrets in the output of the control API: servers repeat the secrets that they received, in results, errors,
-//! stderr and descriptions. All answers are searched here; single events pass through [`written`] where they are made.
+//! stderr and descriptions. All answers are searched here; single events pass through [`to_json`] where they are made.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ use toolrack_host::text::change_in;
 use super::{ApiError, State};
 use crate::world::World;
 
-/// The most bytes of an answer. Answers consist of bounded parts and stay far below this.
-const MAX: usize = 256 * 1024 * 1024;
+/// The maximum size of an answer. Answers consist of bounded parts and stay far below this.
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 /// Marks an answer that was already searched when it was made.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
     let (mut head, body) = response.into_parts();
     // The body is in memory as one piece, which is used directly.
-    let Ok(body) = to_bytes(body, MAX).await else {
+    let Ok(body) = to_bytes(body, MAX_ANSWER_BYTES).await else {
         return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
     };
     match str::from_utf8(&body).map(|text| json(&world, text)) {
@@ -51,12 +51,12 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
 }
 
-/// Returns `value` as an answer, with `***` for each secret except in its member `shown`, which stays unchanged: the
+/// Returns `value` as an answer, with `***` for each secret except in its field `shown`, which stays unchanged: the
 /// user reads there what to agree to.
-pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Response {
+pub(super) fn answer_except(world: &World, shown: &str, value: &impl Serialize) -> Response {
     let mut value = serde_json::to_value(value).unwrap_or_default();
     let kept = value.get_mut(shown).map(Value::take);
-    let mut answer: Map<String, Value> = serde_json::from_str(&written(world, &value)).unwrap_or_default();
+    let mut answer: Map<String, Value> = serde_json::from_str(&to_json(world, &value)).unwrap_or_default();
     answer.extend(kept.map(|kept| (shown.to_owned(), kept)));
     let mut response = Json(answer).into_response();
     response.extensions_mut().insert(AlreadyConcealed);
@@ -64,7 +64,7 @@ pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Resp
 }
 
 /// `value` as JSON, with `***` for each secret in its texts.
-pub(super) fn written(world: &World, value: &impl Serialize) -> String {
+pub(super) fn to_json(world: &World, value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     match json(world, &text) {
         Cow::Owned(shown) => shown,

@@ -20,8 +20,8 @@ use crate::{
     world::World,
 };
 
-/// Separates the ids of the last events of two logs.
-const BETWEEN: &str = ".";
+/// Stands between the ids of the last events of two logs, which together are the id of an event for a reader.
+const ID_SEPARATOR: &str = ".";
 
 /// Events as they happen, as Server-Sent Events. A member of a tenant gets the events of their own calls, questions and
 /// servers; a member who operates the servers gets all events of the tenant. With `Last-Event-ID`, the missed events
@@ -74,17 +74,18 @@ pub(super) async fn stream(
 async fn end_of(world: Arc<World>, reader: Principal) {
     tokio::select! {
         () = world.ending.cancelled() => {}
-        () = other_world(&world, &reader), if !reader.is_local() => {}
+        () = until_world_changes(&world, &reader), if !reader.is_local() => {}
     }
 }
 
-/// Waits until the configuration has changed, or a member whom the tenant's world answers has added a server.
-async fn other_world(world: &World, member: &Principal) {
+/// Waits until another world may answer `member`: when the configuration has changed, or when a member whom the
+/// tenant's world answers has added a server, and so gets a world of their own.
+async fn until_world_changes(world: &World, member: &Principal) {
     let mut applied = world.applied();
     applied.mark_unchanged();
     let added = async {
         match &world.own_servers {
-            Some(own) if matches!(world.kind, WorldKind::Tenant) => own.added_by(member).await,
+            Some(own) if matches!(world.kind, WorldKind::Tenant) => own.until_added_by(member).await,
             _ => std::future::pending().await,
         }
     };
@@ -108,7 +109,9 @@ struct ReadLog {
     news: watch::Receiver<RecentEvents>,
     /// The last event that the reader saw; `None` where that was in another run.
     seen: Option<u64>,
+    /// Events that were fetched and are not sent yet.
     ready: VecDeque<Arc<LoggedEvent>>,
+    /// Whether this is the log of the tenant's world, read in the world of a member.
     is_of_tenant: bool,
 }
 
@@ -116,19 +119,19 @@ impl Reader {
     fn new(world: &Arc<World>, principal: Principal, last: Option<&HeaderValue>) -> Self {
         let last = last.map(|last| last.to_str().unwrap_or_default());
         let of_tenant = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
-        let mut logs = vec![ReadLog::new(&world.log, last, false)];
-        logs.extend(of_tenant.map(|log| ReadLog::new(log, last, true)));
+        let mut logs = vec![ReadLog::new(&world.log, last)];
+        logs.extend(of_tenant.map(|log| ReadLog { is_of_tenant: true, ..ReadLog::new(log, last) }));
         Self { logs, world: Arc::clone(world), principal }
     }
 
     async fn next(&mut self) -> Event {
         loop {
-            if let Some(missed) = self.logs.iter_mut().find_map(ReadLog::read_on) {
+            if let Some(missed) = self.logs.iter_mut().find_map(ReadLog::fetch) {
                 return Event::default().event("missed").data(json!({ "count": missed }).to_string());
             }
             while let Some((event, is_of_tenant)) = self.logs.iter_mut().find_map(ReadLog::pop) {
                 if self.may_read(&event.audience, is_of_tenant) {
-                    return Event::default().id(self.seen()).event(&event.name).data(&event.data);
+                    return Event::default().id(self.event_id()).event(&event.name).data(&event.data);
                 }
             }
             let news = self.logs.iter_mut().map(|log| Box::pin(log.news.changed()));
@@ -138,38 +141,38 @@ impl Reader {
         }
     }
 
-    /// The position of the reader in each log, in the form in which it sends it back.
-    fn seen(&self) -> String {
+    /// The position of the reader in each log: the id of an event, which the reader sends back as `Last-Event-ID`.
+    fn event_id(&self) -> String {
         let names = self.logs.iter().map(|log| log.log.name_of(log.seen.unwrap_or(0)));
-        names.collect::<Vec<_>>().join(BETWEEN)
+        names.collect::<Vec<_>>().join(ID_SEPARATOR)
     }
 
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
         let operates = Right::Operate.is_of(&self.principal);
         match audience {
             Audience::All => true,
-            Audience::Approval(_) | Audience::Question(_) => audience.asks(&self.principal),
+            Audience::Approval(_) | Audience::Question(_) => audience.may_answer(&self.principal),
             // The member's own world logs these events, too.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
-            Audience::Server(name) => operates || self.world.shows(name, &self.principal),
-            Audience::Members(name) => !operates && self.world.shows(name, &self.principal),
+            Audience::Server(name) => operates || self.world.may_read_about(name, &self.principal),
+            Audience::Members(name) => !operates && self.world.may_read_about(name, &self.principal),
             Audience::Operators => operates,
         }
     }
 }
 
 impl ReadLog {
-    fn new(log: &Arc<EventLog>, last: Option<&str>, is_of_tenant: bool) -> Self {
+    fn new(log: &Arc<EventLog>, last: Option<&str>) -> Self {
         let seen = match last {
-            Some(last) => last.split(BETWEEN).find_map(|name| log.number_of(name)),
+            Some(last) => last.split(ID_SEPARATOR).find_map(|name| log.number_of(name)),
             None => Some(log.newest()),
         };
-        Self { log: Arc::clone(log), news: log.watch(), seen, ready: VecDeque::new(), is_of_tenant }
+        Self { log: Arc::clone(log), news: log.watch(), seen, ready: VecDeque::new(), is_of_tenant: false }
     }
 
-    /// Fetches the new events. Returns how many events were missed, if there are any or their number is unknown.
-    fn read_on(&mut self) -> Option<u64> {
+    /// Fetches the new events, unless some are left. Returns how many events were missed, if any were.
+    fn fetch(&mut self) -> Option<u64> {
         if !self.ready.is_empty() {
             return None;
         }

@@ -55,8 +55,9 @@ pub(super) async fn health(Extension(world): State) -> (StatusCode, Json<Health>
     (StatusCode::OK, Json(Health::OK))
 }
 
-/// The answers of a daemon that still has calls under way, and accepts no others: a load balancer learns that it lives.
-pub(crate) fn of_an_end() -> Router {
+/// The routes of a daemon that accepts no new requests, and waits for the calls under way to end: `/health` tells load
+/// balancers that the daemon is about to end.
+pub(crate) fn ending_router() -> Router {
     let health = || async { (StatusCode::NOT_FOUND, Json(Health::ending())) };
     let refused = || async {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is about to end")
@@ -114,7 +115,7 @@ fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
 pub(super) async fn metrics(Extension(world): State) -> Response {
     let mut page = Page::default();
     for metric in Metrics::all() {
-        let values = metric.of(&world);
+        let values = metric.values_in(&world);
         if !values.is_empty() {
             page.family(metric);
         }

@@ -43,7 +43,7 @@ struct Offered {
     known: bool,
 }
 
-async fn found(world: &World) -> Result<toolrack_config::import::Found, ApiError> {
+async fn find_offers(world: &World) -> Result<toolrack_config::import::Found, ApiError> {
     let (environment, folder) = (world.environment.clone(), world.request.cwd.clone());
     // Some of these files are large, and a home folder may be far away.
     let found = tokio::task::spawn_blocking(move || look(&environment, &folder, Client::ALL));
@@ -53,7 +53,7 @@ async fn found(world: &World) -> Result<toolrack_config::import::Found, ApiError
 /// The servers that other programs have configured and that can be added here.
 #[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = Offers)))]
 pub(super) async fn list(Extension(world): State) -> Answer<Offers> {
-    let (found, loaded) = (found(&world).await?, world.loaded());
+    let (found, loaded) = (find_offers(&world).await?, world.loaded());
     let offered = found.offers.iter().map(|offer| Offered {
         client: offer.client.to_string(),
         path: offer.path.display().to_string(),
@@ -100,7 +100,7 @@ pub(super) struct Imported {
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take(Extension(world): State, By(caller): By, Body(taken): Body<Taken>) -> Answer<Imported> {
-    let found = found(&world).await?;
+    let found = find_offers(&world).await?;
     let mut chosen = BTreeMap::new();
     for Choice { client, name, hash } in &taken.offers {
         let is_meant =
@@ -115,5 +115,6 @@ pub(super) async fn take(Extension(world): State, By(caller): By, Body(taken): B
         }
     }
     let additions = Additions { scope: taken.scope.into(), entries: chosen, replace: false, plain: taken.plain };
-    Ok(Json(Imported { edited: add_all(&world, additions, false, &caller).await? }))
+    let dry_run = false;
+    Ok(Json(Imported { edited: add_all(&world, additions, dry_run, &caller).await? }))
 }

@@ -66,10 +66,10 @@ pub(super) async fn change(
 ) -> Result<Response, ApiError> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
-    let own = membership.member();
-    let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(own);
+    let admin = membership.member();
+    let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(admin);
     if let Some(right) = Right::ALL.iter().find(|right| gives_more(right)) {
-        let (word, own) = (right.word(), own.role().word());
+        let (word, own) = (right.word(), admin.role().word());
         let message = format!("the role `{}` has the right `{word}`, which your own role `{own}` lacks", role.word());
         return Err(
             ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("give a role without rights that you lack")
@@ -135,7 +135,8 @@ pub(super) async fn end_client(
     access::end_client_of(&membership, &member, &client, &caller).await
 }
 
-/// Returns the member of the caller's tenant with this id. The answer does not reveal whether another tenant has such a member.
+/// Returns the member of the caller's tenant with this id. The answer does not reveal whether another tenant has such a
+/// member.
 async fn find_member(membership: &Membership, id: &str) -> Result<Principal, ApiError> {
     let members = membership.store.members(Some(membership.tenant())).await?;
     members.into_iter().find(|member| member.key() == id).ok_or_else(no_member)

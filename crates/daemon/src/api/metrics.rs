@@ -1,4 +1,4 @@
-//! The metrics of a daemon, in one table: the page for Prometheus and whatever else passes them on read the same counts.
+//! The metrics of a daemon, in one table, from which both the page for Prometheus and other exporters read.
 
 use std::{fmt, sync::Arc};
 
@@ -40,7 +40,7 @@ pub struct Metric {
 
 impl Metric {
     /// The values of one world, without the labels that tell worlds apart.
-    pub(super) fn of(&self, world: &World) -> Vec<MetricValue> {
+    pub(super) fn values_in(&self, world: &World) -> Vec<MetricValue> {
         (self.of_world)(world)
     }
 }
@@ -56,25 +56,31 @@ pub struct MetricValue {
 
 /// The table.
 const TABLE: &[Metric] = &[
-    gauge("toolrack_up_seconds", "Time since the daemon began.", |world| alone(world.began.elapsed().as_secs_f64())),
+    gauge("toolrack_up_seconds", "Time since the daemon began.", |world| {
+        unlabelled(world.began.elapsed().as_secs_f64())
+    }),
     gauge("toolrack_server_state", "1 for the state that a server is in.", |world| {
         let states = servers::states_of(world).into_iter();
         states.map(|(server, state)| value(vec![("server", server), ("state", state.to_owned())], 1.0)).collect()
     }),
-    gauge("toolrack_tools", "Tools in the catalog.", |world| alone(number(world.host.catalog().tools().len()))),
+    gauge("toolrack_tools", "Tools in the catalog.", |world| unlabelled(number(world.host.catalog().tools().len()))),
     counter("toolrack_calls_total", "Calls that ended.", |world| {
         let counts = world.tally.by_server().into_iter();
-        counts.map(|((server, outcome), count)| value(ended(server, outcome), number(count.calls))).collect()
+        counts.map(|((server, outcome), count)| value(call_labels(server, outcome), number(count.calls))).collect()
     }),
     counter("toolrack_call_seconds_total", "Time that calls took.", |world| {
         let counts = world.tally.by_server().into_iter();
-        counts.map(|((server, outcome), count)| value(ended(server, outcome), count.time.as_secs_f64())).collect()
+        counts.map(|((server, outcome), count)| value(call_labels(server, outcome), count.time.as_secs_f64())).collect()
     }),
-    counter("toolrack_calls_denied_total", "Calls that were not allowed.", |world| alone(number(world.tally.denied()))),
+    counter("toolrack_calls_denied_total", "Calls that were not allowed.", |world| {
+        unlabelled(number(world.tally.denied()))
+    }),
     counter("toolrack_events_lost_total", "Events that came too fast to be counted.", |world| {
-        alone(number(world.tally.lost()))
+        unlabelled(number(world.tally.lost()))
     }),
-    gauge("toolrack_approvals_open", "Questions that wait for a user.", |world| alone(number(world.questions.count()))),
+    gauge("toolrack_approvals_open", "Questions that wait for a user.", |world| {
+        unlabelled(number(world.questions.count()))
+    }),
     gauge("toolrack_quota_used", "What all members, or all clients of a profile, have used.", |world| {
         quotas(world, |usage| usage.used)
     }),
@@ -102,21 +108,21 @@ fn value(labels: Vec<(&'static str, String)>, value: f64) -> MetricValue {
     MetricValue { labels, value }
 }
 
-fn alone(number: f64) -> Vec<MetricValue> {
+fn unlabelled(number: f64) -> Vec<MetricValue> {
     vec![value(Vec::new(), number)]
 }
 
-fn ended(server: String, outcome: &str) -> Vec<(&'static str, String)> {
+fn call_labels(server: String, outcome: &str) -> Vec<(&'static str, String)> {
     vec![("server", server), ("outcome", outcome.to_owned())]
 }
 
-/// What is used of the quotas that belong to no one member.
-fn quotas(world: &World, of: fn(&Usage) -> u64) -> Vec<MetricValue> {
+/// The amount that `amount_of` returns, for each quota that does not belong to one member.
+fn quotas(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
     let usage = world.quotas.usage().into_iter();
     let shared = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
     shared
         .map(|usage| {
-            let amount = usage.quota.quantity().number(of(&usage)).as_f64().unwrap_or_default();
+            let amount = usage.quota.quantity().number(amount_of(&usage)).as_f64().unwrap_or_default();
             let quota = usage.quota.name().to_owned();
             let profile = match usage.holder {
                 Holder::Profile { name } => name.to_string(),
@@ -127,9 +133,9 @@ fn quotas(world: &World, of: fn(&Usage) -> u64) -> Vec<MetricValue> {
         .collect()
 }
 
-/// How the export of the audit logs goes on, where there is one.
-fn audit_export(world: &World, of: fn(&AuditExportStatus) -> f64) -> Vec<MetricValue> {
-    world.audit_export.get().map(|status| value(Vec::new(), of(status))).into_iter().collect()
+/// What `read` returns for the export of the audit logs. Empty if the daemon exports none.
+fn audit_export(world: &World, read: fn(&AuditExportStatus) -> f64) -> Vec<MetricValue> {
+    world.audit_export.get().map(|status| value(Vec::new(), read(status))).into_iter().collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of that size would take centuries")]
@@ -174,9 +180,9 @@ impl Metrics {
 }
 
 fn with_agents(world: &World, metric: &Metric) -> Vec<MetricValue> {
-    let mut values = metric.of(world);
+    let mut values = metric.values_in(world);
     for (agent, world) in world.agents.get().into_iter().flat_map(|running| running()) {
-        values.extend(labelled("agent", &agent, metric.of(&world)));
+        values.extend(labelled("agent", &agent, metric.values_in(&world)));
     }
     values
 }

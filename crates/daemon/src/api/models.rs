@@ -1,4 +1,4 @@
-//! The model that answers in conversations, and the providers of others.
+//! The model that answers in conversations, and the providers of models.
 
 use axum::{Extension, Json};
 use serde::Serialize;

@@ -18,8 +18,11 @@ use crate::{
     world::World,
 };
 
-/// The most bytes of a value.
+/// The maximum size of a value, in bytes.
 const MAX_VALUE: usize = 64 * 1024;
+
+/// The maximum length of an unknown value's name in an error.
+const MAX_SHOWN_NAME_BYTES: usize = 64;
 
 /// The values that the caller's own servers need.
 #[derive(Debug, Serialize, ToSchema)]
@@ -49,7 +52,7 @@ pub(super) struct NewCredential {
     value: String,
 }
 
-/// The servers that need each name.
+/// The values that the servers need: the servers, by the name of the value.
 fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.kind.runs(spec)) {
@@ -61,7 +64,7 @@ fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The values of the caller, and of no other user.
-fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError> {
+fn own_credentials(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError> {
     (world.credentials)(caller.principal()).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", "no server here needs a value of your own")
             .hint("`${user:NAME}` in the entry of a server asks for one")
@@ -73,7 +76,7 @@ fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError>
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCredentials> {
     let mut needed = needed(&world);
-    let given = match own(&world, &caller) {
+    let given = match own_credentials(&world, &caller) {
         Ok(credentials) => credentials.given().await.map_err(ApiError::values_unavailable)?,
         Err(_) => Vec::new(),
     };
@@ -108,12 +111,12 @@ pub(super) async fn give(
     Path(name): Path<String>,
     Body(NewCredential { value }): Body<NewCredential>,
 ) -> Result<Response, ApiError> {
-    let credentials = own(&world, &caller)?;
+    let credentials = own_credentials(&world, &caller)?;
     let servers = needed(&world).remove(&name).ok_or_else(|| unknown(&name))?;
     let value = value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line));
     if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_secret_word(&name) {
         let message =
-            format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and a name that a placeholder can have");
+            format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and its name must fit in a placeholder");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
     }
     credentials.give(&name, value, &caller).await.map_err(ApiError::values_unavailable)?;
@@ -129,7 +132,7 @@ pub(super) async fn take_back(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    let credentials = own(&world, &caller)?;
+    let credentials = own_credentials(&world, &caller)?;
     let servers = needed(&world).remove(&name).unwrap_or_default();
     if matches!(world.kind, WorldKind::Machine) && servers.is_empty() {
         return Err(unknown(&name));
@@ -142,7 +145,7 @@ pub(super) async fn take_back(
 }
 
 fn unknown(name: &str) -> ApiError {
-    let clipped = text::clip(name, 64);
+    let clipped = text::clip(name, MAX_SHOWN_NAME_BYTES);
     let message = format!("no server of yours needs a value `{}`", text::for_line(&clipped));
     ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", message).hint("GET /api/v1/me/credentials lists the names")
 }

@@ -45,8 +45,9 @@ pub(super) struct NewOwnServer {
     headers: BTreeMap<String, String>,
 }
 
-fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
-    world.own_servers.as_deref().filter(|own| own.most() > 0).ok_or_else(|| {
+/// The servers of members, if members may add servers here.
+fn own_servers(world: &World) -> Result<&OwnServers, ApiError> {
+    world.own_servers.as_deref().filter(|own| own.max_per_member() > 0).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members cannot add servers here")
             .hint("the operator of a team allows it with `own_servers` in the team file")
     })
@@ -56,14 +57,14 @@ fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyServers> {
-    let Ok(own) = allowed(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
-    let servers = own.of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
+    let Ok(own) = own_servers(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
+    let servers = own.servers_of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
         headers: server.headers.into_keys().collect(),
     });
-    Ok(Json(MyServers { most: own.most(), servers: shown.collect() }))
+    Ok(Json(MyServers { most: own.max_per_member(), servers: shown.collect() }))
 }
 
 /// Adds a server that only the caller can use, and replaces an earlier one of this name. The server starts immediately.
@@ -77,7 +78,7 @@ pub(super) async fn add(
     Path(name): Path<String>,
     Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
 ) -> Result<Response, ApiError> {
-    let own = allowed(&world)?;
+    let own = own_servers(&world)?;
     let bad = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_SERVER", message);
     let name = ServerName::new(name).map_err(|error| bad(error.to_string()))?;
     if world.loaded().entry(name.as_str()).is_some() {
@@ -85,6 +86,7 @@ pub(super) async fn add(
         return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("choose another name"));
     }
     let server = OwnServer { url, headers };
+    // Checks the server as it would run; the result itself is not needed here.
     drop(server.spec(&caller.principal().key(), own.egress()).map_err(|error| bad(error.to_string()))?);
     let url = Url::parse(&server.url).map_err(|error| bad(error.to_string()))?;
     own.egress().configured().check(&url).map_err(|refused| {
@@ -97,7 +99,7 @@ pub(super) async fn add(
         }
         NotAdded::NotStored(why) => ApiError::values_unavailable(why),
     })?;
-    changed(&world, &caller).await;
+    reload_world_of(&world, &caller).await;
     Ok(done())
 }
 
@@ -109,15 +111,15 @@ pub(super) async fn remove(
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    if !allowed(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
+    if !own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
         return Err(ApiError::not_found("you have added no server of this name"));
     }
-    changed(&world, &caller).await;
+    reload_world_of(&world, &caller).await;
     Ok(done())
 }
 
 /// If the caller's world has begun, makes it run the servers that are stored now.
-async fn changed(world: &World, caller: &Caller) {
+async fn reload_world_of(world: &World, caller: &Caller) {
     if let Some(members) = world.members.get() {
         (members.reload)(caller.principal().key()).await;
     }

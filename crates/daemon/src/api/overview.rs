@@ -75,7 +75,7 @@ pub(super) async fn get(
         *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
-    let findings = world.findings_cache.at(Arc::clone(&catalog)).await.len();
+    let findings = world.findings_cache.of_catalog(Arc::clone(&catalog)).await.len();
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),

@@ -43,7 +43,7 @@ pub(super) async fn list(
     Json(Open { approvals })
 }
 
-/// How many are open, including those of the worlds of agents.
+/// The number of open questions, including those of the worlds of agents.
 pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
     let of_agents = worlds(agents).into_iter().map(|(_, world)| world.questions.count());
     world.questions.count() + of_agents.sum::<usize>()
@@ -70,8 +70,8 @@ pub(super) async fn answer(
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
     let of_agent = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
-    let (asked, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
-    match asked.questions.answer(id, &principal, answer).await {
+    let (asking_world, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
+    match asking_world.questions.answer(id, &principal, answer).await {
         Ok(()) => Ok(done()),
         Err(AnswerRefused::Over) => Err(ApiError::not_found("the question was answered, or is over")),
         Err(AnswerRefused::Arguments(problem)) => {
@@ -83,7 +83,7 @@ pub(super) async fn answer(
             Err(ApiError::new(StatusCode::FORBIDDEN, "NOT_A_PERSON", message).hint("a person answers on the dashboard"))
         }
         Err(AnswerRefused::NotTheCaller) => {
-            let message = "only the member whose call it is changes its arguments";
+            let message = "only the member who made the call may change its arguments";
             let refused = ApiError::new(StatusCode::FORBIDDEN, "NOT_THE_CALLER", message);
             Err(refused.hint("answer without `arguments`, or deny and say why"))
         }

@@ -1,4 +1,4 @@
-//! What a server has to show: its resources, its prompts and its log.
+//! What a server offers besides its tools, and what it wrote: its resources, its prompts and its log.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::shown;
 
-/// The most log lines of one answer.
+/// The default and the maximum number of log lines in one answer.
+const DEFAULT_LINES: usize = 200;
 const MAX_LINES: usize = 5_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -51,7 +52,7 @@ pub(super) async fn logs(
     let loaded = world.loaded();
     let entry = super::servers::entry(&world, &loaded, &name)?;
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-    let limit = limit.limit.unwrap_or(200).min(MAX_LINES);
+    let limit = limit.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let lines = store.log(&LogQuery { servers: vec![(name, source)], after: 0, limit }).await?;
     let lines = lines.into_iter().map(|line| Line {

@@ -46,7 +46,7 @@ pub(crate) struct Server {
     /// Failed attempts so far, while `reconnecting`.
     attempt: Option<u32>,
     attempts: Option<u32>,
-    /// The wait before the next attempt, in milliseconds, as of the last one.
+    /// The wait between the last attempt and the next one, in milliseconds.
     retry_in_ms: Option<u64>,
     /// When that attempt begins, in RFC 3339.
     retry_at: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     source: Option<String>,
     line: Option<usize>,
     enabled: bool,
-    /// Whether it runs for the member who asks alone, who may then connect, disconnect and reconnect it.
+    /// Whether it runs only for the member who sends this request, who may then connect, disconnect and reconnect it.
     own: bool,
     /// Whether its entry can be changed here.
     editable: bool,
@@ -144,7 +144,7 @@ impl Server {
             return self;
         }
         (self.source, self.line, self.config) = (None, None, None);
-        if !world.is_of_one(&self.name) {
+        if !world.serves_one_user(&self.name) {
             self.error = self.error.map(|error| LinkError::without_output(&error).to_owned());
             self.warnings.clear();
         }
@@ -154,7 +154,7 @@ impl Server {
     /// Adds what the host says of the server.
     fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
         self.error = status.state.error().map(str::to_owned);
-        self.state = shown(status.state.word(), is_stopped);
+        self.state = shown_state(status.state.word(), is_stopped);
         self.tokens = status.tokens();
         match status.state {
             HostState::Reconnecting { attempt, attempts, in_ms, .. } => {
@@ -176,12 +176,12 @@ impl Server {
 const BROKEN: &str = "broken";
 
 /// The state that is shown: a server that a user stopped is `disconnected`, not `disabled`.
-fn shown(word: &'static str, is_stopped: bool) -> &'static str {
+fn shown_state(word: &'static str, is_stopped: bool) -> &'static str {
     if is_stopped && word == HostState::Disabled.word() { "disconnected" } else { word }
 }
 
 /// Every configured server, as `reader` may see it.
-fn all(world: &World, reader: &Principal) -> Vec<Server> {
+fn all_servers(world: &World, reader: &Principal) -> Vec<Server> {
     let loaded = world.loaded();
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
@@ -195,7 +195,7 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
     let stopped = world.stopped_names();
     let entries = loaded.entries.iter().filter(|entry| world.has(&entry.name)).map(|entry| {
-        let word = states.get(entry.name.as_str()).map(|word| shown(word, stopped.contains(&entry.name)));
+        let word = states.get(entry.name.as_str()).map(|word| shown_state(word, stopped.contains(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
     entries.collect()
@@ -207,7 +207,7 @@ pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result
 }
 
 /// The server of this name, as `reader` may see it.
-fn one(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError> {
+fn find_server(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
     let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
@@ -216,16 +216,16 @@ fn one(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError
 
 /// The answer to a change of a server's state that has begun: the server as it is now.
 fn accepted(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
-    Ok((StatusCode::ACCEPTED, Json(one(world, name, caller.principal())?)).into_response())
+    Ok((StatusCode::ACCEPTED, Json(find_server(world, name, caller.principal())?)).into_response())
 }
 
 /// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
 pub(super) async fn list(Extension(world): State, Extension(principal): Extension<Principal>) -> Json<Servers> {
-    world.findings_cache.at(world.host.catalog()).await;
+    world.findings_cache.of_catalog(world.host.catalog()).await;
     let problems = if Right::Operate.is_of(&principal) { world.problems() } else { Vec::new() };
     let problems = problems.iter().map(Problem::from).collect();
-    Json(Servers { servers: all(&world, &principal), problems })
+    Json(Servers { servers: all_servers(&world, &principal), problems })
 }
 
 /// A server; its `ETag` is for `If-Match`.
@@ -237,8 +237,8 @@ pub(super) async fn get(
     Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    world.findings_cache.at(world.host.catalog()).await;
-    let server = one(&world, &name, &principal)?;
+    world.findings_cache.of_catalog(world.host.catalog()).await;
+    let server = find_server(&world, &name, &principal)?;
     let tag = format!("\"{}\"", server.version);
     Ok(([(header::ETAG, tag)], Json(server)).into_response())
 }
@@ -354,8 +354,9 @@ pub(super) async fn add_all(
     let added = world.add(additions, dry_run, caller).await;
     let added = added.map_err(|(name, error)| ApiError::from(error).server(name))?;
     let shown = |Added { name, scope, edited, sealed }| {
-        let secrets = sealed.iter().map(|one| KeptSecret { what: one.what.clone(), name: one.name.clone() }).collect();
-        Edited { secrets, ..Edited::new(&name, scope, edited, dry_run) }
+        let secrets = sealed.iter();
+        let secrets = secrets.map(|secret| KeptSecret { what: secret.what.clone(), name: secret.name.clone() });
+        Edited { secrets: secrets.collect(), ..Edited::new(&name, scope, edited, dry_run) }
     };
     Ok(added.into_iter().map(shown).collect())
 }
@@ -440,8 +441,9 @@ pub(super) async fn remove(
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn enable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
-    world.set_stopped(&name, false).await?;
-    edit(&world, &name, Change::Switch(true), false, &caller).await.map(Json)
+    world.resume_server(&name).await?;
+    let dry_run = false;
+    edit(&world, &name, Change::Switch(true), dry_run, &caller).await.map(Json)
 }
 
 /// Switches a server off, in a configuration file.
@@ -449,11 +451,12 @@ pub(super) async fn enable(Extension(world): State, By(caller): By, Path(name): 
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn disable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
-    edit(&world, &name, Change::Switch(false), false, &caller).await.map(Json)
+    let dry_run = false;
+    edit(&world, &name, Change::Switch(false), dry_run, &caller).await.map(Json)
 }
 
-/// Starts a server that was disconnected, or that has used up its attempts. One that runs for others, too, needs the right
-/// `operate`.
+/// Starts a server that was disconnected, or that has used up its attempts. For a server that runs for others, too, the
+/// caller needs the right `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn connect(
@@ -463,7 +466,7 @@ pub(super) async fn connect(
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
     check_may_run(&world, &name)?;
-    world.set_stopped(&name, false).await?;
+    world.resume_server(&name).await?;
     let has_given_up_or_waits = world.host.status().iter().any(|status| {
         status.name.as_str() == name
             && matches!(status.state, HostState::Failed { .. } | HostState::Reconnecting { .. })
@@ -474,8 +477,8 @@ pub(super) async fn connect(
     accepted(&world, &name, &caller)
 }
 
-/// Stops a server until a user connects it again, or the daemon restarts. Changes no file. One that runs for others, too,
-/// needs the right `operate`.
+/// Stops a server until a user connects it again, or the daemon restarts. Changes no file. For a server that runs for
+/// others, too, the caller needs the right `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(
@@ -485,11 +488,12 @@ pub(super) async fn disconnect(
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
-    world.set_stopped(&name, true).await?;
+    world.stop_server(&name).await?;
     accepted(&world, &name, &caller)
 }
 
-/// Ends the connection of a server and makes a new one. One that runs for others, too, needs the right `operate`.
+/// Ends the connection of a server and makes a new one. For a server that runs for others, too, the caller needs the
+/// right `operate`.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/reconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect(
@@ -500,22 +504,22 @@ pub(super) async fn reconnect(
     check_may_control(&world, &name, &caller)?;
     check_may_run(&world, &name)?;
     match world.is_stopped(&name) {
-        true => world.set_stopped(&name, false).await?,
+        true => world.resume_server(&name).await?,
         false => world.host.reconnect(&name)?,
     }
     accepted(&world, &name, &caller)
 }
 
-/// An error for a caller who may not start and stop the server. Members may do that with servers that run for them
-/// alone, and principals who operate the tenant's servers with all servers.
+/// Refuses a caller who may not start and stop the server. Members may start and stop servers that run only for them;
+/// principals who operate the tenant's servers may start and stop all servers.
 fn check_may_control(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
-    if !world.shows(name, caller.principal()) {
+    if !world.may_read_about(name, caller.principal()) {
         return Err(ApiError::no_server(name));
     }
     if world.runs_for_one_member(name) { Ok(()) } else { check(Right::Operate, caller.principal()) }
 }
 
-/// An error for a server that must not run, because it is disabled, broken or not trusted.
+/// Refuses a server that must not run, because it is disabled, broken or not trusted.
 pub(super) fn check_may_run(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
@@ -571,7 +575,7 @@ pub(super) async fn states(world: State, principal: Extension<Principal>) -> Jso
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReconnectRequest {
-    /// Its name in the configuration. The member may also be called `name`.
+    /// Its name in the configuration. This field may also be called `name`.
     #[serde(alias = "name")]
     server: String,
 }

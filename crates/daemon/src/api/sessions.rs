@@ -16,10 +16,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, By, Path, Query, State, done};
 use crate::{rights::Right, routes::check, shown::sessions::About, world::World};
 
-/// The most sessions of one answer.
-const MAX: usize = 500;
+/// The default and the maximum number of sessions in one answer.
+const DEFAULT_SESSIONS: usize = 50;
+const MAX_SESSIONS: usize = 500;
 
-/// The most messages of one answer.
+/// The maximum number of messages in one answer.
 const MAX_MESSAGES: usize = 10_000;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -58,12 +59,12 @@ fn store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
 
-/// Finds the conversation of the caller that `typed` names. An administrator can also find conversations of other
-/// members, by the full id.
-async fn find(store: &Store, caller: &Caller, typed: &str) -> Result<(Session, OwnedBy), ApiError> {
+/// Finds the conversation of the caller that `reference` names: an id, the beginning of an id, or `last`. An
+/// administrator can also find conversations of other members, by the full id.
+async fn find(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, OwnedBy), ApiError> {
     let principal = caller.principal();
-    let own = store.find_session(typed, Whose::Of(principal)).await;
-    let id = Uuid::try_parse(typed).ok().filter(|_| Right::Administer.is_of(principal));
+    let own = store.find_session(reference, Whose::Of(principal)).await;
+    let id = Uuid::try_parse(reference).ok().filter(|_| Right::Administer.is_of(principal));
     match (own, id) {
         (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, OwnedBy::OtherMember)),
         (own, _) => Ok((own?, OwnedBy::Caller)),
@@ -79,8 +80,8 @@ enum OwnedBy {
 
 /// Finds a conversation to read. If an administrator reads a conversation of another member, the audit log records
 /// that.
-async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Session, ApiError> {
-    let (session, owned) = find(store, caller, typed).await?;
+async fn find_to_read(store: &Store, caller: &Caller, reference: &str) -> Result<Session, ApiError> {
+    let (session, owned) = find(store, caller, reference).await?;
     if owned == OwnedBy::OtherMember {
         store.record_reading(&session, caller).await?;
     }
@@ -112,7 +113,7 @@ pub(super) async fn list(
         whose,
         search: wanted.q,
         after: after.map(|session| (session.updated_at, session.id)),
-        limit: wanted.limit.unwrap_or(50).min(MAX),
+        limit: wanted.limit.unwrap_or(DEFAULT_SESSIONS).min(MAX_SESSIONS),
     };
     let sessions = store.sessions(&query).await?;
     let total = store.session_totals(whose).await?.sessions;
@@ -148,6 +149,7 @@ async fn messages_from(
     from: u64,
     limit: usize,
 ) -> Result<(Vec<TranscriptMessage>, Option<u64>), ApiError> {
+    // One message more than `limit` shows whether any follow.
     let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
     let is_cut = messages.len() > limit;
     messages.truncate(limit);

@@ -54,7 +54,7 @@ pub(super) async fn get(Extension(world): State, Path(name): Path<String>) -> An
     signing.map(Json).ok_or_else(|| ApiError::not_found("no sign-in to it has begun").server(name))
 }
 
-/// The address at which a browser ended up that cannot reach the daemon's machine.
+/// The address at which a browser ended up, if the browser cannot reach the daemon's machine.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BrowserAddress {
@@ -72,7 +72,7 @@ pub(super) async fn came_back(
     Path(name): Path<String>,
     Body(BrowserAddress { address }): Body<BrowserAddress>,
 ) -> Result<Response, ApiError> {
-    match world.came_back(&name, &address) {
+    match world.accept_pasted_address(&name, &address) {
         Ok(()) => Ok(done()),
         Err(PasteRefused::NotAwaited) => Err(ApiError::not_found("no sign-in to it waits for an address").server(name)),
         Err(PasteRefused::Another) => {

@@ -11,8 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Path, Query, State};
 use crate::shown::Finding;
 
-/// The most tools of one answer.
-const MAX: usize = 10_000;
+/// The maximum number of tools in one answer. Without a search, this is also the default.
+const MAX_TOOLS: usize = 10_000;
+
+/// The default number of tools that a search finds.
+const DEFAULT_HITS: usize = 50;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -66,8 +69,8 @@ struct Hints {
 }
 
 impl From<&Annotations> for Hints {
-    fn from(of: &Annotations) -> Self {
-        let Annotations { read_only, destructive, idempotent, open_world, .. } = *of;
+    fn from(annotations: &Annotations) -> Self {
+        let Annotations { read_only, destructive, idempotent, open_world, .. } = *annotations;
         Self { read_only, destructive, idempotent, open_world }
     }
 }
@@ -103,20 +106,23 @@ pub(super) async fn list(Extension(world): State, Query(wanted): Query<ToolsQuer
         }
         selection = selection.of_servers([name]);
     }
-    let findings = world.findings_cache.at(Arc::clone(&catalog)).await;
-    let found = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
+    let findings = world.findings_cache.of_catalog(Arc::clone(&catalog)).await;
+    let count = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
     let total = catalog.tools().filter(|tool| selection.has(tool)).count();
     let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => {
-            let hits = world.host.search(words, wanted.limit.unwrap_or(50).min(MAX), &selection).await;
-            hits.iter().map(|hit| Tool::new(&hit.tool, found(&hit.tool), Some(hit.score))).collect()
+            let hits = world.host.search(words, wanted.limit.unwrap_or(DEFAULT_HITS).min(MAX_TOOLS), &selection).await;
+            hits.iter().map(|hit| Tool::new(&hit.tool, count(&hit.tool), Some(hit.score))).collect()
         }
         None => {
             // Ordered by name, so that a page continues where the previous one ended even if tools were added or
             // removed meanwhile.
             let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
-            tools.take(wanted.limit.unwrap_or(MAX).min(MAX)).map(|tool| Tool::new(tool, found(tool), None)).collect()
+            tools
+                .take(wanted.limit.unwrap_or(MAX_TOOLS).min(MAX_TOOLS))
+                .map(|tool| Tool::new(tool, count(tool), None))
+                .collect()
         }
     };
     Ok(Json(Tools { version: catalog.version(), total, tools }))

@@ -40,7 +40,7 @@ struct QuarantinedTool {
     tool: String,
     /// `changed`, `renamed` or `too_many`.
     cause: &'static str,
-    /// The same in words.
+    /// The cause in words.
     why: String,
     /// The name that it had before, if it was renamed.
     was: Option<String>,
@@ -61,36 +61,36 @@ struct QuarantinedTool {
 }
 
 impl QuarantinedTool {
-    fn new(of: StoredTool) -> Self {
+    fn new(stored: StoredTool) -> Self {
         let moment = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::seconds);
-        let (cause, was) = match &of.mismatch.cause {
+        let (cause, was) = match &stored.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
         };
-        let now = definition(&of.mismatch.definition.text);
+        let current = definition(&stored.mismatch.definition.text);
         Self {
-            server: of.pinned_server.server.to_string(),
-            tool: of.mismatch.tool,
+            server: stored.pinned_server.server.to_string(),
+            tool: stored.mismatch.tool,
             cause,
-            why: of.mismatch.cause.to_string(),
+            why: stored.mismatch.cause.to_string(),
             was,
-            since: moment(of.since),
-            hash: of.mismatch.definition.hash.to_string(),
-            findings: findings::in_definition(&now).into_iter().map(Finding::from).collect(),
-            definition: visible(now),
-            pinned_at: of.pinned.as_ref().and_then(|pinned| moment(pinned.at)),
-            pinned: of.pinned.map(|pinned| visible(definition(&pinned.definition.text))),
+            since: moment(stored.since),
+            hash: stored.mismatch.definition.hash.to_string(),
+            findings: findings::in_definition(&current).into_iter().map(Finding::from).collect(),
+            definition: visible(current),
+            pinned_at: stored.pinned.as_ref().and_then(|pinned| moment(pinned.at)),
+            pinned: stored.pinned.map(|pinned| visible(definition(&pinned.definition.text))),
         }
     }
 }
 
-/// A definition as it is kept.
-fn definition(kept: &str) -> Value {
-    serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
+/// Reads a stored definition. A text that is not JSON becomes a JSON string.
+fn definition(stored: &str) -> Value {
+    serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
 }
 
-/// The same with invisible characters spelled out.
+/// Spells out the invisible characters in a definition.
 fn visible(mut definition: Value) -> Value {
     text::change_in(&mut definition, &|text| text::for_terminal(text));
     definition
@@ -148,10 +148,10 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Resp
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
     let before = |entry: &Entry| {
-        let of = |approval: &&toolrack_store::Approval| {
+        let is_for_entry = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
         };
-        approvals.iter().find(of).and_then(|approval| serde_json::from_str(&approval.shown).ok())
+        approvals.iter().find(is_for_entry).and_then(|approval| serde_json::from_str(&approval.shown).ok())
     };
     let refusals = match &world.store {
         Some(store) => store.refusals().await?,
@@ -183,13 +183,13 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Resp
         }
     });
     let mut quarantined = quarantined_tools(&world).await?;
-    quarantined.retain(|stored| world.shows(stored.pinned_server.server.as_str(), caller.principal()));
+    quarantined.retain(|stored| world.may_read_about(stored.pinned_server.server.as_str(), caller.principal()));
     let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // Values that a trusted server received count as secrets. Its author may have chosen them, so they must not be used
     // to hide parts of the next proposal.
-    Ok(concealed::except(&world, "pending", &trust))
+    Ok(concealed::answer_except(&world, "pending", &trust))
 }
 
 /// An entry as it was shown.
@@ -273,7 +273,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, &caller).await? {
-        return Err(ApiError::not_found("it has not been agreed to").server(agreed.name));
+        return Err(ApiError::not_found("no user has agreed to run this entry").server(agreed.name));
     }
     world.reload().await?;
     Ok(done())

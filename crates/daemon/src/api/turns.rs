@@ -38,7 +38,7 @@ use crate::{
     world::{ChosenModel, NoModel, Running, Work as UnderWay, World, discovery_name},
 };
 
-/// How many events may wait for a slow reader. Beyond that, the texts in them are joined.
+/// The maximum number of events that wait for a slow reader. Beyond it, their texts are joined.
 const MAX_WAITING: usize = 1_000;
 
 /// A message of a user.
@@ -104,14 +104,13 @@ pub(super) async fn begin(
 }
 
 /// The right to choose a model other than the configured one. A right is needed because another model can cost more, or
-/// can be a server in the daemon's network. The mock needs another right, because it reads a file of the daemon's
-/// machine.
+/// can be a server in the daemon's network. A mock model (`mock/…`) needs a higher right, because it reads a file of
+/// the daemon's machine.
 fn right_to_choose(model: &str) -> Right {
     if model.starts_with("mock/") { Right::Install } else { Right::Operate }
 }
 
-/// An error for a model without a known price if a quota limits what models cost, because that quota would never be
-/// used up.
+/// Refuses a model without a known price if a quota limits what models cost, because that quota would never be used up.
 fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
     if chosen.has_price || !world.quotas.bounds(Quantity::Dollars) {
         return Ok(());
@@ -133,8 +132,8 @@ pub(super) async fn cancel(
     cancelled(world.under_way.cancel(UnderWay::Turn, &name_of(&principal, &id)))
 }
 
-/// Opens the conversation, or a new one without `session`. An error if another turn is running in it, whose calls would
-/// look interrupted.
+/// Opens the conversation `session`, or a new one. An error if another turn is running in the conversation: the calls
+/// of that turn would look interrupted.
 async fn open(
     world: &World,
     principal: &Principal,
@@ -307,22 +306,22 @@ impl Live {
     }
 
     /// Sends the part of the model's text that certainly contains no part of a secret, and holds the rest back.
-    fn send_piece(&mut self, words: TextKind, piece: &str) {
+    fn send_piece(&mut self, kind: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
-        for (words, text) in self.secret_buffer.push(words, piece, |text| secrets.safe_len(text)) {
-            self.send_words(words, &text);
+        for (kind, text) in self.secret_buffer.push(kind, piece, |text| secrets.safe_len(text)) {
+            self.send_text(kind, &text);
         }
     }
 
     /// Sends the text that was held back, at the end of the stream.
     fn send_rest(&mut self) {
-        if let Some((words, text)) = self.secret_buffer.take() {
-            self.send_words(words, &text);
+        if let Some((kind, text)) = self.secret_buffer.take() {
+            self.send_text(kind, &text);
         }
     }
 
-    fn send_words(&mut self, words: TextKind, text: &str) {
-        let name = match words {
+    fn send_text(&mut self, kind: TextKind, text: &str) {
+        let name = match kind {
             TextKind::Text => "text",
             TextKind::Thinking => "thinking",
         };

@@ -1,4 +1,4 @@
-//! The asker of a host whose clients connect only later.
+//! The asker of a host whose clients connect only later. An asker sends the questions of servers to a user.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use toolrack_host::{
 ///
 /// Servers of 2025-11-25 and older get the capabilities when they connect, long before the clients are known. So this
 /// declares everything that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the client
-/// whose call caused it, and is declined if that client cannot be asked. A question without a call goes to
-/// [`Self::or`], or is declined too.
+/// whose call caused it, and is declined if that client cannot be asked. A question without a call goes to the asker
+/// given to [`Self::or`]; without such an asker, it is declined too.
 #[derive(Clone, Debug, Default)]
 pub struct AnyClient {
-    other: Option<SharedAsker>,
+    fallback: Option<SharedAsker>,
 }
 
 impl AnyClient {
@@ -27,32 +27,32 @@ impl AnyClient {
         Self::default()
     }
 
-    /// Sends `other` the questions that belong to no client's call, and the approvals of calls that no client made.
+    /// Sends `fallback` the questions that belong to no client's call, and the approvals of calls that no client made.
     #[must_use]
-    pub fn or(other: SharedAsker) -> Self {
-        Self { other: Some(other) }
+    pub fn or(fallback: SharedAsker) -> Self {
+        Self { fallback: Some(fallback) }
     }
 }
 
 impl Asker for AnyClient {
     fn abilities(&self) -> Abilities {
         let of_clients = Abilities { confirm: false, ..Abilities::ALL };
-        of_clients.or(self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities()))
+        of_clients.or(self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities()))
     }
 
-    /// A client answers only in its own calls, which have the client as their asker.
+    /// Clients do not count here: in a call of a client, the asker is the client itself.
     fn abilities_in_own_calls(&self) -> Abilities {
-        self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities_in_own_calls())
+        self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities_in_own_calls())
     }
 
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
-        let other = self.other.as_ref()?.on_behalf_of(caller)?;
-        Some(Arc::new(Self { other: Some(other) }))
+        let fallback = self.fallback.as_ref()?.on_behalf_of(caller)?;
+        Some(Arc::new(Self { fallback: Some(fallback) }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
-        match &self.other {
-            Some(other) => other.confirm(question),
+        match &self.fallback {
+            Some(fallback) => fallback.confirm(question),
             None => Box::pin(async { Confirmed::No { why: None } }),
         }
     }
@@ -62,15 +62,15 @@ impl Asker for AnyClient {
             Elicitation::Form { .. } => abilities.forms,
             Elicitation::Url { .. } => abilities.urls,
         };
-        match &self.other {
-            Some(other) if can(other.abilities()) => other.elicit(server, question),
+        match &self.fallback {
+            Some(fallback) if can(fallback.abilities()) => fallback.elicit(server, question),
             _ => Box::pin(async { Elicited::Decline }),
         }
     }
 
     fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
-        match &self.other {
-            Some(other) if other.abilities().sampling => other.sample(server, request),
+        match &self.fallback {
+            Some(fallback) if fallback.abilities().sampling => fallback.sample(server, request),
             _ => Box::pin(async {
                 Err(AskRefused::new("sampling was refused: it does not belong to a call of a client that has a model"))
             }),
@@ -78,8 +78,8 @@ impl Asker for AnyClient {
     }
 
     fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
-        match &self.other {
-            Some(other) if other.abilities().roots => other.roots(server),
+        match &self.fallback {
+            Some(fallback) if fallback.abilities().roots => fallback.roots(server),
             _ => Box::pin(async { Vec::new() }),
         }
     }

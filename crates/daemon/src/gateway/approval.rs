@@ -1,4 +1,4 @@
-//! The gate's question as a form that a client can show.
+//! The question whether a call may run, as a form that a client can show.
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{
@@ -6,19 +6,22 @@ use toolrack_host::{
     text,
 };
 
-/// The most bytes of the arguments, and of the description, that the form shows.
+/// The form shows at most this many bytes of the arguments, of the description, of the tool's name, and of the reason
+/// for the question.
 const MAX_ARGUMENT_BYTES: usize = 2_000;
 const MAX_DESCRIPTION_BYTES: usize = 300;
+const MAX_TOOL_NAME_BYTES: usize = 200;
+const MAX_REASON_BYTES: usize = 500;
 
 /// The answers that also apply to later calls.
 const SESSION: &str = "allow_session";
 const TOOL: &str = "always_tool";
 const SERVER: &str = "always_server";
 
-/// The parameters of `elicitation/create`. The answer is a field, and not only "accept": a client that accepts forms
-/// with their default values must not approve calls that way.
+/// The parameters of `elicitation/create`. To approve, a client must fill in the field `decision`: a client that
+/// accepts every form with its default values does not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
-    let (words, meaning): (&[&str], _) = match question.lasting {
+    let (decisions, meaning): (&[&str], _) = match question.lasting {
         Lasting::Once => (&["allow", "deny"], ""),
         Lasting::Session => (&["allow", SESSION, "deny"], ", `allow_session` until Toolrack ends"),
         Lasting::Always => (
@@ -37,7 +40,7 @@ pub(super) fn form(question: &Confirm) -> Value {
                     "type": "string",
                     "title": "Decision",
                     "description": format!("`allow` runs this call{meaning}; anything else does not run it"),
-                    "enum": words,
+                    "enum": decisions,
                 },
                 "arguments": {
                     "type": "string",
@@ -63,15 +66,15 @@ fn message(question: &Confirm) -> String {
         description.map(|text| format!("\nIts server describes it as follows: {}", safe(text, MAX_DESCRIPTION_BYTES)));
     format!(
         "May the tool {} of the server {} be called?{nature}\nArguments: {}\nAsked because: {}{}",
-        safe(&question.tool, 200),
+        safe(&question.tool, MAX_TOOL_NAME_BYTES),
         question.server,
         safe(&arguments, MAX_ARGUMENT_BYTES),
-        safe(&question.why, 500),
+        safe(&question.why, MAX_REASON_BYTES),
         description.unwrap_or_default(),
     )
 }
 
-/// The client's answer.
+/// Reads the client's answer to the form.
 pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
     let no = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
     match answer {

@@ -26,29 +26,29 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     let Some(mut profiles) = gateway.upgrade().map(|gateway| gateway.options.profiles.watch()) else { return };
     let mut sweep = interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut version = 0;
+    let mut catalog_version = 0;
     loop {
         let event = tokio::select! {
             () = stop.cancelled() => return,
             event = events.recv() => Some(event),
             Ok(()) = profiles.changed() => {
                 let Some(gateway) = gateway.upgrade() else { return };
-                List::ALL.into_iter().for_each(|list| gateway.news.tell(News::Changed(list, None)));
+                List::ALL.into_iter().for_each(|list| gateway.news.send(News::Changed(list, None)));
                 continue;
             }
             _ = sweep.tick() => None,
         };
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
-            Some(Ok(event)) => on_event(&gateway, event, &mut version),
-            Some(Err(RecvError::Lagged(_))) => on_missed_events(&gateway, &mut version),
+            Some(Ok(event)) => on_event(&gateway, event, &mut catalog_version),
+            Some(Err(RecvError::Lagged(_))) => on_missed_events(&gateway, &mut catalog_version),
             Some(Err(RecvError::Closed)) => return,
             None => gateway.memory.sweep(),
         }
     }
 }
 
-fn on_event(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
+fn on_event(gateway: &Arc<Inner>, event: Event, catalog_version: &mut u64) {
     let offers_changed = matches!(
         event,
         Event::McpServerConnected { .. }
@@ -60,19 +60,20 @@ fn on_event(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
         gateway.directory.forget();
     }
     if matches!(event, Event::McpToolsUpdated { .. }) {
-        *version = gateway.host.catalog().version();
+        *catalog_version = gateway.host.catalog().version();
     }
     gateway.news.send_event(event);
 }
 
-/// Handles lost events, of which there were too many at once: everything that may have changed is treated as changed.
-fn on_missed_events(gateway: &Arc<Inner>, version: &mut u64) {
-    let now = gateway.host.catalog().version();
-    if now != *version {
-        *version = now;
-        gateway.news.tell(News::Changed(List::Tools, None));
+/// Handles the loss of events, which happens when there are too many at once: treats everything that may have changed
+/// as changed.
+fn on_missed_events(gateway: &Arc<Inner>, catalog_version: &mut u64) {
+    let current_version = gateway.host.catalog().version();
+    if current_version != *catalog_version {
+        *catalog_version = current_version;
+        gateway.news.send(News::Changed(List::Tools, None));
     }
     gateway.directory.forget();
-    gateway.news.tell(News::Changed(List::Prompts, None));
-    gateway.news.tell(News::Changed(List::Resources, None));
+    gateway.news.send(News::Changed(List::Prompts, None));
+    gateway.news.send(News::Changed(List::Resources, None));
 }

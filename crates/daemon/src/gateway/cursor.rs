@@ -15,7 +15,7 @@ pub(super) fn read(cursor: Option<&str>) -> Result<Option<String>, Refusal> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     key.map(Some)
-        .ok_or_else(|| Refusal::invalid_params("the cursor is none that was given out; begin again without one"))
+        .ok_or_else(|| Refusal::invalid_params("the gateway did not issue this cursor; begin again without a cursor"))
 }
 
 /// One page of items that are in the order of their keys, and the cursor for the next.

@@ -44,7 +44,7 @@ type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
 pub(super) struct Entry {
     pub(super) server: ServerName,
     /// The name, URI or URI template that the server has for the item.
-    pub(super) theirs: String,
+    pub(super) native_name: String,
     /// The item as clients see it, with the name that they use.
     pub(super) item: Item,
 }
@@ -65,7 +65,7 @@ pub(super) struct Listed {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// One server, and the URI as that server knows it.
-    Of(ServerName, String),
+    One(ServerName, String),
     /// Several servers, so that the client must use the long form.
     Several(Vec<ServerName>),
     Unknown,
@@ -100,12 +100,12 @@ impl Directory {
         self.cached.store(None);
     }
 
-    async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
+    async fn read(&self, host: &Host, max_age: Duration) -> Arc<Listed> {
         let begin = || {
             let host = host.clone();
             async move { Arc::new(list(&host).await) }.boxed().shared()
         };
-        self.get_or_read(begin, age).await
+        self.get_or_read(begin, max_age).await
     }
 
     /// Returns the list that was read at most `age` ago or is being read now. If there is none, `begin` starts to read
@@ -144,14 +144,14 @@ async fn list(host: &Host) -> Listed {
     let is_connected =
         |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
     let servers: Vec<_> = host.status().into_iter().filter(is_connected).map(|status| status.name).collect();
-    let of_all = async |what: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
-        let of_each = servers.iter().map(|server| of_one(host, server, what, key));
-        join_all(of_each).await.into_iter().flatten().collect()
+    let list_all = async |listing: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
+        let lists = servers.iter().map(|server| list_one(host, server, listing, key));
+        join_all(lists).await.into_iter().flatten().collect()
     };
     let (prompts, resources, templates) = tokio::join!(
-        of_all(Listing::Prompts, "name"),
-        of_all(Listing::Resources, "uri"),
-        of_all(Listing::ResourceTemplates, "uriTemplate"),
+        list_all(Listing::Prompts, "name"),
+        list_all(Listing::Resources, "uri"),
+        list_all(Listing::ResourceTemplates, "uriTemplate"),
     );
     let mut listed = Listed::default();
     for (server, uri, _) in &resources {
@@ -170,12 +170,12 @@ async fn list(host: &Host) -> Listed {
     let names = host.naming().assign(prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
     listed.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
     listed.resources = entries(&resources, "uri", |server, uri| {
-        let alone = listed.owners.get(uri).is_none_or(|owners| owners.len() < 2);
-        Some(if alone && !uri.starts_with(SCHEME) { uri.to_owned() } else { full(server, uri) })
+        let is_unique = listed.owners.get(uri).is_none_or(|owners| owners.len() < 2);
+        Some(if is_unique && !uri.starts_with(SCHEME) { uri.to_owned() } else { long_uri(server, uri) })
     });
     listed.templates = entries(&templates, "uriTemplate", |server, template| {
-        let alone = template_owners.get(template).is_none_or(|owners| owners.len() < 2);
-        Some(if alone && !template.starts_with(SCHEME) { template.to_owned() } else { full(server, template) })
+        let is_unique = template_owners.get(template).is_none_or(|owners| owners.len() < 2);
+        Some(if is_unique && !template.starts_with(SCHEME) { template.to_owned() } else { long_uri(server, template) })
     });
     listed
 }
@@ -188,37 +188,37 @@ fn entries(
     name: impl Fn(&ServerName, &str) -> Option<String>,
 ) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
-    for (server, theirs, item) in items {
-        let Some(ours) = name(server, theirs) else { continue };
+    for (server, native_name, item) in items {
+        let Some(unique_name) = name(server, native_name) else { continue };
         let mut item = item.clone();
-        item.insert(key.to_owned(), Value::from(ours.as_str()));
-        entries.insert(ours, Entry { server: server.clone(), theirs: theirs.clone(), item });
+        item.insert(key.to_owned(), Value::from(unique_name.as_str()));
+        entries.insert(unique_name, Entry { server: server.clone(), native_name: native_name.clone(), item });
     }
     entries
 }
 
 /// Reads a list of one server; empty when it cannot be read, so that the items of the others are still listed.
-async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
-    let items = match timeout(SERVER_TIMEOUT, host.listing(server.as_str(), what)).await {
+async fn list_one(host: &Host, server: &ServerName, listing: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
+    let items = match timeout(SERVER_TIMEOUT, host.listing(server.as_str(), listing)).await {
         Ok(Ok(items)) => items,
         Ok(Err(error)) => {
             tracing::warn!(%error, "a list of a server is left out");
             return Vec::new();
         }
         Err(_) => {
-            tracing::warn!(%server, ?what, "a list of a server is left out: it takes too long");
+            tracing::warn!(%server, what = ?listing, "a list of a server is left out: the server takes too long");
             return Vec::new();
         }
     };
     let named = |item: Item| {
-        let theirs = item.get(key)?.as_str()?.to_owned();
-        Some((server.clone(), theirs, item))
+        let native_name = item.get(key)?.as_str()?.to_owned();
+        Some((server.clone(), native_name, item))
     };
     items.into_iter().filter_map(named).collect()
 }
 
 /// The long form of a URI, which names the resource of one server whatever other servers list.
-pub(super) fn full(server: &ServerName, uri: &str) -> String {
+pub(super) fn long_uri(server: &ServerName, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }
 
@@ -227,7 +227,7 @@ impl Listed {
     pub(super) fn owner(&self, uri: &str, view: &View) -> Owner {
         if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
             return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
-                Some(server) => Owner::Of(server.clone(), uri.to_owned()),
+                Some(server) => Owner::One(server.clone(), uri.to_owned()),
                 None => Owner::Unknown,
             };
         }
@@ -235,7 +235,7 @@ impl Listed {
             self.owners.get(uri).into_iter().flatten().filter(|server| view.may_have(server)).collect();
         match listed[..] {
             [] => self.owner_by_template(uri, view),
-            [server] => Owner::Of(server.clone(), uri.to_owned()),
+            [server] => Owner::One(server.clone(), uri.to_owned()),
             _ => Owner::Several(listed.into_iter().cloned().collect()),
         }
     }
@@ -243,10 +243,9 @@ impl Listed {
     /// The owner of a URI that no server lists: the server with a template that fits the URI, or else the only server
     /// that lists any resource or template.
     fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
-        let mut fitting: Vec<_> =
-            self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.theirs, uri)).collect();
-        fitting.dedup_by(|one, other| one.server == other.server);
-        let mut servers: Vec<_> = fitting.iter().map(|entry| entry.server.clone()).collect();
+        let fitting =
+            self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.native_name, uri));
+        let mut servers: Vec<_> = fitting.map(|entry| entry.server.clone()).collect();
         servers.sort();
         servers.dedup();
         if servers.is_empty() {
@@ -257,7 +256,7 @@ impl Listed {
         }
         match servers.len() {
             0 => Owner::Unknown,
-            1 => Owner::Of(servers.remove(0), uri.to_owned()),
+            1 => Owner::One(servers.remove(0), uri.to_owned()),
             _ => Owner::Several(servers),
         }
     }

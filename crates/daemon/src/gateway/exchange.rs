@@ -17,6 +17,7 @@ use super::{
     pending::{Question, Step, Update},
     refusal::Refusal,
     subscribed::Subscribed,
+    tools::Cacheable,
     words::META_SUBSCRIPTION,
 };
 use crate::shares::Place;
@@ -36,9 +37,9 @@ pub(super) struct Exchange {
     caller: Caller,
     id: Id,
     work: Work,
-    /// The principal's place among the calls, or the streams, of the gateway.
+    /// The request's place in the gateway's limit of calls or of streams: free again once it is dropped.
     _place: Place,
-    /// The place among the calls of the session, if the request has a session.
+    /// The request's place in the limit of calls of its session, if it has a session.
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -102,7 +103,8 @@ impl Exchange {
         &self.id
     }
 
-    /// Runs the request until there is a message to send. Cancel-safe. The answer is the last message.
+    /// Runs the request until there is a message to send, and returns the message. Cancel-safe. The answer is the last
+    /// message: after it, this never returns.
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
@@ -151,7 +153,8 @@ impl Exchange {
         Some(Out::Message(text.into()))
     }
 
-    /// Tells a client of the legacy era that the user is done with the page to which the gateway directed the client.
+    /// The notification for a client of the legacy era that the user has finished with the page to which the gateway
+    /// directed the client.
     fn completed(&self, id: &str) -> Option<Out> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
@@ -188,7 +191,7 @@ impl Exchange {
         }
         let waiting = Waiting { call: running.call, questions, origin: running.origin };
         let parked = self.gateway.0.memory.park(waiting);
-        Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, false))))
+        Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, Cacheable::No))))
     }
 
     /// The next message of a subscription. The gateway answers the request when it shuts down.
@@ -210,7 +213,7 @@ impl Exchange {
             };
             let Some(received) = received else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
-                let result = self.gateway.completed(Era::Modern, subscription.into(), false);
+                let result = self.gateway.completed(Era::Modern, subscription.into(), Cacheable::No);
                 self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };

@@ -20,33 +20,33 @@ use super::{
     Gateway, Inner,
     methods::Caller,
     pending::{PendingCall, Update},
-    relay::Relayed,
+    relay::ClientAsker,
     tool_call::{ListedCall, ToolCall, outcome_of},
     tools,
 };
 use crate::missing::Missing;
 
-/// The name of the tool that the gateway offers to members whose servers lack a value. From its description, a model
-/// learns of such a server, whose own tools are not known yet.
+/// The name of the tool that the gateway offers to members whose servers lack a value. The tools of such a server are
+/// not known yet, so a model learns of the server from the description of this tool.
 const TOOL: &str = "give_credentials";
 
 /// How long a call waits for the member to give the missing values.
 const VALUES_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How long a call waits for the server after the member has given them.
+/// How long a call waits for the server after the member has given the values.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The result of a call that does not continue, because the member has not given a value. It says why.
+/// The result of a call that does not continue because the member has not given a value. The result says why.
 pub(super) struct NotGiven(pub(super) Bytes);
 
 impl NotGiven {
     fn because(why: &str) -> Self {
-        Self(tools::failed(why, "CREDENTIALS_MISSING"))
+        Self(tools::error_result(why, "CREDENTIALS_MISSING"))
     }
 }
 
-/// Joins the names for a sentence.
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+/// Joins the names for a sentence, each in backticks.
+fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -58,31 +58,35 @@ struct NeededValue<'a> {
 }
 
 impl Inner {
-    /// The names of the values that the member has not yet given for `server`, and where they are given. `None` if
-    /// there are none.
-    pub(super) async fn lacks(&self, caller: &Caller, server: &ServerName) -> Option<(Missing, BTreeSet<String>)> {
+    /// The names of the values that the member has not yet given for `server`, and the [`Missing`] that knows the pages
+    /// for them. `None` if no value is missing.
+    pub(super) async fn missing_values(
+        &self,
+        caller: &Caller,
+        server: &ServerName,
+    ) -> Option<(Missing, BTreeSet<String>)> {
         let missing = self.options.missing.as_ref()?;
-        let names = missing.of(&caller.principal, server.as_str()).await;
+        let names = missing.missing_for(&caller.principal, server.as_str()).await;
         (!names.is_empty()).then(|| (missing.clone(), names))
     }
 
-    /// Directs the member to the pages for the values that `server` lacks, and waits until they have given them.
+    /// Directs the member to the pages for the values that `server` lacks, and waits until all of them are given.
     ///
     /// # Errors
-    /// The result of the call, if the member has not given them.
-    pub(super) async fn provide(
+    /// The result of the call, if the member has not given all values.
+    pub(super) async fn request_values(
         &self,
         server: &ServerName,
         caller: &Caller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
-        let Some((missing, names)) = self.lacks(caller, server).await else { return Ok(()) };
+        let Some((missing, names)) = self.missing_values(caller, server).await else { return Ok(()) };
         if !caller.abilities.urls {
             let pages: Vec<_> = names.iter().map(|name| missing.page(name)).collect();
-            let (names, pages) = (listed(names.iter().map(String::as_str)), pages.join(" "));
+            let (names, pages) = (quoted_list(names.iter().map(String::as_str)), pages.join(" "));
             return Err(NotGiven::because(&format!(
-                "the server `{server}` needs {names} of the user, who gives it at {pages} in a browser; call the tool again \
-                 after that. Never ask for the value here."
+                "the server `{server}` needs {names} from the user, who can enter what is missing in a browser at \
+                 {pages}; call the tool again after that. Never ask for the value here."
             )));
         }
         for name in names {
@@ -100,7 +104,7 @@ impl Inner {
     ) -> Result<(), NotGiven> {
         let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
         let (era, client) = (caller.era, caller.abilities);
-        let asker = Relayed { era, client, updates: updates.clone(), other: None, name: None };
+        let asker = ClientAsker { era, client, updates: updates.clone(), fallback: None, name: None };
         let page = missing.page(name);
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
@@ -122,7 +126,7 @@ impl Inner {
         let why = timeout(VALUES_TIMEOUT, answered).await.unwrap_or(Some("it was not given in time"));
         if let Some(why) = why {
             return Err(NotGiven::because(&format!(
-                "the server `{server}` needs `{name}` of the user, and {why}; the page is {page}"
+                "the server `{server}` needs `{name}` from the user, and {why}; the page is {page}"
             )));
         }
         let _ = updates.send(Update::Completed(id)).await;
@@ -157,15 +161,15 @@ impl Inner {
 }
 
 impl Gateway {
-    /// Adds the tool for missing values, if any are missing, to `result`, the first page of a list of tools.
-    pub(super) async fn with_giving(&self, result: Bytes, caller: &Caller) -> Bytes {
+    /// Adds the tool for missing values to `result`, the first page of a list of tools, if any values are missing.
+    pub(super) async fn with_credentials_tool(&self, result: Bytes, caller: &Caller) -> Bytes {
         let Some(missing) = &self.0.options.missing else { return result };
-        let servers = self.lacking(missing, caller).await;
+        let servers = self.servers_missing_values(missing, caller).await;
         if servers.is_empty() || self.0.host.catalog().get(TOOL).is_some() {
             return result;
         }
         let Ok(mut list) = serde_json::from_slice::<Value>(&result) else { return result };
-        let servers = listed(servers.iter().map(ServerName::as_str));
+        let servers = quoted_list(servers.iter().map(ServerName::as_str));
         if let Some(tools) = list["tools"].as_array_mut() {
             tools.insert(
                 0,
@@ -182,31 +186,31 @@ impl Gateway {
         list.to_string().into()
     }
 
-    /// The servers that the client may have, and that lack a value of the member.
-    async fn lacking(&self, missing: &Missing, caller: &Caller) -> Vec<ServerName> {
+    /// The servers that the client may use and for which the member has not given all values.
+    async fn servers_missing_values(&self, missing: &Missing, caller: &Caller) -> Vec<ServerName> {
         let servers = missing.servers(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
     /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that lacks values of the
-    /// member. In the second case, the call waits until the member has given them.
+    /// member. In the second case, the call waits until the member has given the values.
     ///
     /// # Errors
     /// The name of the tool, if it is neither of the two.
-    pub(super) async fn call_once_given(&self, caller: &Caller, tool_call: ToolCall) -> Result<PendingCall, String> {
-        if let Some(giving) = self.give(caller, &tool_call.name).await {
+    pub(super) async fn call_unlisted(&self, caller: &Caller, tool_call: ToolCall) -> Result<PendingCall, String> {
+        if let Some(giving) = self.call_credentials_tool(caller, &tool_call.name).await {
             return Ok(giving);
         }
         let CallError::NotReady { server, .. } = self.0.host.missing(&tool_call.name) else {
             return Err(tool_call.name);
         };
-        if !caller.view.may_have(&server) || self.0.lacks(caller, &server).await.is_none() {
+        if !caller.view.may_have(&server) || self.0.missing_values(caller, &server).await.is_none() {
             return Err(tool_call.name);
         }
         let (gateway, caller) = (self.clone(), caller.clone());
         Ok(PendingCall::new(move |updates| {
             async move {
-                if let Err(NotGiven(result)) = gateway.0.provide(&server, &caller, &updates).await {
+                if let Err(NotGiven(result)) = gateway.0.request_values(&server, &caller, &updates).await {
                     return Ok(result);
                 }
                 let Some(catalog) = gateway.0.until_offered(&server, &tool_call.name).await else {
@@ -235,18 +239,18 @@ impl Gateway {
     }
 
     /// Calls the tool for missing values; `None` if `name` is another tool.
-    async fn give(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
+    async fn call_credentials_tool(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let missing = self.0.options.missing.as_ref().filter(|_| name == TOOL)?;
-        let servers = self.lacking(missing, caller).await;
+        let servers = self.servers_missing_values(missing, caller).await;
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Some(PendingCall::new(move |updates| {
             async move {
                 for server in &servers {
-                    if let Err(NotGiven(result)) = gateway.provide(server, &caller, &updates).await {
+                    if let Err(NotGiven(result)) = gateway.request_values(server, &caller, &updates).await {
                         return Ok(result);
                     }
                 }
-                let servers = listed(servers.iter().map(ServerName::as_str));
+                let servers = quoted_list(servers.iter().map(ServerName::as_str));
                 let text = match &*servers {
                     "" => "Nothing is missing.".to_owned(),
                     servers => {

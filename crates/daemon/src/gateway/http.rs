@@ -1,5 +1,5 @@
-//! Streamable HTTP of both eras on one endpoint. Each request shows its era: a request of 2026-07-28 by its `_meta`, a
-//! request of an older version by the session, which `initialize` has begun.
+//! Streamable HTTP of both eras on one endpoint. Each request shows its era: a request of 2026-07-28 has `_meta`, and a
+//! request of an older version names its session, which began with `initialize`.
 
 mod checks;
 mod events;
@@ -18,8 +18,8 @@ use axum::{
 use bytes::Bytes;
 use toolrack_host::{ClientTransport, Era, Principal};
 
-pub(super) use self::checks::modern;
-use self::checks::{Claims, accepts, guard, text};
+pub(super) use self::checks::modern_abilities;
+use self::checks::{Claims, accepts, guard, header_text};
 use crate::{error::whole_seconds, streams};
 
 use super::{
@@ -36,13 +36,15 @@ use super::{
 
 /// The header with the id of a session of the legacy era.
 pub(crate) const SESSION: &str = "mcp-session-id";
+/// The maximum length of a client's error message that the gateway passes on.
+const MAX_CLIENT_ERROR_BYTES: usize = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The routes of an MCP endpoint. The gateway that answers a request is in the extensions of the request.
 pub(super) fn router() -> Router {
     Router::new()
         .route("/", post(handle_post).get(handle_get).delete(handle_delete))
-        .layer(map_response(streams::passed_on))
+        .layer(map_response(streams::unbuffered))
 }
 
 /// A refusal, with what is needed to make a response of it.
@@ -114,9 +116,9 @@ impl Post<'_> {
             let refusal = Refusal::invalid_request("accept both application/json and text/event-stream");
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
         }
-        let most = self.gateway.0.options.bounds.body_bytes;
-        let body = to_bytes(body, most).await.map_err(|_| {
-            Refusal::invalid_request(format!("the message was cut off, or is larger than {most} bytes (body_bytes)"))
+        let max = self.gateway.0.options.bounds.body_bytes;
+        let body = to_bytes(body, max).await.map_err(|_| {
+            Refusal::invalid_request(format!("the message was cut off, or is larger than {max} bytes (body_bytes)"))
                 .status(StatusCode::PAYLOAD_TOO_LARGE)
         })?;
         match message::read(&body).map_err(|(id, refusal)| Refused { id, era: Era::Modern, refusal })? {
@@ -134,20 +136,20 @@ impl Post<'_> {
                 let missing = || {
                     Refusal::invalid_request("an answer needs the id of the session in which the question was asked")
                 };
-                self.session()?.ok_or_else(missing)?.answered(&id, answer(outcome));
+                self.session()?.ok_or_else(missing)?.accept_answer(&id, answer(outcome));
                 Ok(empty(StatusCode::ACCEPTED))
             }
         }
     }
 
-    /// Finds out the era of a request, checks what the request needs in that era, and runs it.
+    /// Determines the era of a request, checks what the request needs in that era, and runs it.
     async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, Refused> {
         let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
         let claims = Claims::read(request.params, self.headers);
         match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
-                let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
+                let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
                 let abilities = claims.checked(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
                 let caller =
@@ -166,7 +168,7 @@ impl Post<'_> {
                 let missing = || missing().status(StatusCode::BAD_REQUEST);
                 let session = self.session().and_then(|session| session.ok_or_else(missing)).map_err(&refused)?;
                 let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
-                let running = session.running(id).map_err(&refused)?;
+                let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
                 let caller =
@@ -216,9 +218,9 @@ impl Post<'_> {
     /// Begins a session, whose id is in a header of the response.
     fn initialize(&self, id: &Id, params: &str) -> Result<Response, Refusal> {
         let gateway = &self.gateway.0;
-        let view = gateway.views.of(self.query)?;
+        let view = gateway.views.for_query(self.query)?;
         let session = Session::new(self.principal.clone(), view, gateway.news.subscribe(), &gateway.options.bounds);
-        let result = self.gateway.greet(&session, params)?;
+        let result = self.gateway.negotiate(&session, params)?;
         gateway.memory.begin(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
         if let Ok(mut value) = HeaderValue::from_str(&session.id) {
@@ -254,7 +256,7 @@ fn session(
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Session>>, Refusal> {
-    let Some(id) = text(headers, SESSION)? else { return Ok(None) };
+    let Some(id) = header_text(headers, SESSION)? else { return Ok(None) };
     let unknown = || {
         Refusal::invalid_request("there is no such session: it has ended, begin again with initialize")
             .status(StatusCode::NOT_FOUND)
@@ -280,7 +282,7 @@ pub(super) fn handle_notification(session: &Session, method: &str, params: &str)
     }
 }
 
-/// The answer of a client to a question: its result, or its error message, cut to 500 bytes.
+/// The answer of a client to a question: its result, or its error message, cut to [`MAX_CLIENT_ERROR_BYTES`].
 pub(super) fn answer(
     outcome: Result<&serde_json::value::RawValue, &serde_json::value::RawValue>,
 ) -> Result<serde_json::Value, String> {
@@ -288,7 +290,7 @@ pub(super) fn answer(
     outcome.map(value).map_err(|error| {
         let error: serde_json::Value = value(error);
         let message = error["message"].as_str().unwrap_or("the client refused");
-        toolrack_host::text::clip(message, 500).into_owned()
+        toolrack_host::text::clip(message, MAX_CLIENT_ERROR_BYTES).into_owned()
     })
 }
 
@@ -305,7 +307,7 @@ pub(crate) fn begins_session(body: &[u8]) -> bool {
 impl Gateway {
     /// Agrees with a client of the legacy era on a protocol version, and returns the result of `initialize`. If the
     /// gateway does not know the version that the client asks for, it offers the newest legacy one.
-    pub(super) fn greet(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
+    pub(super) fn negotiate(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params {
@@ -365,7 +367,7 @@ async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request)
 
 /// Returns the error for a GET or DELETE without a session, as clients of 2026-07-28 might send it.
 fn no_session() -> Refused {
-    Refusal::invalid_request("only sessions, which begin with initialize, have streams and ends; POST messages here")
+    Refusal::invalid_request("GET and DELETE are only for sessions, which begin with initialize; POST messages here")
         .status(StatusCode::METHOD_NOT_ALLOWED)
         .into()
 }

@@ -41,7 +41,7 @@ impl Memory {
     /// When there are too many sessions, and that principal has none that was idle for long enough.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
-        replaced.iter().for_each(|session| session.over.cancel());
+        replaced.iter().for_each(|session| session.ended.cancel());
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Memory {
     /// Ends the session of this id, if there is one.
     pub(super) fn end(&self, id: &str) {
         let session = self.state.lock().sessions.remove(id);
-        session.iter().for_each(|session| session.over.cancel());
+        session.iter().for_each(|session| session.ended.cancel());
     }
 
     /// Parks a call. Returns the `input_required` result with which the client can resume it.
@@ -80,15 +80,16 @@ impl Memory {
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
         let in_time = |since: &Instant| since.elapsed() <= self.parked_for;
         let parked = self.state.lock().parked.origin(state);
-        if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is(origin)) {
+        if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is_same_request(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
         let taken = self.state.lock().parked.take(state);
         taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
-            let after = self.parked_for.as_secs();
+            let seconds = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
-                "requestState is not that of a call that waits here (calls wait {after} s at most, and not beyond a restart): it \
-                 is not known what the server has done by then; call again without it if that is safe"
+                "no call waits here under this requestState (a call waits {seconds} s at most, and not beyond a \
+                 restart): the server may have done a part of the call already; if it is safe to call again, do so \
+                 without requestState"
             ))
         })
     }
@@ -99,7 +100,7 @@ impl Memory {
             let mut state = self.state.lock();
             (state.sessions.remove_idle(), state.parked.remove_late(self.parked_for))
         };
-        idle.iter().for_each(|session| session.over.cancel());
+        idle.iter().for_each(|session| session.ended.cancel());
         drop(late);
     }
 
@@ -109,7 +110,7 @@ impl Memory {
             let mut state = self.state.lock();
             (state.sessions.remove_all(), state.parked.remove_all())
         };
-        sessions.iter().for_each(|session| session.over.cancel());
+        sessions.iter().for_each(|session| session.ended.cancel());
         drop(parked);
     }
 }

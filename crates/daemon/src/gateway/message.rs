@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::refusal::{INVALID_REQUEST, PARSE_ERROR, Refusal};
 
-/// The longest id of a request: it is kept and repeated.
+/// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
 const LONGEST_ID: usize = 1_024;
 
 /// The id of a request: a string or an integer, as the client wrote it.
@@ -23,7 +23,7 @@ impl Id {
         fits.then(|| Self(text.into()))
     }
 
-    /// As JSON.
+    /// Returns the id as JSON.
     pub(super) fn json(&self) -> &str {
         &self.0
     }
@@ -83,7 +83,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     if wire.params.is_some_and(|params| !params.get().starts_with('{')) {
         return invalid(&id, "`params` is not an object");
     }
-    // A client may write the id of a notification, and the one of `result` and `error` that it does not mean, as null.
+    // Some clients write fields that do not apply as null: `id` of a notification, `result` beside an `error`.
     let is_null = |raw: &&RawValue| raw.get() == "null";
     let is_notification = wire.method.as_deref().is_some_and(|method| method.starts_with("notifications/"));
     let written_id = wire.id.filter(|id| !(is_null(id) && is_notification));
@@ -100,9 +100,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     }
 }
 
-/// Reads a member that is present, even if it is null.
-fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(member).map(Some)
+/// Reads a field that is present: `Some` even if its value is null.
+fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(field).map(Some)
 }
 
 fn value(raw: &RawValue) -> Value {
@@ -113,7 +113,7 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Refusal::new(INVALID_REQUEST, "batches are not supported: send one message at a time");
     }
-    // The parser's error for these six members quotes no text of the client.
+    // The parser's error for the six fields of `Wire` quotes no text of the client.
     match error.classify() {
         serde_json::error::Category::Data => Refusal::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
         _ => Refusal::new(PARSE_ERROR, format!("not valid JSON: {error}")),
@@ -122,7 +122,8 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
 
 /// Writes the answer to a request; `result` is JSON.
 pub(super) fn response(id: &Id, result: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(result.len() + id.json().len() + 40);
+    const FIXED_TEXT: usize = r#"{"jsonrpc":"2.0","id":,"result":}"#.len();
+    let mut out = Vec::with_capacity(result.len() + id.json().len() + FIXED_TEXT);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.json().as_bytes());
     out.extend_from_slice(b",\"result\":");
@@ -145,7 +146,7 @@ pub(super) fn error(id: Option<&Id>, refusal: &Refusal) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
-/// Writes a notification, or with an id a request of the gateway.
+/// Writes a request of the gateway, or without an `id` a notification.
 pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> Bytes {
     let id = id.map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{}}}"#, json(params)).into()

@@ -1,4 +1,4 @@
-//! The methods of MCP that the gateway answers. It answers some at once, and others by a call that goes on.
+//! The methods of MCP that the gateway answers. It answers some at once; for the others it starts a call.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -14,22 +14,23 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner, cursor,
-    directory::{Owner, full},
+    directory::{Owner, long_uri},
     giving::NotGiven,
     message::json,
     news::{self, Filter},
     parked::Origin,
     pending::PendingCall,
-    refusal::{Refusal, words},
+    refusal::{Refusal, quoted},
     session::Session,
     subscribed::Subscribed,
     tool_call::{ListedCall, ToolCall},
-    tools,
+    tools::{self, Cacheable},
     view::View,
     words::VERSIONS,
 };
 
-/// How long a server may take to accept a subscription. After this time, the request succeeds without this one.
+/// How long a server may take to accept a subscription. After this time, the client's request succeeds without that
+/// subscription.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client that sent a request.
@@ -57,7 +58,7 @@ impl Caller {
             host_caller = host_caller.profile(Arc::clone(profile));
         }
         if let Some(session) = &self.session {
-            host_caller = host_caller.session(session.mark());
+            host_caller = host_caller.session(session.short_id());
         }
         let named = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
@@ -114,8 +115,7 @@ pub(super) struct RunningCall {
     pub(super) origin: Origin,
     /// The client's token for progress, as JSON; `None` when the client wants no progress.
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// Whether the client may cache the result for a while, as it may cache lists.
-    pub(super) cacheable: bool,
+    pub(super) cacheable: Cacheable,
 }
 
 /// The parameters with which a client resumes a request (2026-07-28).
@@ -164,11 +164,11 @@ impl Gateway {
     pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
         let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         match (request.method, caller.era) {
-            ("tools/call", _) => self.begin(caller, request, "tools/call").await,
-            ("resources/read", _) => self.begin(caller, request, "resources/read").await,
-            ("prompts/get", _) => self.begin(caller, request, "prompts/get").await,
+            ("tools/call", _) => self.begin_call(caller, request, "tools/call").await,
+            ("resources/read", _) => self.begin_call(caller, request, "resources/read").await,
+            ("prompts/get", _) => self.begin_call(caller, request, "prompts/get").await,
             ("tools/list", _) => {
-                self.0.ready().await;
+                self.0.wait_for_starting_servers().await;
                 now(self.list_tools(caller, request.params).await)
             }
             ("resources/list", _) => now(self.list(caller, request.params, "resources").await),
@@ -182,7 +182,7 @@ impl Gateway {
                     notifications: Filter,
                 }
                 let filter = read::<Listen>(request.params)?.notifications;
-                Ok(Reply::Listen(Box::new(self.listening(caller, filter).await)))
+                Ok(Reply::Listen(Box::new(self.subscribe_all(caller, filter).await)))
             }
             ("resources/subscribe", Era::Legacy) => now(self.subscribe(caller, request.params).await),
             ("resources/unsubscribe", Era::Legacy) => now(unsubscribe(caller, request.params)),
@@ -193,7 +193,7 @@ impl Gateway {
     }
 
     /// A result as a client of `era` expects it: 2026-07-28 adds the fields that [`tools::complete`] adds.
-    pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
+    pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: Cacheable) -> Bytes {
         match era {
             Era::Legacy => result,
             Era::Modern => tools::complete(result, cacheable, &self.0.identity),
@@ -220,7 +220,7 @@ impl Gateway {
         if let Some(instructions) = &self.0.options.instructions {
             result["instructions"] = json!(instructions);
         }
-        self.completed(Era::Modern, result.to_string().into(), true)
+        self.completed(Era::Modern, result.to_string().into(), Cacheable::Yes)
     }
 
     /// The result of `initialize`.
@@ -239,16 +239,16 @@ impl Gateway {
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
-        let complete = |result: Bytes| self.completed(caller.era, result, true);
+        let complete = |result: Bytes| self.completed(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
         let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), complete);
-        Ok(if is_first { self.with_giving(listed, caller).await } else { listed })
+        Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
     }
 
     /// Lists resources, templates or prompts. `field` is the field of the result with the list.
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
-        self.0.ready().await;
+        self.0.wait_for_starting_servers().await;
         let listed = self.0.directory.fresh(&self.0.host).await;
         let entries = match field {
             "prompts" => &listed.prompts,
@@ -262,7 +262,7 @@ impl Gateway {
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
         }
-        Ok(self.completed(caller.era, result.to_string().into(), true))
+        Ok(self.completed(caller.era, result.to_string().into(), Cacheable::Yes))
     }
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
@@ -280,16 +280,22 @@ impl Gateway {
             let entry = entries.get(name).or_else(|| listed.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
-        let entry = found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", words(name))))?;
-        params.insert("ref".into(), json!({"type": reference["type"], key: entry.theirs}));
+        let entry =
+            found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", quoted(name))))?;
+        params.insert("ref".into(), json!({"type": reference["type"], key: entry.native_name}));
         let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
-        let result = result.map_err(|error| Refusal::of(error, caller.era))?;
-        Ok(self.completed(caller.era, result, false))
+        let result = result.map_err(|error| Refusal::from_host(error, caller.era))?;
+        Ok(self.completed(caller.era, result, Cacheable::No))
     }
 
     /// Begins a call, or resumes a parked call for which the client sends answers.
-    async fn begin(&self, caller: &Caller, request: ClientRequest<'_>, method: &'static str) -> Result<Reply, Refusal> {
+    async fn begin_call(
+        &self,
+        caller: &Caller,
+        request: ClientRequest<'_>,
+        method: &'static str,
+    ) -> Result<Reply, Refusal> {
         let resuming: ResumeParams<'_> = read(request.params)?;
         let origin = Origin {
             method,
@@ -314,17 +320,18 @@ impl Gateway {
                 _ => self.get_prompt(caller, request.params, trace).await?,
             },
         };
-        let cacheable = method == "resources/read";
+        let cacheable = if method == "resources/read" { Cacheable::Yes } else { Cacheable::No };
         Ok(Reply::Call(Box::new(RunningCall { call, origin, progress_token, cacheable })))
     }
 
     /// The tool that a client with `view` means by this name.
     pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
-        let tool = view.look().find(catalog, name);
-        tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
+        let tool = view.snapshot().find(catalog, name);
+        tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", quoted(name))))
     }
 
-    /// Makes the call of a tool. Waits for the servers that may have the tool, and for values that the member has to give.
+    /// Prepares the call of a tool. First waits for the servers that may have the tool; the call itself then waits for
+    /// values that the member has to give.
     async fn call_tool(
         &self,
         caller: &Caller,
@@ -345,7 +352,7 @@ impl Gateway {
         let host_caller = caller.to_host(&self.0, &meta);
         let mut catalog = self.0.host.catalog();
         if self.tool(&catalog, &caller.view, &name).is_err() {
-            let selector = caller.view.look().selector(&name);
+            let selector = caller.view.snapshot().selector(&name);
             self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
@@ -353,7 +360,7 @@ impl Gateway {
         let (server, name) = match self.tool(&catalog, &caller.view, &tool_call.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
             Err(unknown) => {
-                return match self.call_once_given(caller, tool_call).await {
+                return match self.call_unlisted(caller, tool_call).await {
                     Ok(call) => Ok(call),
                     Err(name) => self.not_ready(caller, &name).ok_or(unknown),
                 };
@@ -362,7 +369,7 @@ impl Gateway {
         let (gateway, caller, tool_call) = (self.0.clone(), caller.clone(), ToolCall { name, ..tool_call });
         Ok(PendingCall::new(move |updates| {
             async move {
-                match gateway.provide(&server, &caller, &updates).await {
+                match gateway.request_values(&server, &caller, &updates).await {
                     Ok(()) => gateway.run_tool_call(ListedCall { server, catalog, tool_call }, &caller, updates).await,
                     Err(NotGiven(result)) => Ok(result),
                 }
@@ -378,9 +385,9 @@ impl Gateway {
         trace: Option<TraceContext>,
     ) -> Result<PendingCall, Refusal> {
         let uri = uri_of(params)?;
-        let (server, theirs) = self.owner(caller, &uri).await?;
-        let relay = Relay::resource(&theirs).trace(trace);
-        Ok(self.relayed(caller, server, relay, move |result| renamed(&result, &theirs, &uri)))
+        let (server, native_name) = self.owner(caller, &uri).await?;
+        let relay = Relay::resource(&native_name).trace(trace);
+        Ok(self.relayed(caller, server, relay, move |result| with_requested_uri(&result, &native_name, &uri)))
     }
 
     /// The server of the resource that a client means by `uri`, and the URI of the resource at that server.
@@ -390,13 +397,13 @@ impl Gateway {
             owner => Some(owner),
         });
         match owner.await {
-            Some(Owner::Of(server, theirs)) => Ok((server, theirs)),
+            Some(Owner::One(server, native_name)) => Ok((server, native_name)),
             Some(Owner::Several(servers)) => {
-                let names: Vec<_> = servers.iter().map(|server| full(server, uri)).collect();
-                let why = format!("several servers have {}; ask for one of {}", words(uri), names.join(", "));
+                let names: Vec<_> = servers.iter().map(|server| long_uri(server, uri)).collect();
+                let why = format!("several servers have {}; ask for one of {}", quoted(uri), names.join(", "));
                 Err(Refusal::not_found(caller.era, uri, &why))
             }
-            _ => Err(Refusal::not_found(caller.era, uri, &words(uri))),
+            _ => Err(Refusal::not_found(caller.era, uri, &quoted(uri))),
         }
     }
 
@@ -407,14 +414,15 @@ impl Gateway {
             caller.session.as_ref().ok_or_else(|| Refusal::invalid_request("subscriptions need a session"))?;
         let owner = self.owner(caller, &uri).await?;
         session.subscribed.add(&self.0.host, &uri, owner).await.map_err(|error| match error {
-            SubscribeError::Call(error) => Refusal::of(error, caller.era),
+            SubscribeError::Call(error) => Refusal::from_host(error, caller.era),
             error => Refusal::invalid_request(format!("{error} (subscriptions)")),
         })?;
         Ok(Bytes::from_static(b"{}"))
     }
 
-    /// Subscribes to all resources of `filter` concurrently, and removes from it those for which that fails or is too slow.
-    async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
+    /// Subscribes to all resources of `filter` concurrently. Removes a resource from the filter if that fails or takes
+    /// too long.
+    async fn subscribe_all(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let bound = self.0.options.bounds.subscriptions;
         let subscribed = Subscribed::new(bound);
         let subscribe = async |uri: String| {
@@ -448,9 +456,9 @@ impl Gateway {
         let found = self
             .0
             .offered(|listed| listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned());
-        let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", words(&name)));
+        let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", quoted(&name)));
         let entry = found.await.ok_or_else(unknown)?;
-        let relay = Relay::prompt(&entry.theirs, arguments.unwrap_or_default()).trace(trace);
+        let relay = Relay::prompt(&entry.native_name, arguments.unwrap_or_default()).trace(trace);
         Ok(self.relayed(caller, entry.server, relay, |result| result))
     }
 
@@ -468,22 +476,22 @@ impl Gateway {
             async move {
                 let relay = relay.asker(gateway.asker(&caller, updates)).caller(host_caller);
                 let result = gateway.host.relay(server.as_str(), relay).await;
-                result.map(finish).map_err(|error| Refusal::of(error, caller.era))
+                result.map(finish).map_err(|error| Refusal::from_host(error, caller.era))
             }
             .boxed()
         })
     }
 }
 
-/// Puts the URI `ours`, by which the client asked for a resource, in place of `theirs`, the URI at its server.
-fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
-    if theirs == ours {
+/// Replaces `native_name`, the URI of a resource at its server, by `requested`, the URI that the client asked for.
+fn with_requested_uri(result: &Bytes, native_name: &str, requested: &str) -> Bytes {
+    if native_name == requested {
         return result.clone();
     }
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else { return result.clone() };
     for contents in value["contents"].as_array_mut().into_iter().flatten() {
-        if contents["uri"] == theirs {
-            contents["uri"] = Value::from(ours);
+        if contents["uri"] == native_name {
+            contents["uri"] = Value::from(requested);
         }
     }
     json(&value).into()
@@ -530,7 +538,7 @@ fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     }
     let Params { level } = read(params)?;
     let level =
-        news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", words(&level))))?;
+        news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", quoted(&level))))?;
     if let Some(session) = &caller.session {
         session.set_level(level);
     }

@@ -12,18 +12,22 @@ use bytes::Bytes;
 use super::{message, view::View, words::META_SUBSCRIPTION};
 use crate::rights::Right;
 
-/// How many news a slow client may lag behind. If it lags further, it learns that everything has changed.
+/// The maximum number of news that a slow client may lag behind. A client further behind is told that every list has
+/// changed.
 const MAX_BEHIND: usize = 256;
 
 /// Log levels of MCP, least urgent first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// The place of a level among [`LEVELS`].
+/// The index of `info`, the level of a message whose level is none of [`LEVELS`].
+pub(super) const INFO: u8 = 1;
+
+/// The index of a level in [`LEVELS`].
 pub(super) fn level(name: &str) -> Option<u8> {
-    LEVELS.iter().position(|known| *known == name).and_then(|place| u8::try_from(place).ok())
+    LEVELS.iter().position(|known| *known == name).and_then(|index| u8::try_from(index).ok())
 }
 
-/// A list of the gateway.
+/// A list that clients can ask the gateway for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Tools,
@@ -46,15 +50,15 @@ impl List {
 /// A change or message that may concern clients.
 #[derive(Clone, Debug)]
 pub(super) enum News {
-    /// A list has changed: the part of one server, or of any.
+    /// A list has changed: the items of this server, or with `None` of any server.
     Changed(List, Option<ServerName>),
     /// A server has written a log message.
     Log { server: ServerName, level: u8, message: String },
 }
 
 impl News {
-    /// Returns whether a client of `principal` with this view may receive the news. What a server logs can contain texts of any
-    /// caller.
+    /// Returns whether a client of `principal` with this view may receive the news. Only operators receive logs,
+    /// because what a server logs can contain texts of any caller.
     pub(super) fn concerns(&self, view: &View, principal: &Principal) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
@@ -63,7 +67,7 @@ impl News {
     }
 }
 
-/// The notification that a list has changed, with the id of the subscription that it is for, as JSON.
+/// The notification that a list has changed. `subscription` is the id of the subscription that it is for, as JSON.
 pub(super) fn changed(list: List, subscription: Option<&str>) -> Bytes {
     match subscription {
         None => format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, list.method()),
@@ -81,7 +85,7 @@ pub(super) fn log(server: &ServerName, level: u8, text: &str) -> Bytes {
     message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
 }
 
-/// The notification that a resource has changed, in the same form.
+/// The notification that a resource has changed. `subscription` is as in [`changed`].
 pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
     let uri = Value::from(uri);
     let meta = subscription.map(|id| format!(r#","_meta":{{"{META_SUBSCRIPTION}":{id}}}"#)).unwrap_or_default();
@@ -140,23 +144,23 @@ impl NewsSender {
     /// Sends what an event of the host means to clients, if anything.
     pub(super) fn send_event(&self, event: Event) {
         match event {
-            Event::McpToolsUpdated { server, .. } => self.tell(News::Changed(List::Tools, Some(server))),
+            Event::McpToolsUpdated { server, .. } => self.send(News::Changed(List::Tools, Some(server))),
             // Prompts and resources come and go with their server.
             Event::McpServerConnected { server, .. } | Event::McpServerDisconnected { server, .. } => {
-                self.tell(News::Changed(List::Prompts, Some(server.clone())));
-                self.tell(News::Changed(List::Resources, Some(server)));
+                self.send(News::Changed(List::Prompts, Some(server.clone())));
+                self.send(News::Changed(List::Resources, Some(server)));
             }
-            Event::McpPromptsChanged { server } => self.tell(News::Changed(List::Prompts, Some(server))),
-            Event::McpResourcesChanged { server } => self.tell(News::Changed(List::Resources, Some(server))),
+            Event::McpPromptsChanged { server } => self.send(News::Changed(List::Prompts, Some(server))),
+            Event::McpResourcesChanged { server } => self.send(News::Changed(List::Resources, Some(server))),
             Event::McpServerLog { server, level: name, message } => {
-                let level = level(&name).unwrap_or(1);
-                self.tell(News::Log { server, level, message });
+                let level = level(&name).unwrap_or(INFO);
+                self.send(News::Log { server, level, message });
             }
             _ => {}
         }
     }
 
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn send(&self, news: News) {
         if let Some(listeners) = self.0.get() {
             // It is not an error if no client listens any more.
             let _ = listeners.send(news);
@@ -165,8 +169,8 @@ impl NewsSender {
 }
 
 /// The next news; for a receiver that fell behind, the news that every list has changed; `None` at the end.
-pub(super) async fn next(from: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
-    match from.recv().await {
+pub(super) async fn next(receiver: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
+    match receiver.recv().await {
         Ok(news) => Some(vec![news]),
         Err(broadcast::error::RecvError::Lagged(_)) => {
             Some(List::ALL.into_iter().map(|list| News::Changed(list, None)).collect())
@@ -211,7 +215,7 @@ mod tests {
         let room = NewsSender::default();
         let mut slow = room.subscribe();
         for _ in 0..2 * MAX_BEHIND {
-            room.tell(News::Changed(List::Tools, None));
+            room.send(News::Changed(List::Tools, None));
         }
         assert_eq!(next(&mut slow).await.unwrap().len(), List::ALL.len());
         assert_eq!(next(&mut slow).await.unwrap().len(), 1);

@@ -9,7 +9,7 @@ use toolrack_host::{Principal, Selection, SharedAsker};
 use crate::{
     missing::Missing,
     profiles::Profiles,
-    shares::{PLACES_FOR_ONE, Shares},
+    shares::{DEFAULT_PARTS, Shares},
 };
 
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
@@ -22,7 +22,7 @@ pub struct GatewayOptions {
     pub version: String,
     /// Instructions for models.
     pub instructions: Option<String>,
-    /// The most that any client may see. Default: everything.
+    /// The servers and tools that clients may see at most. Default: all.
     pub selection: Selection,
     /// Profiles that a client can ask for by name, with `?profile=NAME`. Default: none.
     pub profiles: Profiles,
@@ -34,7 +34,8 @@ pub struct GatewayOptions {
     pub agent: Option<Arc<str>>,
     /// The secrets that servers received: clients get `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
-    /// Finds the values that the member of a team, whose servers these are, has not yet given. Default: none.
+    /// Finds the values that the members of a team have not yet given for their servers. Default: none, for a gateway
+    /// outside of a team.
     pub(crate) missing: Option<Missing>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
@@ -77,7 +78,7 @@ impl GatewayOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The longest message of a client, in bytes. Default: 8 MiB.
+    /// The maximum size of a message of a client, in bytes. Default: 8 MiB.
     pub body_bytes: usize,
     /// Sessions of clients of 2025-11-25 and older. Default: 1,024. One more ends the session that was idle longest,
     /// if it was idle for a minute.
@@ -95,19 +96,19 @@ pub struct Bounds {
     pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,
-    /// Of as many sessions, calls, streams and parked calls, one member of a team may have one, but one of each in any
-    /// case. Default: 8, so an eighth of each. It does not concern the user of the machine.
+    /// Divides the limits of sessions, calls, streams and parked calls for one member of a team: with the default of 8,
+    /// a member may have an eighth of each, and always at least one. The user of the machine has no such limit.
     pub places_for_one: usize,
-    /// How long each of them waits. Default: 10 minutes.
+    /// How long a parked call waits for its client. Default: 10 minutes.
     pub parked_for: Duration,
     /// Items on one page of a list. Default: 1,000.
     pub page: usize,
 }
 
 impl Bounds {
-    /// The places of a table of which all clients have `most`.
-    pub(super) fn shares(&self, most: usize) -> Shares {
-        Shares::new(most, (most / self.places_for_one.max(1)).max(1))
+    /// A limit of `total` for all clients together, and of a part of it for one member.
+    pub(super) fn shares(&self, total: usize) -> Shares {
+        Shares::new(total, (total / self.places_for_one.max(1)).max(1))
     }
 }
 
@@ -122,7 +123,7 @@ impl Default for Bounds {
             streams: 1_024,
             subscriptions: 256,
             parked: 256,
-            places_for_one: PLACES_FOR_ONE,
+            places_for_one: DEFAULT_PARTS,
             parked_for: Duration::from_secs(10 * 60),
             page: 1_000,
         }

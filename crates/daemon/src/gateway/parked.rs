@@ -38,7 +38,7 @@ impl Origin {
     /// Returns whether `other` is the same request in another round: all parts that have an effect are equal.
     /// Principals are compared with role, groups and membership, because these decided what the call may do when it
     /// began.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_same_request(&self, other: &Self) -> bool {
         let effective_params = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
@@ -46,7 +46,7 @@ impl Origin {
         };
         self.method == other.method
             && self.principal == other.principal
-            && self.view.is(&other.view)
+            && self.view.is_same_view(&other.view)
             && effective_params(self) == effective_params(other)
     }
 }
@@ -76,6 +76,7 @@ impl Waiting {
 
 /// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct Parked {
+    /// By `requestState`.
     all: HashMap<String, (Instant, Place, Waiting)>,
     shares: Shares,
 }
@@ -178,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_finds_its_parked_call_despite_requests_of_other_clients() {
         let views = Views::new(&GatewayOptions::default());
-        let view = |query: &str| views.of(Some(query)).unwrap();
+        let view = |query: &str| views.for_query(Some(query)).unwrap();
         let (parked, (mut one, ..)) = (memory(), waiting());
         one.origin.view = view("tools=a");
         let state = state_of(&parked.park(one).unwrap());

@@ -9,7 +9,8 @@ use toolrack_host::mcp::Progress;
 
 use super::refusal::Refusal;
 
-/// How many updates of a call wait for a slow client. Beyond that, progress is dropped, and questions wait for room.
+/// The maximum number of updates of a call that wait for a slow client. Beyond it, progress is dropped, and questions
+/// wait for room.
 const MAX_WAITING_UPDATES: usize = 1_024;
 
 /// The result object of a request, or why there is none.
@@ -22,7 +23,7 @@ pub(super) struct Question {
     pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,
-    /// The result object of the client, or why there is none.
+    /// Takes the result object of the client, or why there is none.
     pub(super) reply: oneshot::Sender<Result<Value, String>>,
 }
 
@@ -58,8 +59,8 @@ impl PendingCall {
         Self { work: begin(updates), inbox, ended: None }
     }
 
-    /// Runs the call until there is an update, or until it ends. Returns all updates before the outcome. Cancel-safe: a
-    /// dropped future loses nothing, and the next one goes on.
+    /// Runs the call until there is an update, or until it ends. Returns all updates before the outcome. Cancel-safe:
+    /// if the future is dropped, nothing is lost, and the next one continues.
     pub(super) async fn next(&mut self) -> Step {
         loop {
             if let Some(update) = self.try_next() {

@@ -14,11 +14,14 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL: i64 = -32603;
-/// 2025-11-25 and older.
+/// For clients of 2025-11-25 and older.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
 const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// The maximum length of untrusted text in an error message.
+const MAX_QUOTED_BYTES: usize = 200;
 
 /// Why a request has no result.
 #[derive(Clone, Debug)]
@@ -62,11 +65,11 @@ impl Refusal {
     }
 
     pub(super) fn unknown_method(method: &str) -> Self {
-        Self::new(METHOD_NOT_FOUND, format!("there is no method {}", words(method)))
+        Self::new(METHOD_NOT_FOUND, format!("there is no method {}", quoted(method)))
     }
 
-    pub(super) fn header_mismatch(what: impl AsRef<str>) -> Self {
-        Self::new(HEADER_MISMATCH, format!("Header mismatch: {}", what.as_ref()))
+    pub(super) fn header_mismatch(problem: impl AsRef<str>) -> Self {
+        Self::new(HEADER_MISMATCH, format!("Header mismatch: {}", problem.as_ref()))
     }
 
     pub(super) fn unsupported_version(requested: &str) -> Self {
@@ -83,21 +86,22 @@ impl Refusal {
     }
 
     /// Returns the error for too many requests at once: the client may try again.
-    pub(super) fn busy(what: &str, setting: &str) -> Self {
-        Self::new(INTERNAL, format!("{what} at once; try again in a moment ({setting})"))
+    pub(super) fn busy(problem: &str, setting: &str) -> Self {
+        Self::new(INTERNAL, format!("{problem} at once; try again in a moment ({setting})"))
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    /// Returns the error for a table that has no place for another one of `what`.
-    pub(super) fn full(what: &str, full: Full, setting: &str) -> Self {
+    /// Returns the error for a limit that is used up. `things` names what it limits, in the plural, and `setting` is
+    /// the setting of the limit.
+    pub(super) fn full(things: &str, full: Full, setting: &str) -> Self {
         let setting = match full {
             Full::Share => format!("{setting}, places_for_one"),
             Full::Table => setting.to_owned(),
         };
-        Self::busy(&format!("too many {what} {}", full.whose_use()), &setting)
+        Self::busy(&format!("too many {things} {}", full.whose_use()), &setting)
     }
 
-    /// Returns the error for what a quota refused.
+    /// Returns the error for a call that a quota refused.
     pub(super) fn over_quota(message: String, over: &OverQuota) -> Self {
         let mut data = over.data();
         data.insert("code".to_owned(), json!("OVER_QUOTA"));
@@ -110,11 +114,12 @@ impl Refusal {
         Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// The error that a client gets, for an error of the host about anything but a tool.
-    pub(super) fn of(error: CallError, era: Era) -> Self {
+    /// Returns the JSON-RPC error that a client gets for an error of the host.
+    pub(super) fn from_host(error: CallError, era: Era) -> Self {
         match error {
             CallError::Remote { error, .. } => {
-                // Clients of 2026-07-28 must not get the replaced code, and clients do not know our own headers.
+                // 2026-07-28 has replaced the first code. The others are about the gateway's own request to the server,
+                // which the client knows nothing of.
                 let code = match error.code {
                     RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
                     HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL,
@@ -130,7 +135,8 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status. A client of the older era finds errors in the body alone, unless no MCP took place.
+    /// The HTTP status for a client of this era. For a client of the older era, the error for an unknown method is only
+    /// in the body.
     pub(super) fn status_for(&self, era: Era) -> StatusCode {
         match era {
             Era::Legacy if self.code == METHOD_NOT_FOUND => StatusCode::OK,
@@ -139,9 +145,9 @@ impl Refusal {
     }
 }
 
-/// Returns untrusted text for an error message: short, and safe to print.
-pub(super) fn words(foreign: &str) -> String {
-    let clipped = toolrack_host::text::clip(foreign, 200);
+/// Returns untrusted text for an error message: in backticks, short, and safe to print.
+pub(super) fn quoted(foreign: &str) -> String {
+    let clipped = toolrack_host::text::clip(foreign, MAX_QUOTED_BYTES);
     format!("`{}`", toolrack_host::text::for_line(&clipped))
 }
 
@@ -168,12 +174,12 @@ mod tests {
             (MISSING_CAPABILITY, MISSING_CAPABILITY, MISSING_CAPABILITY),
             (42, 42, 42),
         ] {
-            assert_eq!(Refusal::of(remote(code), Era::Legacy).code, legacy, "{code}");
-            assert_eq!(Refusal::of(remote(code), Era::Modern).code, modern, "{code}");
+            assert_eq!(Refusal::from_host(remote(code), Era::Legacy).code, legacy, "{code}");
+            assert_eq!(Refusal::from_host(remote(code), Era::Modern).code, modern, "{code}");
         }
-        let refusal = Refusal::of(remote(MISSING_CAPABILITY), Era::Modern);
+        let refusal = Refusal::from_host(remote(MISSING_CAPABILITY), Era::Modern);
         assert_eq!(refusal.status_for(Era::Modern), StatusCode::BAD_REQUEST);
-        assert_eq!(Refusal::of(remote(METHOD_NOT_FOUND), Era::Modern).status_for(Era::Modern), StatusCode::OK);
+        assert_eq!(Refusal::from_host(remote(METHOD_NOT_FOUND), Era::Modern).status_for(Era::Modern), StatusCode::OK);
     }
 
     #[test]
@@ -211,8 +217,8 @@ mod tests {
 
     #[test]
     fn foreign_text_in_an_error_is_short_and_on_one_line() {
-        assert_eq!(words("tools/call"), "`tools/call`");
-        let long = words(&"x\n".repeat(1_000));
+        assert_eq!(quoted("tools/call"), "`tools/call`");
+        let long = quoted(&"x\n".repeat(1_000));
         assert!(!long.contains('\n') && long.len() < 700, "{long}");
         assert!(!Refusal::unknown_method("\u{1b}[2J\u{202e}").message.contains(['\u{1b}', '\u{202e}']));
     }

@@ -1,4 +1,4 @@
-//! Relays questions of servers, and of the gate, to the client whose call caused them.
+//! Relays the questions of servers, and approvals, to the client whose call caused them.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use super::{
     pending::{Question, Update},
 };
 
-/// An [`Asker`] that sends a client the questions that it can answer, and another asker the rest.
+/// An [`Asker`] that sends a client the questions that the client can answer, and another asker the rest.
 #[derive(Clone)]
-pub(super) struct Relayed {
+pub(super) struct ClientAsker {
     pub(super) era: Era,
     /// What the client can answer.
     pub(super) client: Abilities,
     /// Takes the questions for the client.
     pub(super) updates: mpsc::Sender<Update>,
     /// Gets the questions that the client cannot answer. Without it, they are declined.
-    pub(super) other: Option<SharedAsker>,
+    pub(super) fallback: Option<SharedAsker>,
     /// The server's name for its question, if it has one.
     pub(super) name: Option<String>,
 }
 
-impl Relayed {
+impl ClientAsker {
     /// Sends the client a request, and waits for its result. The error says in words why there is none.
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
@@ -43,16 +43,16 @@ impl Relayed {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// What the other asker can do.
-    fn abilities_of_other(&self) -> Abilities {
-        self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities())
+    /// What the fallback asker can answer.
+    fn fallback_abilities(&self) -> Abilities {
+        self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities())
     }
 }
 
-impl Asker for Relayed {
+impl Asker for ClientAsker {
     fn abilities(&self) -> Abilities {
         // The gateway asks a client for an approval with a form.
-        Abilities { confirm: self.client.forms, ..self.client }.or(self.abilities_of_other())
+        Abilities { confirm: self.client.forms, ..self.client }.or(self.fallback_abilities())
     }
 
     fn named(&self, name: &str) -> Option<SharedAsker> {
@@ -60,8 +60,8 @@ impl Asker for Relayed {
     }
 
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
-        let other = self.other.as_ref()?.on_behalf_of(caller)?;
-        Some(Arc::new(Self { other: Some(other), ..self.clone() }))
+        let fallback = self.fallback.as_ref()?.on_behalf_of(caller)?;
+        Some(Arc::new(Self { fallback: Some(fallback), ..self.clone() }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
@@ -71,8 +71,8 @@ impl Asker for Relayed {
                 let answer = self.ask("elicitation/create", approval::form(&question)).await;
                 return approval::read(answer);
             }
-            match &self.other {
-                Some(other) if other.abilities().confirm => other.confirm(question).await,
+            match &self.fallback {
+                Some(fallback) if fallback.abilities().confirm => fallback.confirm(question).await,
                 _ => {
                     Confirmed::No { why: Some("the client cannot be asked, and no other user can be asked".to_owned()) }
                 }
@@ -95,8 +95,8 @@ impl Asker for Relayed {
                     params
                 }
                 _ => {
-                    return match &self.other {
-                        Some(other) => other.elicit(server, question).await,
+                    return match &self.fallback {
+                        Some(fallback) => fallback.elicit(server, question).await,
                         None => Elicited::Decline,
                     };
                 }
@@ -113,8 +113,8 @@ impl Asker for Relayed {
             if self.client.sampling {
                 return self.ask("sampling/createMessage", request).await.map_err(AskRefused::new);
             }
-            match &self.other {
-                Some(other) if other.abilities().sampling => other.sample(server, request).await,
+            match &self.fallback {
+                Some(fallback) if fallback.abilities().sampling => fallback.sample(server, request).await,
                 _ => Err(AskRefused::new("sampling was refused: the client has no model to answer with")),
             }
         })
@@ -126,8 +126,8 @@ impl Asker for Relayed {
                 let answer = self.ask("roots/list", json!({})).await.unwrap_or_default();
                 return serde_json::from_value(answer["roots"].clone()).unwrap_or_default();
             }
-            match &self.other {
-                Some(other) => other.roots(server).await,
+            match &self.fallback {
+                Some(fallback) => fallback.roots(server).await,
                 None => Vec::new(),
             }
         })

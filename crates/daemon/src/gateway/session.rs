@@ -28,7 +28,7 @@ use super::{
 };
 use crate::shares::{Full, Place, Shares};
 
-/// The most questions that wait for the answer of one client.
+/// The maximum number of questions that wait for the answer of one client.
 const MAX_QUESTIONS: usize = 64;
 /// The gateway does not end a session that was used within this time to make room for another.
 const IN_USE_TIME: Duration = Duration::from_secs(60);
@@ -52,14 +52,14 @@ pub(super) struct Agreed {
 pub(super) struct Session {
     pub(super) id: String,
     /// The first [`SHOWN_DIGITS`] of the id.
-    mark: Arc<str>,
+    short_id: Arc<str>,
     /// The principal that began the session, as it was then. No other principal can use the session.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     /// Set by `initialize`.
     pub(super) agreed: OnceLock<Agreed>,
     /// Cancelled when the session has ended.
-    pub(super) over: CancellationToken,
+    pub(super) ended: CancellationToken,
     /// Has a permit for each call that the client may make at once.
     pub(super) slots: Arc<Semaphore>,
     /// The resources that a client of the legacy era subscribed to.
@@ -83,7 +83,7 @@ struct State {
     /// The client does not want log messages below this level.
     level: u8,
     /// When the client last used the session.
-    used: Instant,
+    last_used: Instant,
 }
 
 /// The standing stream of a session: the answer to the client's `GET`, on which the gateway sends what belongs to no
@@ -118,12 +118,12 @@ impl Session {
         let max_calls = bounds.calls_per_session;
         let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
-            mark: Arc::from(&id[..SHOWN_DIGITS]),
+            short_id: Arc::from(&id[..SHOWN_DIGITS]),
             id,
             principal,
             view,
             agreed: OnceLock::new(),
-            over: CancellationToken::new(),
+            ended: CancellationToken::new(),
             slots: Arc::new(Semaphore::new(max_calls)),
             subscribed: Subscribed::new(bounds.subscriptions),
             state: Mutex::new(State::new(news)),
@@ -131,9 +131,9 @@ impl Session {
         })
     }
 
-    /// Returns a short mark that distinguishes the session for users: the beginning of its id, which grants no access.
-    pub(super) fn mark(&self) -> Arc<str> {
-        Arc::clone(&self.mark)
+    /// Returns the beginning of the session's id, by which users distinguish sessions. It grants no access.
+    pub(super) fn short_id(&self) -> Arc<str> {
+        Arc::clone(&self.short_id)
     }
 
     /// Returns whether `principal` began the session, in its current membership.
@@ -143,14 +143,14 @@ impl Session {
 
     /// Marks the session as used now.
     pub(super) fn touch(&self) {
-        self.state.lock().used = Instant::now();
+        self.state.lock().last_used = Instant::now();
     }
 
     /// How long the client has not used the session. Zero while a call runs or a stream is open.
     fn idle(&self) -> Duration {
         let state = self.state.lock();
         let is_busy = self.slots.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
-        if is_busy { Duration::ZERO } else { state.used.elapsed() }
+        if is_busy { Duration::ZERO } else { state.last_used.elapsed() }
     }
 
     /// Adds a question. Returns its number, which is the id of the request to the client; gives `reply` back if too
@@ -161,7 +161,7 @@ impl Session {
 
     /// Takes the client's answer to the question `id`. Ignores an answer that belongs to no question, as JSON-RPC
     /// demands.
-    pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
+    pub(super) fn accept_answer(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
         if let Some(reply) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
             // The call that asked may have ended meanwhile.
@@ -173,8 +173,8 @@ impl Session {
     ///
     /// # Errors
     /// When a request with the same id is under way.
-    pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
-        let token = self.over.child_token();
+    pub(super) fn start_request(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
+        let token = self.ended.child_token();
         match self.state.lock().running.entry(id.clone()) {
             Entry::Occupied(_) => Err(Refusal::invalid_request("a request with this id is under way")),
             Entry::Vacant(free) => {
@@ -214,7 +214,7 @@ impl Session {
     /// If another one is still open, this one replaces it, and has only the news from now on, from the receiver that
     /// `fresh` makes.
     pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
-        self.state.lock().open_stream(self.over.child_token(), fresh)
+        self.state.lock().open_stream(self.ended.child_token(), fresh)
     }
 
     /// Records that the standing stream has ended. Does nothing if another one has replaced it.
@@ -233,8 +233,8 @@ impl State {
             // stay below 2^53, so that clients can read them as doubles.
             next_question: rand::rng().random_range(1..1 << 52),
             running: HashMap::new(),
-            level: 1,
-            used: Instant::now(),
+            level: news::INFO,
+            last_used: Instant::now(),
         }
     }
 
@@ -269,7 +269,7 @@ impl State {
     fn close_stream(&mut self, stream: OpenStream) {
         if matches!(self.stream, Stream::Open { number, .. } if number == stream.number) {
             self.stream = Stream::Closed(stream.news);
-            self.used = Instant::now();
+            self.last_used = Instant::now();
         }
     }
 }
@@ -286,7 +286,7 @@ pub(super) struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
-        state.used = Instant::now();
+        state.last_used = Instant::now();
         state.running.remove(&self.id);
     }
 }
@@ -315,11 +315,11 @@ impl Sessions {
         let mut replaced = None;
         let mut place = self.shares.take(&session.principal);
         if let Err(full) = place {
-            let makes_room = match full {
+            let principal = match full {
                 Full::Share => Some(session.principal.clone()),
                 Full::Table => self.shares.owner_of_most(),
             };
-            replaced = makes_room.and_then(|principal| self.remove_idlest_of(&principal));
+            replaced = principal.and_then(|principal| self.remove_idlest_of(&principal));
             place = self.shares.take(&session.principal);
         }
         let place = place.map_err(|full| Refusal::full("sessions", full, "sessions"))?;
@@ -329,8 +329,9 @@ impl Sessions {
 
     /// Removes the session that `principal` has left idle for the longest time, if that is at least [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
-        let own = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
-        let idlest = own.max_by_key(|session| session.idle()).filter(|session| session.idle() >= IN_USE_TIME)?.clone();
+        let sessions = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
+        let idlest =
+            sessions.max_by_key(|session| session.idle()).filter(|session| session.idle() >= IN_USE_TIME)?.clone();
         self.remove(&idlest.id)
     }
 
@@ -399,7 +400,7 @@ mod tests {
         advance(IN_USE_TIME * 2).await;
         let _call = busy.slots.clone().try_acquire_owned().unwrap();
         sessions.begin(session()).unwrap();
-        assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
+        assert!(old.ended.is_cancelled() && !busy.ended.is_cancelled());
         assert!(sessions.session(&old.id, &Principal::LOCAL).is_none());
     }
 
@@ -421,8 +422,8 @@ mod tests {
         assert!(third.is_err(), "both sessions of bob were used a moment ago, and ann's must not end");
         advance(IN_USE_TIME).await;
         begin(&with_halves, "bob").unwrap();
-        assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
-        assert!(!of_ann.over.is_cancelled());
+        assert_eq!(of_bob.iter().filter(|session| session.ended.is_cancelled()).count(), 1);
+        assert!(!of_ann.ended.is_cancelled());
         // When the table is full, the principal with the most sessions makes room, however long other sessions were
         // idle.
         let of_ann = begin(&without_shares, "ann").unwrap();
@@ -432,8 +433,8 @@ mod tests {
         assert!(begin(&without_shares, "eve").is_err());
         advance(IN_USE_TIME).await;
         begin(&without_shares, "eve").unwrap();
-        assert_eq!(of_bob.iter().filter(|session| session.over.is_cancelled()).count(), 1);
-        assert!(!of_ann.over.is_cancelled());
+        assert_eq!(of_bob.iter().filter(|session| session.ended.is_cancelled()).count(), 1);
+        assert!(!of_ann.ended.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
@@ -444,11 +445,11 @@ mod tests {
         let stream = listening.open_stream(|| NewsSender::default().subscribe());
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();
-        assert!(idle.over.is_cancelled() && !listening.over.is_cancelled());
+        assert!(idle.ended.is_cancelled() && !listening.ended.is_cancelled());
         listening.close_stream(stream);
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();
-        assert!(listening.over.is_cancelled());
+        assert!(listening.ended.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
@@ -476,7 +477,7 @@ mod tests {
         let (asked, answer) = ask();
         assert!(asked);
         let number = session.state.lock().next_question - 1;
-        session.answered(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
+        session.accept_answer(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
         assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients send the number back as a string");
     }
 }

@@ -14,7 +14,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Opened, Out},
-    http::{answer, handle_notification, modern},
+    http::{answer, handle_notification, modern_abilities},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -25,8 +25,8 @@ use super::{
 /// How many messages may wait to be written. Beyond that, their senders wait.
 const OUTBOX_MESSAGES: usize = 64;
 
-/// How long running requests continue after their client has closed its end of the connection, and then again how long
-/// writing their answers may take.
+/// How long running requests may continue after their client has closed its end of the connection. Afterwards, writing
+/// their answers may take as long again.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a connection over stdio ended badly.
@@ -39,7 +39,7 @@ pub enum StdioError {
     /// The client sent a line that is too long.
     #[error("the client sent a message of more than {limit} bytes (body_bytes)")]
     TooLarge {
-        /// The most bytes of a message.
+        /// The maximum size of a message, in bytes.
         limit: usize,
     },
 }
@@ -141,7 +141,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Handles a message. If it is a request, only returns its id, and the caller has to handle the request.
+    /// Handles a message, unless it is a request: then this returns the id of the request, which the caller has to
+    /// handle.
     async fn receive(&self, body: &Bytes) -> Option<Id> {
         if body.trim_ascii().is_empty() {
             return None;
@@ -151,7 +152,7 @@ impl Connection<'_> {
             Ok(Incoming::Notification { method, params }) => {
                 handle_notification(&self.session, &method, params.map_or("{}", |params| params.get()));
             }
-            Ok(Incoming::Response { id, outcome }) => self.session.answered(&id, answer(outcome)),
+            Ok(Incoming::Response { id, outcome }) => self.session.accept_answer(&id, answer(outcome)),
             Err((id, refusal)) => self.refuse(id.as_ref(), &refusal).await,
         }
         None
@@ -159,7 +160,7 @@ impl Connection<'_> {
 
     /// Runs a request and sends its answer, unless the client cancels the request.
     async fn handle(&self, id: Id, body: Bytes) {
-        let running = match self.session.running(&id) {
+        let running = match self.session.start_request(&id) {
             Ok(running) => running,
             Err(refusal) => return self.refuse(Some(&id), &refusal).await,
         };
@@ -178,9 +179,9 @@ impl Connection<'_> {
             return Err(Refusal::invalid_request("not a request"));
         };
         let request = ClientRequest { method: &method, params: params.map_or("{}", |params| params.get()), body };
-        let caller = match modern(request.params) {
+        let caller = match modern_abilities(request.params) {
             Some(abilities) => self.caller(Era::Modern, abilities?),
-            None if method == "initialize" => return self.gateway.greet(&self.session, request.params),
+            None if method == "initialize" => return self.gateway.negotiate(&self.session, request.params),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
             None => match self.session.agreed.get() {
                 Some(agreed) => self.caller(Era::Legacy, agreed.abilities),

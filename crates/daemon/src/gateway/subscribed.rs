@@ -5,25 +5,30 @@ use std::collections::BTreeMap;
 use arc_swap::ArcSwap;
 use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 
-/// Dropping it ends the subscriptions at the servers.
+/// The subscriptions of one client. Dropping this ends them at the servers.
 #[derive(Debug)]
 pub(super) struct Subscribed {
-    heard: Subscriptions,
+    subscriptions: Subscriptions,
     /// The server, and the URI there, for each name.
     names: ArcSwap<BTreeMap<String, (ServerName, String)>>,
 }
 
 impl Subscribed {
-    /// Creates the subscriptions of a client that may listen to `most` resources.
-    pub(super) fn new(most: usize) -> Self {
-        Self { heard: Subscriptions::new(most), names: ArcSwap::default() }
+    /// Creates the subscriptions of a client that may listen to `max` resources.
+    pub(super) fn new(max: usize) -> Self {
+        Self { subscriptions: Subscriptions::new(max), names: ArcSwap::default() }
     }
 
-    pub(super) async fn add(&self, host: &Host, name: &str, of: (ServerName, String)) -> Result<(), SubscribeError> {
-        self.heard.subscribe(host, of.0.as_str(), &of.1).await?;
+    pub(super) async fn add(
+        &self,
+        host: &Host,
+        name: &str,
+        resource: (ServerName, String),
+    ) -> Result<(), SubscribeError> {
+        self.subscriptions.subscribe(host, resource.0.as_str(), &resource.1).await?;
         self.names.rcu(|names| {
             let mut names = BTreeMap::clone(names);
-            names.insert(name.to_owned(), of.clone());
+            names.insert(name.to_owned(), resource.clone());
             names
         });
         Ok(())
@@ -36,19 +41,24 @@ impl Subscribed {
             names.remove(name);
             names
         });
-        let Some(of) = names.get(name) else { return };
-        // The client may have subscribed to it by another name as well.
-        if !names.iter().any(|(other, also_of)| other != name && also_of == of) {
-            self.heard.unsubscribe(&of.0, &of.1);
+        let Some(resource) = names.get(name) else { return };
+        // The client may have subscribed to the resource by another name as well.
+        if !names.iter().any(|(other, its_resource)| other != name && its_resource == resource) {
+            self.subscriptions.unsubscribe(&resource.0, &resource.1);
         }
     }
 
     /// Waits until a resource has changed; returns its names. Cancel-safe.
     pub(super) async fn updated(&self) -> Vec<String> {
         loop {
-            let of = self.heard.updated().await;
-            let names: Vec<_> =
-                self.names.load().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
+            let resource = self.subscriptions.updated().await;
+            let names: Vec<_> = self
+                .names
+                .load()
+                .iter()
+                .filter(|(_, known)| **known == resource)
+                .map(|(name, _)| name.clone())
+                .collect();
             if !names.is_empty() {
                 return names;
             }

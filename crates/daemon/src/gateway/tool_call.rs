@@ -11,7 +11,7 @@ use super::{
     methods::Caller,
     pending::{Outcome, Update},
     refusal::Refusal,
-    relay::Relayed,
+    relay::ClientAsker,
     tools,
 };
 
@@ -31,7 +31,7 @@ pub(super) struct ListedCall {
     pub(super) server: ServerName,
     /// The catalog, which defines the tool.
     pub(super) catalog: Arc<Catalog>,
-    /// The call, by the server's own name for the tool.
+    /// The call, with the server's own name for the tool.
     pub(super) tool_call: ToolCall,
 }
 
@@ -57,10 +57,11 @@ impl Inner {
         outcome_of(self.host.call(call).await, caller.era)
     }
 
-    /// The asker that relays questions to the client, or to the asker of the gateway's options.
+    /// The asker that relays questions to the client, or to the asker of the gateway's options if the client cannot
+    /// answer them.
     pub(super) fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> SharedAsker {
-        let other = self.options.asker.clone();
-        Arc::new(Relayed { era: caller.era, client: caller.abilities, updates, other, name: None })
+        let fallback = self.options.asker.clone();
+        Arc::new(ClientAsker { era: caller.era, client: caller.abilities, updates, fallback, name: None })
     }
 }
 
@@ -76,11 +77,11 @@ fn reporter(updates: mpsc::Sender<Update>) -> OnProgress {
 pub(super) fn outcome_of(result: Result<ToolOutcome, CallError>, era: Era) -> Outcome {
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
-        Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
+        Err(error @ CallError::Remote { .. }) => Err(Refusal::from_host(error, era)),
         // The client gets an error rather than a result, because a client can wait, and a model could only try again
         // immediately.
-        Err(error @ CallError::OverQuota { .. }) => Err(Refusal::of(error, era)),
+        Err(error @ CallError::OverQuota { .. }) => Err(Refusal::from_host(error, era)),
         Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
-        Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
+        Err(error) => Ok(tools::error_result(&error.to_string(), error.code())),
     }
 }

@@ -11,7 +11,7 @@ use toolrack_host::{
 use super::{
     cursor,
     message::json,
-    view::{Look, View},
+    view::{View, ViewSnapshot},
 };
 
 /// A tool with the name that a client calls it by.
@@ -35,16 +35,17 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(tool: &'a CatalogTool, look: &'a Look<'_>, era: Era) -> Self {
+    fn of(tool: &'a CatalogTool, snapshot: &'a ViewSnapshot<'_>, era: Era) -> Self {
         let described = tool.tool();
         let output = described.output_schema.as_deref();
         Self {
-            name: look.name_of(tool),
+            name: snapshot.name_of(tool),
             title: described.title.as_deref(),
-            description: look.description_of(tool),
+            description: snapshot.description_of(tool),
             input_schema: &described.input_schema,
-            // Before 2026-07-28 it must describe an object; clients drop a whole list for one that does not.
-            output_schema: output.filter(|schema| era == Era::Modern || is_of_object(schema)),
+            // Before 2026-07-28, an output schema must describe an object, and a client drops the whole list because of
+            // one schema that does not.
+            output_schema: output.filter(|schema| era == Era::Modern || describes_object(schema)),
             annotations: (described.annotations != Annotations::default()).then_some(&described.annotations),
             icons: described.icons.as_deref(),
             meta: described.meta.as_deref(),
@@ -52,7 +53,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn is_of_object(schema: &RawValue) -> bool {
+fn describes_object(schema: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Kind {
         #[serde(rename = "type", default)]
@@ -76,10 +77,10 @@ pub(super) fn list(
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
-    view.page(catalog.version(), (era, after), |look, after| {
-        let tools = catalog.tools().filter(|tool| look.has(tool)).map(|tool| (tool.name.as_str(), tool));
+    view.page(catalog.version(), (era, after), |snapshot, after| {
+        let tools = catalog.tools().filter(|tool| snapshot.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
-        let tools = tools.into_iter().map(|tool| Shown::of(tool, look, era)).collect();
+        let tools = tools.into_iter().map(|tool| Shown::of(tool, snapshot, era)).collect();
         complete(json(&Listed { tools, next_cursor: next }).into())
     })
 }
@@ -87,20 +88,20 @@ pub(super) fn list(
 /// The result object of `tools/call`.
 pub(super) fn result(outcome: ToolOutcome, era: Era) -> Bytes {
     match outcome.verbatim {
-        Some(verbatim) if era == Era::Modern || !has_odd_structure(&verbatim) => verbatim,
+        Some(verbatim) if era == Era::Modern || !has_non_object_structure(&verbatim) => verbatim,
         Some(verbatim) => without_structure(&verbatim),
         None => rebuilt(outcome, era),
     }
 }
 
-/// An error result of our own, in words.
-pub(super) fn failed(why: &str, code: &str) -> Bytes {
+/// An error result that the gateway itself makes: the text `why` for a model, and the code in `_meta`.
+pub(super) fn error_result(why: &str, code: &str) -> Bytes {
     let text = json!({"type": "text", "text": why});
     json!({"content": [text], "isError": true, "_meta": {"toolrack/code": code}}).to_string().into()
 }
 
 /// Whether structured content is not an object, which only 2026-07-28 allows.
-fn has_odd_structure(result: &[u8]) -> bool {
+fn has_non_object_structure(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Structured<'a> {
@@ -111,7 +112,7 @@ fn has_odd_structure(result: &[u8]) -> bool {
     structured.is_some_and(|structured| !structured.get().starts_with('{'))
 }
 
-/// The result with structured content as a text, unless there is one.
+/// The result without structured content, which becomes a text block unless the result has a text already.
 fn without_structure(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
@@ -126,12 +127,12 @@ fn without_structure(result: &[u8]) -> Bytes {
     value.to_string().into()
 }
 
-/// Rebuilds a result of which a part was stored elsewhere: the texts mention that themselves, and descriptions replace
-/// the media.
+/// Rebuilds a result of which a part was stored elsewhere because it is too large. A shortened text says itself where
+/// the rest is; in place of images, audio and resources, the result gets a text that says so.
 fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
-    let mut kept = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
-    let mut set_aside = |media_type: &str| {
-        let text = match kept.next() {
+    let mut stored_media = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
+    let mut placeholder = |media_type: &str| {
+        let text = match stored_media.next() {
             Some(artifact) => format!(
                 "[{media_type}, {} bytes: too large to be passed on; it is kept as {}]",
                 artifact.bytes, artifact.handle
@@ -145,11 +146,11 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
         .into_iter()
         .map(|block| match block {
             Content::Image { data, mime_type } | Content::Audio { data, mime_type } if data.is_empty() => {
-                set_aside(&mime_type)
+                placeholder(&mime_type)
             }
             Content::Resource { resource: ResourceContents { uri, mime_type, text: None, blob: None } } => {
                 let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                set_aside(&format!("{kind} of {uri}"))
+                placeholder(&format!("{kind} of {uri}"))
             }
             block => block,
         })
@@ -166,9 +167,16 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
     result.to_string().into()
 }
 
-/// Adds missing members that 2026-07-28 requires in each result: its type, the identity of the server, and for lists
-/// how long they may be cached. `identity` is a member `_meta`.
-pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
+/// Whether a client may cache a result for a while. Lists and contents of resources are cacheable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cacheable {
+    Yes,
+    No,
+}
+
+/// Adds missing fields that 2026-07-28 requires in each result: its type, the identity of the server, and for a
+/// cacheable result, how it may be cached. `identity` is the JSON field `_meta`, with its name.
+pub(super) fn complete(result: Bytes, cacheable: Cacheable, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Existing {
@@ -182,15 +190,16 @@ pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes 
         cache_scope: Option<IgnoredAny>,
     }
     let Ok(existing) = serde_json::from_slice::<Existing>(&result) else { return result };
+    // 200 bytes are enough for the fields below.
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
     let wanted = [
         (existing.result_type.is_none(), r#""resultType":"complete","#),
-        (cacheable && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
-        (cacheable && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
+        (cacheable == Cacheable::Yes && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
+        (cacheable == Cacheable::Yes && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
     ];
-    for (_, member) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
-        out.extend_from_slice(member.as_bytes());
+    for (_, field) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        out.extend_from_slice(field.as_bytes());
     }
     if existing.meta.is_none() {
         out.extend_from_slice(identity.as_bytes());
@@ -208,27 +217,27 @@ pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes 
 mod tests {
     use super::*;
 
-    fn completed(result: &str, cacheable: bool) -> Value {
+    fn completed(result: &str, cacheable: Cacheable) -> Value {
         serde_json::from_slice(&complete(Bytes::copy_from_slice(result.as_bytes()), cacheable, r#""_meta":{"who":1}"#))
             .unwrap()
     }
 
     #[test]
     fn missing_members_of_a_result_are_added_and_others_kept() {
-        assert_eq!(completed("{}", false), json!({"resultType": "complete", "_meta": {"who": 1}}));
+        assert_eq!(completed("{}", Cacheable::No), json!({"resultType": "complete", "_meta": {"who": 1}}));
         assert_eq!(
-            completed(r#" { "a": 1}"#, true),
+            completed(r#" { "a": 1}"#, Cacheable::Yes),
             json!({"a": 1, "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {"who": 1}})
         );
         let full = r#"{"resultType":"input_required","ttlMs":5,"cacheScope":"public","_meta":{}}"#;
-        assert_eq!(completed(full, true), serde_json::from_str::<Value>(full).unwrap());
+        assert_eq!(completed(full, Cacheable::Yes), serde_json::from_str::<Value>(full).unwrap());
     }
 
     #[test]
     fn a_client_of_the_older_era_gets_structured_content_only_if_it_is_an_object() {
         let odd = br#"{"content":[],"structuredContent":[1, 2]}"#;
-        assert!(has_odd_structure(odd));
-        assert!(!has_odd_structure(br#"{"content":[],"structuredContent":{}}"#));
+        assert!(has_non_object_structure(odd));
+        assert!(!has_non_object_structure(br#"{"content":[],"structuredContent":{}}"#));
         let plain: Value = serde_json::from_slice(&without_structure(odd)).unwrap();
         assert_eq!(plain, json!({"content": [{"type": "text", "text": "[1,2]"}]}));
     }

@@ -1,5 +1,5 @@
-//! The view of a client: which tools it sees, by the selections of the gateway, of its query, and of its profile. Each
-//! selection narrows the others down.
+//! The view of a client: which tools it sees. The gateway, the client's query and the client's profile each select
+//! tools; the client sees the tools that all of them select.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,15 +11,15 @@ use url::form_urlencoded;
 
 use super::{
     options::GatewayOptions,
-    refusal::{Refusal, words},
+    refusal::{Refusal, quoted},
 };
-use crate::profiles::{Followed, Profiles};
+use crate::profiles::{FollowedProfile, Profiles};
 
-/// How many views are remembered, with the pages that were made for them.
+/// The maximum number of views that are remembered, with the pages that were made for them.
 const MAX_VIEWS: usize = 64;
-/// How many pages of one view are kept until the tools change.
+/// The maximum number of pages of one view that are kept until the tools change.
 const KEPT_PAGES: usize = 64;
-/// The most patterns or servers in one parameter of a query.
+/// The maximum number of patterns or servers in one parameter of a query.
 const MAX_WORDS: usize = 256;
 
 /// The parameters of a client's query that select tools, in their order.
@@ -50,26 +50,26 @@ struct Page {
 }
 
 impl Pages {
-    fn of(version: u64, profile: Option<Arc<ToolProfile>>) -> Self {
+    fn new(version: u64, profile: Option<Arc<ToolProfile>>) -> Self {
         Self { version, profile, first: OnceLock::new() }
     }
 
     /// Whether the pages are those of the catalog of this `version`, seen through `profile`.
-    fn are(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
+    fn are_for(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
         self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
 
     /// The page with this key, which `render` makes if it is not kept. Beyond [`KEPT_PAGES`], pages are not kept.
     fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
         let rendered = || render(key.1.as_deref());
-        let mut place = &self.first;
+        let mut link = &self.first;
         for _ in 0..KEPT_PAGES {
             let new = || Box::new(Page { key: key.clone(), rendered: rendered(), next: OnceLock::new() });
-            let page = place.get_or_init(new);
+            let page = link.get_or_init(new);
             if page.key == key {
                 return page.rendered.clone();
             }
-            place = &page.next;
+            link = &page.next;
         }
         rendered()
     }
@@ -80,18 +80,18 @@ impl Pages {
 pub(super) struct View {
     requested: Requested,
     selections: Vec<Selection>,
-    profile: Option<Followed>,
+    profile: Option<FollowedProfile>,
     pages: ArcSwap<Pages>,
 }
 
 impl View {
-    fn new(requested: Requested, selections: Vec<Selection>, profile: Option<Followed>) -> Arc<Self> {
-        Arc::new(Self { requested, selections, profile, pages: ArcSwap::from_pointee(Pages::of(0, None)) })
+    fn new(requested: Requested, selections: Vec<Selection>, profile: Option<FollowedProfile>) -> Arc<Self> {
+        Arc::new(Self { requested, selections, profile, pages: ArcSwap::from_pointee(Pages::new(0, None)) })
     }
 
     /// Returns whether `other` was requested with the same text. Views are not compared by their addresses, because a
     /// view that was dropped from the cache is made a second time.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_same_view(&self, other: &Self) -> bool {
         self.requested == other.requested
     }
 
@@ -101,41 +101,46 @@ impl View {
     }
 
     /// Returns what the view shows at this moment: profiles can change while it is in use.
-    pub(super) fn look(&self) -> Look<'_> {
-        Look { selections: &self.selections, profile: self.profile.as_ref().map(Followed::now) }
+    pub(super) fn snapshot(&self) -> ViewSnapshot<'_> {
+        ViewSnapshot { selections: &self.selections, profile: self.profile.as_ref().map(FollowedProfile::current) }
     }
 
     /// The page with this key, of the catalog with this `version`. If the page is not kept, `render` makes it, once:
     /// clients that list at the same moment wait for each other.
-    pub(super) fn page(&self, version: u64, key: PageKey, render: impl Fn(&Look<'_>, Option<&str>) -> Bytes) -> Bytes {
-        let look = self.look();
-        let render = |after: Option<&str>| render(&look, after);
-        let are_current = |pages: &Pages| pages.are(version, look.profile.as_ref());
+    pub(super) fn page(
+        &self,
+        version: u64,
+        key: PageKey,
+        render: impl Fn(&ViewSnapshot<'_>, Option<&str>) -> Bytes,
+    ) -> Bytes {
+        let snapshot = self.snapshot();
+        let render = |after: Option<&str>| render(&snapshot, after);
+        let are_current = |pages: &Pages| pages.are_for(version, snapshot.profile.as_ref());
         let stored = self.pages.load_full();
         if are_current(&stored) {
             return stored.page(key, render);
         }
-        let fresh = Arc::new(Pages::of(version, look.profile.clone()));
-        let before = self.pages.compare_and_swap(&stored, Arc::clone(&fresh));
+        let fresh = Arc::new(Pages::new(version, snapshot.profile.clone()));
+        let previous = self.pages.compare_and_swap(&stored, Arc::clone(&fresh));
         // Another client may have stored the same version meanwhile.
-        let pages = if are_current(&before) { &before } else { &fresh };
+        let pages = if are_current(&previous) { &previous } else { &fresh };
         pages.page(key, render)
     }
 
     /// Whether the view can show anything of this server.
     pub(super) fn may_have(&self, server: &ServerName) -> bool {
-        self.look().may_have(server)
+        self.snapshot().may_have(server)
     }
 }
 
 /// What a view shows at one moment.
 #[derive(Debug)]
-pub(super) struct Look<'v> {
+pub(super) struct ViewSnapshot<'v> {
     selections: &'v [Selection],
     profile: Option<Arc<ToolProfile>>,
 }
 
-impl Look<'_> {
+impl ViewSnapshot<'_> {
     /// Whether a client with this view sees the tool.
     pub(super) fn has(&self, tool: &CatalogTool) -> bool {
         self.selections.iter().all(|selection| selection.has(tool))
@@ -189,7 +194,7 @@ pub(super) struct Views {
 impl Views {
     pub(super) fn new(options: &GatewayOptions) -> Self {
         let profiles = options.profiles.clone();
-        let profile = options.profile.clone().map(|name| Followed { name, profiles: profiles.clone() });
+        let profile = options.profile.clone().map(|name| FollowedProfile { name, profiles: profiles.clone() });
         Self {
             base: options.selection.clone(),
             profiles,
@@ -207,7 +212,7 @@ impl Views {
     ///
     /// # Errors
     /// When the query cannot be understood, or names a profile that does not exist.
-    pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
+    pub(super) fn for_query(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
         let requested = parse_query(query);
         if requested.is_empty() {
             return Ok(self.default_view());
@@ -236,15 +241,16 @@ impl Views {
         Ok(view)
     }
 
-    fn profile(&self, name: &str) -> Result<Followed, Refusal> {
+    fn profile(&self, name: &str) -> Result<FollowedProfile, Refusal> {
         self.profiles.get(name).ok_or_else(|| self.no_profile(name))?;
-        Ok(Followed { name: Arc::from(name), profiles: self.profiles.clone() })
+        Ok(FollowedProfile { name: Arc::from(name), profiles: self.profiles.clone() })
     }
 
     fn no_profile(&self, name: &str) -> Refusal {
         let known = self.profiles.names();
         let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
-        Refusal::invalid_request(format!("no profile is called {}; {known}", words(name))).status(StatusCode::NOT_FOUND)
+        Refusal::invalid_request(format!("no profile is called {}; {known}", quoted(name)))
+            .status(StatusCode::NOT_FOUND)
     }
 }
 
@@ -297,33 +303,33 @@ mod tests {
     #[test]
     fn the_same_query_is_the_same_view_and_other_keys_do_not_matter() {
         let views = views();
-        let one = views.of(Some("tools=a%2Fb,c&token=1")).unwrap();
-        assert!(Arc::ptr_eq(&one, &views.of(Some("token=2&tools=a/b,c")).unwrap()));
-        assert!(Arc::ptr_eq(&views.default_view(), &views.of(Some("token=2")).unwrap()));
-        assert!(Arc::ptr_eq(&views.default_view(), &views.of(None).unwrap()));
+        let one = views.for_query(Some("tools=a%2Fb,c&token=1")).unwrap();
+        assert!(Arc::ptr_eq(&one, &views.for_query(Some("token=2&tools=a/b,c")).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.for_query(Some("token=2")).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.for_query(None).unwrap()));
     }
 
     #[test]
     fn a_query_that_cannot_be_understood_is_refused() {
         for query in ["profile=none", "profile=read&profile=read", "tools=", "tools=%5B", "servers=a/b", "tools=/x"] {
-            assert!(views().of(Some(query)).is_err(), "{query}");
+            assert!(views().for_query(Some(query)).is_err(), "{query}");
         }
-        assert!(views().of(Some("profile=read&servers=fs")).is_ok());
+        assert!(views().for_query(Some("profile=read&servers=fs")).is_ok());
     }
 
     #[test]
     fn a_profile_that_was_removed_is_refused_even_if_its_view_is_remembered() {
         let views = views();
-        views.of(Some("profile=read")).unwrap();
+        views.for_query(Some("profile=read")).unwrap();
         views.profiles.set([].into());
-        assert!(views.of(Some("profile=read")).is_err());
+        assert!(views.for_query(Some("profile=read")).is_err());
     }
 
     #[test]
     fn no_more_views_are_remembered_than_the_bound() {
         let views = views();
         for number in 0..200 {
-            views.of(Some(&format!("tools=t{number}"))).unwrap();
+            views.for_query(Some(&format!("tools=t{number}"))).unwrap();
         }
         assert_eq!(views.views.load().len(), MAX_VIEWS);
     }

@@ -20,8 +20,8 @@ impl Members {
         Self { authority, door }
     }
 
-    /// Returns the member of the team who sends a request. `may_look` says whether this may ask the store, which must
-    /// not be kept busy with guessed tokens.
+    /// Returns the member of the team who sends a request. `may_ask_store` says whether this may look up the token in
+    /// the store, which must not be kept busy with guessed tokens.
     ///
     /// # Errors
     /// When the store fails, and when the proof is not valid for this request.
@@ -30,7 +30,7 @@ impl Members {
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-        may_look: impl Fn() -> bool,
+        may_ask_store: impl Fn() -> bool,
     ) -> Result<Option<ProvedToken>, ApiError> {
         if !is_protected(path) {
             return Ok(None);
@@ -41,14 +41,14 @@ impl Members {
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
         let proved = match self.authority.known(secret) {
             Some(proved) => Some(proved),
-            None if !may_look() => return Err(too_many("too many requests")),
+            None if !may_ask_store() => return Err(too_many("too many requests")),
             None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
         };
         let Some(proved) = proved else { return Ok(None) };
         match (proved.purpose(), has_token) {
             (Purpose::Personal | Purpose::Access, true) if proved.opens(path) => Ok(Some(proved)),
             (Purpose::Personal | Purpose::Access, true) => {
-                let why = "a client sent its token to another address than that for which it was issued";
+                let why = "a client sent its token to another address than the one for which the token was issued";
                 self.refuse("wrong_audience", why, &proved).await;
                 Err(wrong_audience(path, &proved))
             }
@@ -100,9 +100,9 @@ impl Members {
 }
 
 fn wrong_audience(path: &str, proved: &ProvedToken) -> ApiError {
-    let is_of_other = |endpoint: Endpoint<'_>| !endpoint.is_for(proved.member().tenant());
+    let is_of_other_tenant = |endpoint: Endpoint<'_>| !endpoint.is_for(proved.member().tenant());
     let (message, hint) = match Endpoint::at(path) {
-        Some(endpoint) if is_of_other(endpoint) => {
+        Some(endpoint) if is_of_other_tenant(endpoint) => {
             let tenant = proved.member().tenant();
             (
                 format!("this token is of a member of the tenant `{tenant}`, and the address is not of that tenant"),
@@ -110,7 +110,7 @@ fn wrong_audience(path: &str, proved: &ProvedToken) -> ApiError {
             )
         }
         _ => (
-            format!("this token opens the MCP endpoint `{}` alone", Endpoint::of(proved.profile())),
+            format!("this token opens only the MCP endpoint `{}`", Endpoint::of(proved.profile())),
             "sign the client in at this address, or make a personal token for other programs",
         ),
     };

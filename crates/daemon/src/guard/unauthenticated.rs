@@ -1,4 +1,4 @@
-//! Connections that have not shown a valid token yet.
+//! Connections that have not shown a valid token yet. Once a connection has shown one, it is *known*.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use toolrack_host::Principal;
 
 use crate::shares::{Full, Place, Shares};
 
-/// How many of the oldest connections are compared to find one to end. There is a bound because the search must be
-/// quick even while very many clients connect.
+/// The number of the oldest connections that are compared to find one to end. There is a bound because the search must
+/// be quick even while very many clients connect.
 const MAX_COMPARED: usize = 16;
 
 /// All connections that have not shown a valid token yet. The task that accepts connections owns this value, and a
@@ -24,9 +24,9 @@ pub(crate) struct Unauthenticated {
     by_number: BTreeMap<u64, Arc<Connection>>,
     /// The numbers of the connections that have left. The channel needs no bound: each connection sends its number at
     /// most twice, and all numbers are read when the next connection is accepted.
-    left: mpsc::UnboundedReceiver<u64>,
-    leaves: mpsc::UnboundedSender<u64>,
-    /// The places of the connections that are known.
+    departed: mpsc::UnboundedReceiver<u64>,
+    departures: mpsc::UnboundedSender<u64>,
+    /// The limits of known connections.
     known: Shares,
 }
 
@@ -35,9 +35,10 @@ pub(crate) struct Unauthenticated {
 pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
-    leaves: mpsc::UnboundedSender<u64>,
+    departures: mpsc::UnboundedSender<u64>,
     known: Shares,
-    /// The place of this connection among the known ones. It belongs to the principal that sent the last request.
+    /// The place of this connection in the limits of known connections. It counts for the principal that sent the last
+    /// request.
     place: Mutex<Option<Place>>,
 }
 
@@ -47,11 +48,11 @@ struct State {
     /// Whether the connection has shown a valid token.
     is_known: bool,
     /// Whether the connection must end, to make room.
-    is_over: bool,
+    must_end: bool,
     /// How many of its requests are being answered.
     requests: usize,
-    /// Since when none has been.
-    silent: Instant,
+    /// Since when no request has been answered.
+    silent_since: Instant,
 }
 
 /// Counts a request of a connection as being answered, until it is dropped.
@@ -62,7 +63,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.change(|state| {
             state.requests = state.requests.saturating_sub(1);
-            state.silent = Instant::now();
+            state.silent_since = Instant::now();
         });
     }
 }
@@ -70,13 +71,13 @@ impl Drop for Busy {
 impl Unauthenticated {
     /// Starts without connections. Those that show a valid token take their places in `known`.
     pub(crate) fn new(known: Shares) -> Self {
-        let (leaves, left) = mpsc::unbounded_channel();
-        Self { next: 0, by_number: BTreeMap::new(), left, leaves, known }
+        let (departures, departed) = mpsc::unbounded_channel();
+        Self { next: 0, by_number: BTreeMap::new(), departed, departures, known }
     }
 
     /// Returns the connections that have not shown a valid token, after removing those that have left.
     fn current(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
-        while let Ok(number) = self.left.try_recv() {
+        while let Ok(number) = self.departed.try_recv() {
             self.by_number.remove(&number);
         }
         &mut self.by_number
@@ -87,12 +88,12 @@ impl Unauthenticated {
     }
 
     /// Registers a new connection.
-    pub(crate) fn enter(&mut self) -> Arc<Connection> {
-        let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
-        let (number, leaves, known) = (self.next, self.leaves.clone(), self.known.clone());
+    pub(crate) fn register(&mut self) -> Arc<Connection> {
+        let state = State { is_known: false, must_end: false, requests: 0, silent_since: Instant::now() };
+        let (number, departures, known) = (self.next, self.departures.clone(), self.known.clone());
         self.next += 1;
         let place = Mutex::new(None);
-        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), leaves, known, place });
+        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), departures, known, place });
         self.current().insert(number, Arc::clone(&connection));
         connection
     }
@@ -103,11 +104,11 @@ impl Unauthenticated {
         let current = self.current();
         let longest_silent = current.values().take(MAX_COMPARED).min_by_key(|connection| {
             let state = *connection.state.borrow();
-            (state.requests > 0, state.silent)
+            (state.requests > 0, state.silent_since)
         });
         let Some(number) = longest_silent.map(|connection| connection.number) else { return false };
         if let Some(connection) = current.remove(&number) {
-            connection.change(|state| state.is_over = true);
+            connection.change(|state| state.must_end = true);
         }
         true
     }
@@ -121,9 +122,9 @@ impl Connection {
     }
 
     /// Reports that the connection has ended, or is known now.
-    pub(crate) fn leaves(&self) {
+    pub(crate) fn report_departure(&self) {
         // Fails if the task that accepts connections has ended, which does not matter here.
-        let _ = self.leaves.send(self.number);
+        let _ = self.departures.send(self.number);
     }
 
     /// Gives the connection to the principal that a valid token on it has proved. From now on, it is not ended to make
@@ -140,7 +141,7 @@ impl Connection {
         *place = Some(self.known.take(principal)?);
         drop(place);
         if !self.state.borrow().is_known {
-            self.leaves();
+            self.report_departure();
             self.change(|state| state.is_known = true);
         }
         Ok(())
@@ -156,13 +157,13 @@ impl Connection {
                 // A known connection stays known, so nothing can change this.
                 return std::future::pending().await;
             }
-            if state.is_over {
+            if state.must_end {
                 return;
             }
             tokio::select! {
                 // Cannot fail, because this connection owns the sender.
                 _ = states.changed() => {}
-                () = sleep_until(state.silent + head_timeout), if state.requests == 0 => return,
+                () = sleep_until(state.silent_since + head_timeout), if state.requests == 0 => return,
             }
         }
     }
@@ -198,26 +199,26 @@ mod tests {
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
         let (ann, bob) = (person("ann"), person("bob"));
         let mut unauthenticated = unauthenticated();
-        let [first, second, third] = [(); 3].map(|()| unauthenticated.enter());
+        let [first, second, third] = [(); 3].map(|()| unauthenticated.register());
         assert_eq!([&first, &second, &third].map(|one| one.give_to(&bob)), [Ok(()), Ok(()), Err(Full::Share)]);
         assert_eq!(first.give_to(&bob), Ok(()), "a connection of bob carries as many requests as bob sends");
         assert_eq!(unauthenticated.len(), 1, "the third connection did not get a place, although its token is valid");
         assert_eq!(third.give_to(&ann), Ok(()));
         // A proxy sends a request of ann on a connection that belonged to bob, who then has room for another one.
-        assert_eq!((second.give_to(&ann), unauthenticated.enter().give_to(&bob)), (Ok(()), Ok(())));
-        let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.enter()).collect();
+        assert_eq!((second.give_to(&ann), unauthenticated.register().give_to(&bob)), (Ok(()), Ok(())));
+        let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.register()).collect();
         assert!(of_the_machine.iter().all(|one| one.give_to(&Principal::LOCAL).is_ok()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_that_was_silent_the_longest_makes_room_and_no_known_one_does() {
         let mut unauthenticated = unauthenticated();
-        let known = unauthenticated.enter();
+        let known = unauthenticated.register();
         known.give_to(&Principal::LOCAL).unwrap();
-        let busy = unauthenticated.enter();
+        let busy = unauthenticated.register();
         let request = busy.begin_request();
         advance(Duration::from_secs(1)).await;
-        let (first, second) = (unauthenticated.enter(), unauthenticated.enter());
+        let (first, second) = (unauthenticated.register(), unauthenticated.register());
         advance(Duration::from_secs(1)).await;
         drop(first.begin_request());
         let is_over = |connection: &Connection| connection.must_close(HEAD_TIMEOUT).now_or_never().is_some();
@@ -234,11 +235,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
         let mut unauthenticated = unauthenticated();
-        let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
+        let (silent_since, known, busy) =
+            (unauthenticated.register(), unauthenticated.register(), unauthenticated.register());
         known.give_to(&Principal::LOCAL).unwrap();
         let request = busy.begin_request();
         let began = Instant::now();
-        silent.must_close(HEAD_TIMEOUT).await;
+        silent_since.must_close(HEAD_TIMEOUT).await;
         assert_eq!(began.elapsed(), HEAD_TIMEOUT);
         advance(HEAD_TIMEOUT).await;
         assert!(busy.must_close(HEAD_TIMEOUT).now_or_never().is_none());

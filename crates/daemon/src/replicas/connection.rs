@@ -25,14 +25,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// same time again, the connection is lost.
 const PING_AFTER: Duration = Duration::from_secs(2);
 
-/// How many bytes of one request or answer may have been sent between two replicas and not been read yet. The bound is
-/// for each stream alone, and not for their connection: a client that reads its answer slowly holds up no other client.
+/// The maximum number of bytes of one request or answer that one replica has sent and the other one has not read yet.
+/// This is a bound for each stream, and not for their connection, so that a client that reads its answer slowly holds
+/// up no other client.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// The largest window of a connection that HTTP/2 allows, in bytes (RFC 9113, section 6.9.1): in effect no bound.
 pub(super) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// How many cancelled requests HTTP/2 remembers, so that it ignores what still arrives of their answers.
+/// The maximum number of cancelled requests that HTTP/2 remembers, so that it ignores what still arrives of their
+/// answers.
 const MAX_REMEMBERED_RESETS: usize = 1_000;
 
 /// Sends requests over a connection.

@@ -60,6 +60,7 @@ impl Sibling {
     pub(super) fn new(replica: Replica, identity: &Identity) -> Self {
         let (tls, gone) = (identity.client(replica.public_key.clone()).ok(), CancellationToken::new());
         let connector = Connector::new(replica.address.clone(), tls, gone.clone());
+        // -1 is the number of no heartbeat, so the first one that is recorded is new.
         Self { replica, connector, last_heartbeat: watch::Sender::new((-1, Instant::now())), gone }
     }
 
@@ -73,7 +74,7 @@ impl Sibling {
 
     /// Records the `number` of the sibling's last heartbeat, as it was read now. Returns when this replica first saw
     /// that number.
-    pub(super) fn silent_since(&self, number: i64) -> Instant {
+    pub(super) fn record_heartbeat(&self, number: i64) -> Instant {
         self.last_heartbeat.send_if_modified(|last| {
             let is_new = last.0 != number;
             if is_new {
@@ -123,8 +124,8 @@ impl Sibling {
     }
 
     /// The answer of the sibling. Its body is passed on piece by piece, as it arrives. Cancelling `until` ends the body
-    /// as if it were complete. A body that the sibling does not finish ends with an error, so that the client does not
-    /// take it for complete.
+    /// as if it were complete. A body that the sibling does not finish ends with an error, so that the client knows
+    /// that it is incomplete.
     fn answer(&self, response: Response<Incoming>, until: Option<&CancellationToken>) -> Response {
         let (status, headers) = (response.status(), passed_on(response.headers()));
         let body = ForwardedBody {

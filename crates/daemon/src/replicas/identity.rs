@@ -29,7 +29,7 @@ use rustls::{
 /// HTTP/2, the protocol between replicas, as ALPN names it.
 const HTTP_2: &[u8] = b"h2";
 
-/// A replica could not make its key, or could not use it for TLS. The cause is that of rustls, where there is one.
+/// A replica could not make its key, or could not use it for TLS. The source is the error of rustls, if there is one.
 #[derive(Debug, thiserror::Error)]
 #[error("this replica cannot make the key with which it proves itself to the others")]
 pub struct NoIdentity(#[source] Option<Error>);
@@ -68,9 +68,9 @@ impl Identity {
         let verifier = Verifier { expected: Some(public_key), provider: Arc::clone(&self.provider) };
         let config = ClientConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
         let config = config.map_err(|error| NoIdentity(Some(error)))?.dangerous();
-        let own = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&self.key));
+        let own_key = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&self.key));
         let config = config.with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = config.with_client_cert_resolver(Arc::new(own));
+        let mut config = config.with_client_cert_resolver(Arc::new(own_key));
         config.alpn_protocols = vec![HTTP_2.to_vec()];
         Ok(config)
     }
@@ -84,8 +84,8 @@ impl Identity {
         let verifier = Verifier { expected: None, provider: Arc::clone(&self.provider) };
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
         let config = config.map_err(|error| NoIdentity(Some(error)))?;
-        let own = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key));
-        let mut config = config.with_client_cert_verifier(Arc::new(verifier)).with_cert_resolver(Arc::new(own));
+        let own_key = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key));
+        let mut config = config.with_client_cert_verifier(Arc::new(verifier)).with_cert_resolver(Arc::new(own_key));
         config.alpn_protocols = vec![HTTP_2.to_vec()];
         Ok(config)
     }
@@ -124,7 +124,7 @@ impl Verifier {
     }
 }
 
-/// The answer to a signature of TLS 1.2, which rustls never asks about here: both sides offer TLS 1.3 alone.
+/// The error for a signature of TLS 1.2. rustls never asks for one here, because both sides offer only TLS 1.3.
 fn no_tls12() -> Error {
     Error::General("replicas speak TLS 1.3 only".to_owned())
 }

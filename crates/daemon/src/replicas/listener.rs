@@ -26,10 +26,11 @@ use super::{
     not_here,
 };
 
-/// The most connections at once. A sibling opens one or two.
+/// The maximum number of connections at once. A sibling opens one or two.
 const MAX_CONNECTIONS: usize = 512;
 
-/// The most requests under way on one connection. An event stream counts as a request for as long as it is open.
+/// The maximum number of requests under way on one connection. An event stream counts as a request for as long as it is
+/// open.
 const MAX_REQUESTS: u32 = 100_000;
 
 /// How long the TLS handshake of a connection may take.
@@ -146,8 +147,8 @@ fn key_of(stream: &TlsStream<TcpStream>) -> Option<Arc<[u8]>> {
     connection.peer_certificates()?.first().map(|key| key.as_ref().into())
 }
 
-/// Returns when the key of a connection is found not to be that of a sibling. Checks every [`KEY_CHECK_INTERVAL`], for
-/// the first time after that interval.
+/// Returns when the key of a connection belongs to no sibling. Checks every [`KEY_CHECK_INTERVAL`], for the first time
+/// after one interval.
 async fn until_unknown(is_sibling: impl Fn() -> bool) {
     loop {
         sleep(KEY_CHECK_INTERVAL).await;

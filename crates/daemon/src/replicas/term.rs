@@ -49,7 +49,7 @@ impl Term {
         *self.end.borrow()
     }
 
-    /// Whether the term goes on, so that this replica may serve tenants.
+    /// Whether the term has not ended, so that this replica may serve tenants.
     pub(super) fn is_held(&self) -> bool {
         Instant::now() < self.end()
     }
@@ -78,7 +78,7 @@ impl Term {
         let mut known = self.known.write();
         let mut silent = Vec::new();
         for heartbeat in heartbeats.iter().filter(|heartbeat| heartbeat.replica.id != self.id) {
-            if known.sibling(&heartbeat.replica, identity).silent_since(heartbeat.number).elapsed() >= timeout {
+            if known.sibling(&heartbeat.replica, identity).record_heartbeat(heartbeat.number).elapsed() >= timeout {
                 silent.push(heartbeat.clone());
             }
         }

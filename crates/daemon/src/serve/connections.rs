@@ -29,8 +29,8 @@ use crate::{
     shares::Shares,
 };
 
-/// The most connections of load balancers that are answered at once while the daemon waits for the calls under way to
-/// end.
+/// The maximum number of connections that are answered at once while the daemon waits for the calls under way to end:
+/// only load balancers need an answer then.
 const MAX_CHECKS: usize = 64;
 
 /// The shortest time between two warnings about connections that were ended to make room.
@@ -39,15 +39,15 @@ const REPORT_EVERY: Duration = Duration::from_mins(1);
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// The most connections at once.
-    pub(super) most: usize,
-    /// The most of them that have shown valid tokens of one member of a team.
-    pub(super) of_member: usize,
-    /// The most of them that have not shown a valid token.
+    /// The maximum number of connections at once.
+    pub(super) max: usize,
+    /// The maximum number of connections that have shown valid tokens of one member of a team.
+    pub(super) max_per_member: usize,
+    /// The maximum number of connections that have not shown a valid token.
     pub(super) unauthenticated: usize,
     /// How long a connection that is not known may take to send the head of each request.
     pub(super) head_timeout: Duration,
-    /// How long a known connection may take for that.
+    /// How long a known connection may take to send the head of each request.
     pub(super) idle_timeout: Duration,
 }
 
@@ -55,12 +55,13 @@ pub(super) struct Bounds {
 pub(super) struct Routers {
     /// Answers until the daemon ends.
     pub(super) router: Router,
-    /// Answers new connections while the daemon waits for the last answers; without it, they are refused.
+    /// Answers new connections while the daemon waits for the calls under way to end. Without it, new connections are
+    /// refused.
     pub(super) at_the_end: Option<Router>,
 }
 
 /// Answers requests until `ending` is cancelled, and then finishes the answers under way ([`Routers`] says how it
-/// answers new connections meanwhile). When [`Bounds::most`] connections are known, a new one waits, unanswered, until
+/// answers new connections meanwhile). When [`Bounds::max`] connections are known, a new one waits, unanswered, until
 /// one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
@@ -70,9 +71,9 @@ pub(super) async fn serve(
     ending: CancellationToken,
 ) {
     let Routers { router, at_the_end } = routers;
-    let places = Arc::new(Semaphore::new(bounds.most));
+    let places = Arc::new(Semaphore::new(bounds.max));
     let shared = Arc::new(Shared { tls, router, bounds, places, ending: ending.clone() });
-    let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.most, bounds.of_member));
+    let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.max, bounds.max_per_member));
     let mut connections = JoinSet::new();
     let mut evicted = Evicted::default();
     loop {
@@ -87,7 +88,7 @@ pub(super) async fn serve(
                         place = shared.place(&mut unauthenticated) => place,
                     };
                     let Ok(place) = place else { break };
-                    connections.spawn(serve_one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
+                    connections.spawn(serve_one(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -100,8 +101,8 @@ pub(super) async fn serve(
         }
     }
     if let Some(router) = at_the_end {
-        let bounds = Bounds { most: MAX_CHECKS, ..bounds };
-        let (places, ending) = (Arc::new(Semaphore::new(bounds.most)), CancellationToken::new());
+        let bounds = Bounds { max: MAX_CHECKS, ..bounds };
+        let (places, ending) = (Arc::new(Semaphore::new(bounds.max)), CancellationToken::new());
         let shared = Arc::new(Shared { tls: shared.tls.clone(), router, bounds, places, ending });
         let mut checks = JoinSet::new();
         loop {
@@ -111,7 +112,7 @@ pub(super) async fn serve(
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
-                    checks.spawn(serve_one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
+                    checks.spawn(serve_one(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
             }
         }
@@ -147,7 +148,7 @@ impl Shared {
 /// Counts the connections that were ended to make room, for the log.
 #[derive(Default)]
 struct Evicted {
-    /// How many there were since the last warning.
+    /// The number of these connections since the last warning.
     number: usize,
     /// When the last warning was written.
     reported: Option<Instant>,
@@ -200,7 +201,7 @@ async fn serve_one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: 
             }
         }
     }
-    connection.leaves();
+    connection.report_departure();
 }
 
 /// Serves HTTP on a connection to its end.
@@ -215,7 +216,7 @@ async fn http(
     // The handlers of requests find the connection in the extensions.
     let service = Extension(Arc::clone(connection)).layer(shared.router.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
-    let over = async {
+    let must_close = async {
         connection.must_close(shared.bounds.head_timeout).await;
         // The client may already have sent a token. So the daemon reads what has arrived first: with a valid token, the
         // connection stays.
@@ -225,7 +226,7 @@ async fn http(
     let ended = tokio::select! {
         biased;
         ended = http.as_mut() => ended,
-        () = over => Ok(()),
+        () = must_close => Ok(()),
         () = shared.ending.cancelled() => {
             http.as_mut().graceful_shutdown();
             http.await
@@ -244,8 +245,8 @@ mod tests {
     use crate::guard::{Guard, Token, check};
 
     const BOUNDS: Bounds = Bounds {
-        most: 8,
-        of_member: 8,
+        max: 8,
+        max_per_member: 8,
         unauthenticated: 1,
         head_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(10),

@@ -1,4 +1,4 @@
-//! The clients on this machine, which the daemon serves on a socket, without HTTP.
+//! Programs on this machine, which the daemon serves on a Unix socket, without HTTP.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{ACCEPT_PAUSE, Admit};
 use crate::{gateway::Gateway, session_worlds::SessionWorlds};
 
-/// The most local programs that are served at once.
+/// The maximum number of local programs that are served at once.
 const MAX_LOCAL: usize = 256;
 
 /// Serves local programs, one connection each, until the daemon ends.
@@ -39,9 +39,9 @@ pub(super) async fn serve(
                     drop(place);
                 });
             }
-            (Ok(_), Err(_)) => tracing::warn!("refused a program: {MAX_LOCAL} are served already"),
+            (Ok(_), Err(_)) => tracing::warn!("refused a local program: {MAX_LOCAL} are connected already"),
             (Err(error), _) => {
-                tracing::warn!("a program could not be served: {error}");
+                tracing::warn!("a local program could not connect: {error}");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -65,7 +65,7 @@ impl Clients {
         let served = match session {
             Ok(Some(session)) => session.gateway().serve_stdio(reader, writer).await,
             Ok(None) => self.gateway.serve_stdio(reader, writer).await,
-            Err(refused) => return tracing::warn!("refused a program: {}", refused.message()),
+            Err(refused) => return tracing::warn!("refused a local program: {}", refused.message()),
         };
         if let Err(error) = served {
             tracing::info!("{error}");

@@ -33,7 +33,7 @@ pub(super) struct Site {
     /// The URL of the dashboard for the members of a team.
     pub(super) team_url: Option<Url>,
     pub(super) times: Times,
-    /// The bound sessions of one user that have a world.
+    /// The maximum number of sessions of one user that have worlds of their own.
     pub(super) session_worlds: usize,
 }
 
@@ -76,15 +76,15 @@ impl Services {
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
 pub(super) fn services(site: &Arc<Site>) -> Serve {
     let site = Arc::clone(site);
-    Arc::new(move |world, within, tasks| {
+    Arc::new(move |world, inner_worlds, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
-        let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let tenant_members = within.for_members.map(|make| tenant_members_of(&site, world, make, tasks));
+        let agents = inner_worlds.for_agents.map(|make| agents_of(&site, world, make, tasks));
+        let tenant_members = inner_worlds.for_members.map(|make| tenant_members_of(&site, world, make, tasks));
         if let Some(tenant_members) = &tenant_members {
             // Set here and nowhere else.
-            let _ = world.members.set(worlds_of(tenant_members));
+            let _ = world.members.set(control_of(tenant_members));
         }
-        let sessions = within.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
+        let sessions = inner_worlds.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
         Services { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_serving()
     })
 }
@@ -114,7 +114,7 @@ pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, t
     agents
 }
 
-/// The members of the tenant whose world `tenant` is. Their worlds end with it.
+/// The members of the tenant with the world `tenant`. Their worlds end with that world.
 fn tenant_members_of(
     site: &Arc<Site>,
     tenant: &Arc<World>,
@@ -126,7 +126,7 @@ fn tenant_members_of(
     TenantMembers::new(Arc::clone(tenant), common)
 }
 
-/// The sessions of the clients of `user`, whose world that is. Their worlds end with it.
+/// The sessions of the clients of one user. `user` is the world of that user; the worlds of the sessions end with it.
 pub(super) fn sessions_of(
     site: &Arc<Site>,
     user: &Arc<World>,
@@ -143,12 +143,12 @@ pub(super) fn sessions_of(
     sessions
 }
 
-/// The worlds of members, as long as there are any.
-fn worlds_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
-    let (ends, reloads) = (Arc::downgrade(tenant_members), Arc::downgrade(tenant_members));
+/// Controls the worlds of members. Does nothing once `tenant_members` was dropped.
+fn control_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
+    let (to_end, to_reload) = (Arc::downgrade(tenant_members), Arc::downgrade(tenant_members));
     MemberWorlds {
         end: Box::new(move |member| {
-            let tenant_members = ends.upgrade();
+            let tenant_members = to_end.upgrade();
             Box::pin(async move {
                 if let Some(tenant_members) = tenant_members {
                     tenant_members.end(&member).await;
@@ -156,7 +156,7 @@ fn worlds_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
             })
         }),
         reload: Box::new(move |member| {
-            let tenant_members = reloads.upgrade();
+            let tenant_members = to_reload.upgrade();
             Box::pin(async move {
                 if let Some(tenant_members) = tenant_members {
                     tenant_members.reload(&member).await;
@@ -173,7 +173,7 @@ pub(super) struct TeamDaemon<'a> {
     pub(super) tasks: &'a TaskTracker,
 }
 
-/// The tenants `ids` of a team. Their worlds end with the daemon's own world, and tell it nothing.
+/// The tenants `ids` of a team. Their worlds end with the daemon's own world, which gets none of their events.
 pub(super) fn tenants_of(
     daemon: &TeamDaemon<'_>,
     ids: BTreeSet<String>,
@@ -181,17 +181,18 @@ pub(super) fn tenants_of(
     replicas: Option<Arc<Replicas>>,
 ) -> Arc<Tenants> {
     let make = match &replicas {
-        Some(replicas) => leaving_home(make, Arc::clone(replicas), daemon.world.ending.clone()),
+        Some(replicas) => leave_home_after_end(make, Arc::clone(replicas), daemon.world.ending.clone()),
         None => make,
     };
     Tenants::new(ids, common(daemon.site, daemon.world, make, daemon.tasks), replicas)
 }
 
-/// Makes worlds whose replica gives up the home of their tenant when they have ended because the daemon ends. Otherwise
-/// a replica stays the home, and the next request begins a new world.
-fn leaving_home(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
-    Box::new(move |tenant, by| {
-        let (made, replicas, ending) = (make(tenant.clone(), by), Arc::clone(&replicas), ending.clone());
+/// Extends `make`: when the world of a tenant has ended because the daemon ends, this replica stops being the home of
+/// the tenant (the replica that serves it). When the world has ended for another reason, the replica stays the home,
+/// and the next request begins a new world.
+fn leave_home_after_end(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
+    Box::new(move |tenant, member| {
+        let (made, replicas, ending) = (make(tenant.clone(), member), Arc::clone(&replicas), ending.clone());
         Box::pin(async move {
             let parts = made.await?;
             let after_end = async move {
@@ -205,7 +206,8 @@ fn leaving_home(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationTo
     })
 }
 
-/// The options of the gateway. If its client cannot be asked, a question waits with the others.
+/// The options of the gateway of `world`. If a client cannot be asked a question, the question waits with the other
+/// questions of the world.
 pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
     // The gateway compares only names, for any port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();

@@ -9,8 +9,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolrack_team::{Authority, FrontDoor, audit_export::AuditExportStatus};
 
 use super::{
-    around, host_of,
+    host_of,
     services::{TeamDaemon, tenants_of},
+    with_layer,
 };
 use crate::{
     gateway::Bounds,
@@ -44,9 +45,9 @@ impl fmt::Debug for Team {
 }
 
 impl Team {
-    /// Puts what serves the team around `router`: the requests of members reach the worlds of their tenants, and the
-    /// front door is added. With `replica`, this daemon is one of several replicas, and forwards a request to the home
-    /// of its tenant. Starts the tasks that watch tokens and removals, in the task tracker of `daemon`.
+    /// Extends `router` for the team: sends the requests of members to the worlds of their tenants, and adds the front
+    /// door. With `replica`, this daemon is one of several replicas, and forwards a request to the replica that serves
+    /// its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the task tracker of `daemon`.
     ///
     /// # Errors
     /// [`NoIdentity`] for a replica.
@@ -73,7 +74,7 @@ impl Team {
         };
         let replicas = replica.as_ref().map(|(replicas, _)| Arc::clone(replicas));
         let router = match &replicas {
-            Some(replicas) => around(router, Extension(Arc::clone(replicas))),
+            Some(replicas) => with_layer(router, Extension(Arc::clone(replicas))),
             None => router,
         };
         if let Some(status) = audit_export {
@@ -84,15 +85,15 @@ impl Team {
         let removals = Removals { store: store.clone(), tenants: Arc::clone(&tenants), forget };
         tasks.spawn(removals.run(authority.changes(), ending.clone()));
         tasks.spawn(Arc::clone(&authority).watch(ending.clone()));
-        let of_member = middleware::from_fn_with_state(Arc::clone(&tenants), tenants::of_member);
-        let router = around(router, of_member).merge(door.router());
+        let to_tenant_world = middleware::from_fn_with_state(Arc::clone(&tenants), tenants::to_tenant_world);
+        let router = with_layer(router, to_tenant_world).merge(door.router());
         let replica_tenants = Arc::clone(&tenants);
         let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: replica_tenants });
         Ok(Served { router, guard: guard.with_team(Members::new(authority, door)), replica, tenants: Some(tenants) })
     }
 }
 
-/// A team that is served: what [`super::serve`] goes on with.
+/// What [`Team::serve`] returns for [`super::Daemon::start`]. Without a team, only the first two fields are set.
 pub(super) struct Served {
     pub(super) router: Router,
     pub(super) guard: Guard,
@@ -131,8 +132,8 @@ impl ThisReplica {
 }
 
 impl HeartbeatTask {
-    /// Gives up all homes, and returns when that is done or has failed. The caller must have ended the worlds of those
-    /// homes.
+    /// Gives up all tenants whose home this replica is, and returns when that is done or has failed. The caller must
+    /// have ended the worlds of those tenants.
     pub(super) async fn leave(mut self) {
         drop(self.leaving);
         // The task has no result, and a panic in it is in the log.

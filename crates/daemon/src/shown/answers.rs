@@ -23,7 +23,7 @@ pub struct Shown {
     lasting: &'static str,
     /// In RFC 3339.
     at: Option<String>,
-    /// The name of the member whose calls alone it covers; untrusted.
+    /// The name of the member, if it covers only the calls of one member; untrusted.
     member: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl From<SessionAnswer> for Shown {
     }
 }
 
-/// The outcome.
+/// The outcome of taking answers back.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forgotten {
     /// How many answers were taken back.

@@ -64,7 +64,7 @@ pub struct Row {
     /// `ok`, `tool_error`, `failed`, `cancelled`.
     outcome: Option<String>,
     code: Option<String>,
-    /// The place at which they are stored in full.
+    /// The arguments of the call, if they are stored in full.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
     arguments_sha256: Option<String>,

@@ -141,9 +141,9 @@ pub(crate) struct OwnToken {
 }
 
 impl OwnToken {
-    /// `used` is the id of the token that this request was sent with.
-    pub(crate) fn of(token: &TeamToken, used: &str) -> Self {
-        Self { token: token.into(), current: token.id == used }
+    /// `request_token` is the id of the token that the request was sent with.
+    pub(crate) fn of(token: &TeamToken, request_token: &str) -> Self {
+        Self { token: token.into(), current: token.id == request_token }
     }
 }
 

@@ -97,19 +97,20 @@ impl World {
         caller: &Caller,
     ) -> Result<Vec<Added>, (String, EditFailed)> {
         let Additions { scope, entries, replace, plain } = additions;
-        let (mut ready, mut taken) = (Vec::new(), None);
+        let (mut ready, mut taken_names) = (Vec::new(), None);
         for (name, mut entry) in entries {
             let mut sealed = Sealed::default();
             if !plain && has_secrets(&entry) {
-                if taken.is_none() {
-                    taken = Some(self.names_of_secrets().await.map_err(|error| (name.clone(), error))?);
+                if taken_names.is_none() {
+                    taken_names = Some(self.secret_names().await.map_err(|error| (name.clone(), error))?);
                 }
-                let taken = taken.get_or_insert_default();
-                sealed.seal(&name, &mut entry, taken);
-                taken.extend(sealed.iter().map(|one| one.name.clone()));
+                let taken_names = taken_names.get_or_insert_default();
+                sealed.seal(&name, &mut entry, taken_names);
+                taken_names.extend(sealed.iter().map(|secret| secret.name.clone()));
             }
             let change = Change::Add { scope, entry, replace };
-            let edited = self.edit(&name, change.clone(), true, caller).await;
+            // A dry run first: nothing may be written if one of the entries cannot be added.
+            let edited = self.edit(&name, change.clone(), /* dry_run */ true, caller).await;
             let (scope, edited) = edited.map_err(|error| (name.clone(), error))?;
             ready.push((change, Added { name, scope, edited, sealed }));
         }
@@ -118,7 +119,7 @@ impl World {
                 self.store_secrets(&added.sealed).await.map_err(|error| (added.name.clone(), error))?;
             }
             for (change, added) in &mut ready {
-                let edited = self.edit(&added.name, change.clone(), false, caller).await;
+                let edited = self.edit(&added.name, change.clone(), /* dry_run */ false, caller).await;
                 added.edited = edited.map_err(|error| (added.name.clone(), error))?.1;
             }
         }
@@ -126,13 +127,13 @@ impl World {
     }
 
     /// The names of the stored secrets, which the secrets of a new entry must not have.
-    async fn names_of_secrets(&self) -> Result<Vec<String>, EditFailed> {
+    async fn secret_names(&self) -> Result<Vec<String>, EditFailed> {
         self.vault.names().await.map_err(EditFailed::Secrets)
     }
 
     async fn store_secrets(&self, sealed: &Sealed) -> Result<(), EditFailed> {
-        for one in sealed.iter() {
-            self.vault.set(&one.name, &one.value).await.map_err(EditFailed::Secrets)?;
+        for secret in sealed.iter() {
+            self.vault.set(&secret.name, &secret.value).await.map_err(EditFailed::Secrets)?;
         }
         Ok(())
     }
@@ -182,18 +183,18 @@ impl World {
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
         let trusted = before.filter(|before| before.trust == Trust::Trusted);
-        let Some(now) = loaded.entry(name) else {
+        let Some(after) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
                 // An entry that is put back later needs a new approval.
                 store.revoke(project, name, caller).await?;
             }
             return Ok(());
         };
-        let is_what_was_written = edited.after.as_ref() == Some(&now.hash);
-        let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == now.hash_unswitched);
+        let is_what_was_written = edited.after.as_ref() == Some(&after.hash);
+        let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
         let was_agreed_to = is_new || trusted.is_some_and(|before| edited.before.as_ref() == Some(&before.hash));
         if is_only_switched || (is_what_was_written && was_agreed_to) {
-            self.trust(now, caller).await?;
+            self.trust(after, caller).await?;
             let _ = self.reload().await;
         }
         Ok(())

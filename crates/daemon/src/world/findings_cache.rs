@@ -19,7 +19,7 @@ struct Search {
 
 impl FindingsCache {
     /// Returns the findings in `catalog`. A catalog other than the last one is searched on a blocking thread.
-    pub(crate) async fn at(&self, catalog: Arc<Catalog>) -> Arc<Findings> {
+    pub(crate) async fn of_catalog(&self, catalog: Arc<Catalog>) -> Arc<Findings> {
         let version = catalog.version();
         let last = self.0.load();
         if last.version == Some(version) {

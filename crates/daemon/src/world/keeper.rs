@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, Watcher, reload
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{credentials::WorldKind, event_log::Audience, own_servers::with_own, shown};
+use crate::{credentials::WorldKind, event_log::Audience, own_servers::with_own_servers, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -71,7 +71,8 @@ impl Keeper {
         tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
-    /// Applies the first configuration, and handles changes until the world ends.
+    /// Applies the first configuration, and handles changes until the world ends. [`Self::reload`] itself reports files
+    /// that cannot be used, so only an order also gets its result.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
@@ -85,7 +86,7 @@ impl Keeper {
                     }
                 }
                 () = missing_file.expired() => drop(self.reload().await),
-                () = applied(self.base.as_mut()) => drop(self.reload().await),
+                () = base_applied(self.base.as_mut()) => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
                     Some(Order::SetStopped { name, is_stopped, done }) => {
@@ -98,7 +99,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the host run the servers that the loaded configuration says, without those that a user stopped.
+    /// Makes the host run the servers of the loaded configuration, except those that a user stopped.
     async fn apply(&self) {
         if let (WorldKind::Session(_), Some(base)) = (&self.world.kind, &self.base) {
             // A server that the user stops also stops in the user's sessions.
@@ -152,7 +153,7 @@ impl Keeper {
     /// Reads the files, with the servers that the member has added. A world with a base reads no files if the member
     /// has added no servers: it takes over the configuration of the base.
     async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
-        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.kind).await;
+        let request = with_own_servers(&self.world.request, self.world.own_servers.as_deref(), &self.world.kind).await;
         if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
             return Ok(base.world.loaded());
         }
@@ -184,7 +185,7 @@ impl Keeper {
 
 /// Waits until `base` applies its configuration. Waits forever without a base, and after the end of the base's world,
 /// which ends this world as well.
-async fn applied(base: Option<&mut Base>) {
+async fn base_applied(base: Option<&mut Base>) {
     let is_applied = match base {
         Some(base) => base.applied.changed().await.is_ok(),
         None => false,

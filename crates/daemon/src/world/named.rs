@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use tokio_util::sync::CancellationToken;
 
-/// The most names at once.
-const MAX: usize = 10_000;
+/// The maximum number of names at once.
+const MAX_NAMES: usize = 10_000;
 
 /// Why work did not begin under the name that its caller gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) struct Named(HashMap<String, CancellationToken>);
 
 impl Named {
     pub(super) fn insert(&mut self, name: String, cancelled: CancellationToken) -> Result<(), NotBegun> {
-        if self.0.len() >= MAX {
-            return Err(NotBegun::TooMany(MAX));
+        if self.0.len() >= MAX_NAMES {
+            return Err(NotBegun::TooMany(MAX_NAMES));
         }
         if self.0.contains_key(&name) {
             return Err(NotBegun::NameInUse);
@@ -49,10 +49,10 @@ mod tests {
     fn a_full_table_and_an_id_in_use_have_different_errors() {
         let mut all = Named::default();
         let mut begin = |name: &str| all.insert(name.to_owned(), CancellationToken::new());
-        (1..MAX).for_each(|id| begin(&id.to_string()).unwrap());
+        (1..MAX_NAMES).for_each(|id| begin(&id.to_string()).unwrap());
         assert_eq!(begin("1"), Err(NotBegun::NameInUse));
         begin("last").unwrap();
-        assert_eq!(begin("new"), Err(NotBegun::TooMany(MAX)));
+        assert_eq!(begin("new"), Err(NotBegun::TooMany(MAX_NAMES)));
         all.remove("last");
         assert_eq!(all.insert("new".to_owned(), CancellationToken::new()), Ok(()));
     }

@@ -18,7 +18,7 @@ use super::World;
 /// The channels between a sign-in and the dashboard.
 #[derive(Debug)]
 pub struct SignInPage {
-    /// Receives the page to show, if the user has to see one.
+    /// Takes the page to show, if the user has to see one.
     pub shows: oneshot::Sender<Url>,
     /// Brings the address at which a browser ended up, if that browser cannot reach this machine. It begins with the
     /// `redirect_uri` of the page that was shown, and has its `state`. Closed without a value if the user pastes none.
@@ -59,50 +59,51 @@ pub(crate) struct SigningIn {
 /// Why a pasted address was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PasteRefused {
-    /// No sign-in waits for one.
+    /// No sign-in waits for an address.
     NotAwaited,
-    /// It does not answer the page that was shown.
+    /// The address does not belong to the page that was shown.
     Another,
 }
 
 /// The latest sign-in of each server.
 #[derive(Default)]
-pub(super) struct Begun(BTreeMap<String, Sign>);
+pub(super) struct LatestSignIns(BTreeMap<String, ActiveSignIn>);
 
-struct Sign {
-    now: SigningIn,
+struct ActiveSignIn {
+    status: SigningIn,
+    /// Cancels the sign-in.
     given_up: CancellationToken,
     /// `None` once an address was pasted.
     pastes: Option<oneshot::Sender<Url>>,
 }
 
-impl Begun {
-    /// Replaces the earlier sign-in; returns the sender that cancels that.
+impl LatestSignIns {
+    /// Begins a sign-in in place of an earlier one. Returns the token that cancels the earlier one.
     fn begin(
         &mut self,
         server: &str,
         given_up: &CancellationToken,
         pastes: oneshot::Sender<Url>,
     ) -> Option<CancellationToken> {
-        let now = SigningIn { state: "waiting", page: None, error: None, hint: None };
-        let sign = Sign { now, given_up: given_up.clone(), pastes: Some(pastes) };
+        let status = SigningIn { state: "waiting", page: None, error: None, hint: None };
+        let sign = ActiveSignIn { status, given_up: given_up.clone(), pastes: Some(pastes) };
         self.0.insert(server.to_owned(), sign).map(|before| before.given_up)
     }
 
     /// Passes an address on to the sign-in that waits for it.
     fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
-        let sign = self.0.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
+        let sign = self.0.get_mut(server).filter(|sign| sign.status.state == "waiting" && !sign.given_up.is_cancelled());
         let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
-        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
+        let page = sign.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
         let back = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
         let sent = sign.pastes.take().map(|pastes| pastes.send(back));
         sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
-    /// Does nothing if another sign-in has begun meanwhile.
+    /// Changes the state of a sign-in. Does nothing if another sign-in has begun meanwhile.
     fn change(&mut self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
         if let Some(sign) = self.0.get_mut(server).filter(|_| !given_up.is_cancelled()) {
-            change(&mut sign.now);
+            change(&mut sign.status);
         }
     }
 }
@@ -110,11 +111,11 @@ impl Begun {
 impl World {
     /// The state of the last sign-in to this server.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.under_way.sign_ins(|begun| begun.0.get(server).map(|sign| sign.now.clone()))
+        self.under_way.sign_ins(|begun| begun.0.get(server).map(|sign| sign.status.clone()))
     }
 
     /// Takes the address at which a browser on another machine ended up.
-    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
+    pub(crate) fn accept_pasted_address(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         self.under_way.sign_ins(|begun| begun.paste(server, pasted))
     }
 
@@ -132,10 +133,10 @@ impl World {
             let Some(signed) = token.run_until_cancelled(signing).await else {
                 return;
             };
-            let ended = |now: &mut SigningIn| match &signed {
-                Ok(()) => now.state = "done",
+            let ended = |status: &mut SigningIn| match &signed {
+                Ok(()) => status.state = "done",
                 Err(NoSignIn { message, hint, .. }) => {
-                    (now.state, now.error, now.hint) = ("failed", Some(message.clone()), hint.clone());
+                    (status.state, status.error, status.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
             };
             world.under_way.sign_ins(|begun| begun.change(name.as_str(), &token, ended));
@@ -156,7 +157,7 @@ impl World {
             },
         };
         if let Some(page) = page {
-            let shown = |now: &mut SigningIn| now.page = Some(page.into());
+            let shown = |status: &mut SigningIn| status.page = Some(page.into());
             self.under_way.sign_ins(|begun| begun.change(server.as_str(), &given_up, shown));
         }
         self.signing_in(server.as_str()).filter(|_| !given_up.is_cancelled()).ok_or_else(replaced)
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_once_and_only_while_it_is_waited_for() {
-        let mut started = Begun::default();
+        let mut started = LatestSignIns::default();
         let back = "http://127.0.0.1:9/callback?code=c&state=s1";
         assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited));
         let given_up = CancellationToken::new();
@@ -217,7 +218,7 @@ mod tests {
         started.begin("a", &given_up, pastes);
         assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
         let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
-        started.change("a", &given_up, |now| now.page = Some(page.to_owned()));
+        started.change("a", &given_up, |status| status.page = Some(page.to_owned()));
         assert_eq!(started.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
         assert_eq!(started.paste("b", back), Err(PasteRefused::NotAwaited));
         assert_eq!(started.paste("a", back), Ok(()));

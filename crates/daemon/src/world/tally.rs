@@ -20,17 +20,17 @@ use toolrack_host::{CallEnd, Event, LinkError, Principal, ServerName, State};
 use super::World;
 use crate::{event_log::Audience, rights::Right};
 
-/// How many of the last calls that ended are remembered one by one.
+/// The maximum number of ended calls that are remembered one by one.
 const MAX_RECENT_CALLS: usize = 20;
 
 /// The window in which the calls per minute are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The most calls that are counted in that window. When there are more, this number is shown.
+/// The maximum number of calls that are counted in that window. When there are more, this number is shown.
 const MAX_PER_MINUTE: usize = 100_000;
 
-/// The most pairs of a server and an end of its calls that are counted separately. Calls of further pairs are counted
-/// together, under the name `(others)`.
+/// The maximum number of pairs of a server and a [`CallEnd`] that are counted separately. Calls of further pairs are
+/// counted together, under the name `(others)`.
 const MAX_SERVERS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
@@ -50,8 +50,8 @@ pub(crate) struct Recent {
     pub(crate) duration: Duration,
     /// When the call ended.
     pub(crate) at: DateTime<Utc>,
-    /// Whose call it was.
-    pub(crate) by: Principal,
+    /// The principal who made the call.
+    pub(crate) principal: Principal,
 }
 
 /// The counts, for all code that reads them.
@@ -119,7 +119,7 @@ impl Tally {
     pub(crate) fn recent(&self, reader: &Principal) -> Vec<Recent> {
         let operates = Right::Operate.is_of(reader);
         let counted = self.0.borrow();
-        counted.recent.iter().rev().filter(|recent| operates || recent.by.is_same(reader)).cloned().collect()
+        counted.recent.iter().rev().filter(|recent| operates || recent.principal.is_same(reader)).cloned().collect()
     }
 
     /// Returns when the next attempt to connect `server` begins, if that is known. The time may have passed.
@@ -182,8 +182,8 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
     }
 }
 
-/// Who may read an event. An event that is about neither a server's state nor one caller's call is for operators alone,
-/// such as the logs and warnings of servers, which can contain texts of any caller.
+/// Who may read an event. Events that are about neither a server's state nor one caller's call are for operators only:
+/// for example the logs and warnings of servers, which can contain texts of any caller.
 fn audience(event: &Event) -> Audience {
     match event {
         Event::McpServerState { server, .. }
@@ -206,13 +206,13 @@ fn audience(event: &Event) -> Audience {
 
 /// The event without what the server wrote. `None` if the event has nothing that the server wrote.
 fn without_output(logged: &Value) -> Option<Value> {
-    let mut less = logged.clone();
-    for place in ["/error", "/reason", "/state/error"] {
-        if let Some(Value::String(text)) = less.pointer_mut(place) {
+    let mut reduced = logged.clone();
+    for pointer in ["/error", "/reason", "/state/error"] {
+        if let Some(Value::String(text)) = reduced.pointer_mut(pointer) {
             text.truncate(LinkError::without_output(text).len());
         }
     }
-    (less != *logged).then_some(less)
+    (reduced != *logged).then_some(reduced)
 }
 
 /// Adds an event to the event log of the world, and counts it.
@@ -221,9 +221,9 @@ fn note(world: &World, counts: &Counts, event: Event) {
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
             // If several members share the server, those who do not operate it get the event without its output.
-            Audience::Server(server) if !world.is_of_one(&server) => match without_output(&logged) {
-                Some(less) => {
-                    world.log.add(name, Audience::Members(server), &less);
+            Audience::Server(server) if !world.serves_one_user(&server) => match without_output(&logged) {
+                Some(reduced) => {
+                    world.log.add(name, Audience::Members(server), &reduced);
                     Audience::Operators
                 }
                 None => Audience::Server(server),
@@ -234,8 +234,9 @@ fn note(world: &World, counts: &Counts, event: Event) {
     }
     match event {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
-            let (server, by) = (server.to_string(), call.principal);
-            counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), by }));
+            let (server, principal) = (server.to_string(), call.principal);
+            let ended = Recent { server, tool, end, duration, at: Utc::now(), principal };
+            counts.send_modify(|counted| counted.add(ended));
         }
         Event::McpServerState { server, state, .. } => {
             counts.send_modify(|counted| counted.note_state(&server, &state))
@@ -262,9 +263,9 @@ mod tests {
         add_of(counts, server, end, ms, Principal::LOCAL);
     }
 
-    fn add_of(counts: &Counts, server: &str, end: CallEnd, ms: u64, by: Principal) {
+    fn add_of(counts: &Counts, server: &str, end: CallEnd, ms: u64, principal: Principal) {
         let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
-        counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), by }));
+        counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), principal }));
     }
 
     #[test]

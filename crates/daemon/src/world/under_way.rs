@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     named::{Named, NotBegun},
-    sign_ins::Begun,
+    sign_ins::LatestSignIns,
 };
 
 /// See the module. Cheap to clone.
@@ -19,7 +19,7 @@ pub(crate) struct UnderWay(Arc<Mutex<State>>);
 struct State {
     calls: Named,
     turns: Named,
-    sign_ins: Begun,
+    sign_ins: LatestSignIns,
 }
 
 /// Work that can have a name. A call and a turn may have the same one.
@@ -65,8 +65,9 @@ impl UnderWay {
         running.inspect(CancellationToken::cancel).is_some()
     }
 
-    pub(super) fn sign_ins<T>(&self, look: impl FnOnce(&mut Begun) -> T) -> T {
-        look(&mut self.0.lock().sign_ins)
+    /// Runs `access` on the sign-ins, which stay locked meanwhile.
+    pub(super) fn sign_ins<T>(&self, access: impl FnOnce(&mut LatestSignIns) -> T) -> T {
+        access(&mut self.0.lock().sign_ins)
     }
 }
 

@@ -98,14 +98,14 @@ async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
 #[tokio::test]
 async fn an_answer_that_is_still_sent_breaks_off_when_the_grace_period_of_its_world_is_over() {
     let (users, stop) = (watch::Sender::new(0), CancellationToken::new());
-    let world = Arc::new(OnDemand { users, stop, phase: watch::Sender::new(Phase::Ending) });
+    let world = Arc::new(OnDemandWorld { users, stop, phase: watch::Sender::new(Phase::Ending) });
     world.users.send_modify(|users| *users += 1);
     let begun = stream::once(async { Ok::<_, axum::Error>("piece") }).chain(stream::pending());
     let answer = until_sent(Response::new(Body::from_stream(begun)), InUse(Arc::clone(&world)));
     let mut pieces = answer.into_body().into_data_stream();
     assert_eq!(pieces.next().await.unwrap().unwrap(), "piece");
     assert!(pieces.next().now_or_never().is_none(), "the answer goes on during the grace period");
-    world.phase.send_replace(Phase::Over);
+    world.phase.send_replace(Phase::GraceOver);
     assert!(pieces.next().await.unwrap().is_err(), "the client must not take the answer for complete");
     assert!(pieces.next().await.is_none());
     assert_eq!(*world.users.borrow(), 0);

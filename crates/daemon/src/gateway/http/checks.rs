@@ -12,7 +12,7 @@ use url::Url;
 use super::super::{
     Gateway,
     methods::Caller,
-    refusal::{Refusal, words},
+    refusal::{Refusal, quoted},
     relay,
     words::{LEGACY, META_CAPABILITIES, META_VERSION, MODERN},
 };
@@ -22,7 +22,7 @@ const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
 /// The value of a header as text. An error if it is not ASCII, or if the header occurs twice.
-pub(super) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
+pub(super) fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     match (value.to_str(), values.next()) {
@@ -81,7 +81,7 @@ pub(super) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::invalid_request("the Content-Type is not application/json").status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// Whether the client accepts this media type. A client without `Accept` accepts anything.
+/// Whether the client accepts the media type `kind/subtype`. A client without `Accept` accepts anything.
 pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
@@ -89,8 +89,9 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     }
     accepted.flat_map(|value| value.split(',')).any(|range| {
         let range = range.split(';').next().unwrap_or_default().trim();
-        let (one, other) = range.split_once('/').unwrap_or((range, ""));
-        (one == "*" || one.eq_ignore_ascii_case(kind)) && (other == "*" || other.eq_ignore_ascii_case(subtype))
+        let (range_kind, range_subtype) = range.split_once('/').unwrap_or((range, ""));
+        (range_kind == "*" || range_kind.eq_ignore_ascii_case(kind))
+            && (range_subtype == "*" || range_subtype.eq_ignore_ascii_case(subtype))
     })
 }
 
@@ -123,8 +124,7 @@ impl<'h> Claims<'h> {
 
     /// The era of the request. An error if it has a version that the gateway does not know.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
-        let header = text(self.headers, VERSION)?;
-        match header {
+        match header_text(self.headers, VERSION)? {
             _ if self.meta(META_VERSION).is_some() => Ok(Era::Modern),
             Some(MODERN) => Ok(Era::Modern),
             Some(version) if !LEGACY.contains(&version) => Err(Refusal::unsupported_version(version)),
@@ -158,16 +158,17 @@ impl<'h> Claims<'h> {
 
 /// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do.
 fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
-    let lacks = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
+    let missing = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
-    let version = version.ok_or_else(|| lacks(META_VERSION))?;
+    let version = version.ok_or_else(|| missing(META_VERSION))?;
     let capabilities = meta.and_then(|meta| meta.get(META_CAPABILITIES)).and_then(Value::as_object);
-    let capabilities = capabilities.ok_or_else(|| lacks(META_CAPABILITIES))?;
+    let capabilities = capabilities.ok_or_else(|| missing(META_CAPABILITIES))?;
     Ok((version, relay::abilities(capabilities)))
 }
 
-/// As [`Claims::checked`], for a connection without headers. `None` if the parameters are not those of 2026-07-28.
-pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal>> {
+/// Checks the parameters of a request without headers, and returns what its client can do, as [`Claims::checked`] does.
+/// `None` if the parameters are not those of 2026-07-28.
+pub(in super::super) fn modern_abilities(params: &str) -> Option<Result<Abilities, Refusal>> {
     let params: Params = serde_json::from_str(params).unwrap_or_default();
     let meta = params.meta.as_ref();
     meta.filter(|meta| meta.contains_key(META_VERSION))?;
@@ -179,16 +180,16 @@ pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal
 
 /// An error if a header is missing, or differs from what the body says.
 fn require_same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
-    let given = text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
+    let given = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
     if decoded(given).as_deref() == Some(wanted) {
         return Ok(());
     }
-    let (given, wanted) = (words(given), words(wanted));
+    let (given, wanted) = (quoted(given), quoted(wanted));
     Err(Refusal::header_mismatch(format!("{name} is {given}, but the body says {wanted}")))
 }
 
-/// Decodes the value of a header: `=?base64?…?=` stands for a text that a header cannot have. `None` if that is no
-/// Base64 of a text.
+/// Decodes the value of a header: MCP writes a text that a header cannot contain as `=?base64?…?=`. `None` if what is
+/// inside is not the Base64 of UTF-8.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
@@ -196,7 +197,8 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// An error if headers do not repeat the arguments of a tool that the tool demands in headers.
+/// Checks the headers of a tool call: a tool can demand that headers repeat some of its arguments. An error if such a
+/// header is missing or differs from its argument.
 pub(super) fn require_mirrored(
     gateway: &Gateway,
     caller: &Caller,
@@ -221,7 +223,7 @@ pub(super) fn require_mirrored(
     }
     let Arguments { arguments } = serde_json::from_str(params).unwrap_or_default();
     for (name, wanted) in tool.mirrored(&arguments.unwrap_or_default()) {
-        let given = text(headers, name.as_str())?;
+        let given = header_text(headers, name.as_str())?;
         let wanted = wanted.as_ref().and_then(|wanted| wanted.to_str().ok());
         match (given, wanted) {
             (None, None) => {}

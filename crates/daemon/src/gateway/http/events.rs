@@ -45,6 +45,7 @@ fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Tells nginx, and proxies that follow it, to pass each event on at once.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
@@ -98,7 +99,9 @@ pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Opti
 
 /// An event of a standing stream.
 enum StandingEvent {
+    /// `None` when there will be no more news.
     News(Option<Vec<News>>),
+    /// The URIs of the resources that have changed.
     Updated(Vec<String>),
 }
 
@@ -110,7 +113,8 @@ struct Standing {
     principal: Principal,
     /// `None` once the stream has ended.
     stream: Option<OpenStream>,
-    to_say: Vec<Bytes>,
+    unsent: Vec<Bytes>,
+    /// The stream's place in the gateway's limit of streams.
     _place: Place,
 }
 
@@ -125,8 +129,8 @@ impl Drop for Standing {
 impl Standing {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if !self.to_say.is_empty() {
-                return Some(event(&self.gateway.0.concealed(self.to_say.remove(0))));
+            if !self.unsent.is_empty() {
+                return Some(event(&self.gateway.0.concealed(self.unsent.remove(0))));
             }
             let OpenStream { news, ends, .. } = self.stream.as_mut()?;
             let next = async {
@@ -139,13 +143,13 @@ impl Standing {
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
-                    self.to_say.extend(uris.iter().map(|uri| news::updated(uri, None)));
+                    self.unsent.extend(uris.iter().map(|uri| news::updated(uri, None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
             };
             let concerned = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
-            self.to_say.extend(concerned.filter_map(|news| self.session.notification(&news)));
+            self.unsent.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
@@ -154,7 +158,7 @@ impl Standing {
 pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Place) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, principal, stream: Some(stream), to_say: Vec::new(), _place: place };
+    let standing = Standing { gateway, session, principal, stream: Some(stream), unsent: Vec::new(), _place: place };
     // The first comment makes the server send the headers.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
