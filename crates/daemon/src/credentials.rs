@@ -43,8 +43,8 @@ pub enum WorldKind {
     Tenant,
     /// An agent of a tenant: the servers that all its members share.
     AgentOfTenant,
-    /// This member of a tenant: the servers that run once for each member, if they are for this member. It also has one
-    /// of each server that runs once for each session, for requests that belong to no session.
+    /// This member of a tenant: the servers that run once for each member, if they are for this member. For requests
+    /// that belong to no session, the world also runs each server that runs once for each session.
     Member(Principal),
     /// One session of an MCP client of this member, or of the only user of the machine: the servers that run once for
     /// each session.

@@ -84,7 +84,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether `other` is this token. The time that this takes says nothing about where the two differ.
+    /// Whether `other` is this token. Takes the same time wherever the two differ.
     pub(crate) fn matches(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
     }
@@ -130,7 +130,7 @@ pub(crate) fn is_protected(path: &str) -> bool {
         .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The member of a team who was proved to send `request`; `None` for the user of the daemon's machine.
+/// The member of a team who sent `request`, as the guard has proved. `None` for the user of the daemon's machine.
 pub(crate) fn member_of(request: &Request) -> Option<Principal> {
     request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned()
 }

@@ -11,7 +11,7 @@ use toolrack_team::ProvedToken;
 
 use crate::error::ApiError;
 
-/// A member of a team who was proved to send a request.
+/// The member of a team who sent a request, as the guard has proved.
 #[derive(Clone)]
 pub(crate) struct Membership {
     /// The store of all tenants. Each use of it must name the tenant.

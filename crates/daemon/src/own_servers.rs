@@ -1,5 +1,4 @@
-//! Servers that the members of a tenant add for themselves. They have a URL each, and exist only in the world of their
-//! member.
+//! Servers that the members of a tenant add for themselves. Each has a URL, and exists only in the world of its member.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

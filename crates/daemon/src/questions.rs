@@ -113,8 +113,8 @@ pub(crate) struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(title = "Caller")]
 pub(crate) struct CallerView {
-    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard; `gateway`, an MCP
-    /// client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
+    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard;
+    /// `gateway`, an MCP client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
     /// The tenant, the subject and the name of the calling principal; `null` for the user of a machine with a single
     /// user.
@@ -168,7 +168,7 @@ pub(crate) enum About {
         /// Exactly what would be sent.
         #[schema(value_type = Object)]
         arguments: Map<String, Value>,
-        /// The rule that wants an answer.
+        /// The rule because of which the user is asked.
         why: String,
         /// The server claims that the tool changes nothing.
         read_only: bool,

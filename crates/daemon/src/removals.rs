@@ -33,7 +33,8 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Deletes the values of removed members at the start and after each change of the team, until `ending`.
+    /// Deletes the values of removed members at the start and after each change of the team, until `ending` is
+    /// cancelled.
     pub(crate) async fn run(self, mut changes: watch::Receiver<()>, ending: CancellationToken) {
         loop {
             let is_done = tokio::select! {
@@ -48,7 +49,7 @@ impl Removals {
         }
     }
 
-    /// Deletes the values of all members who were removed meanwhile; returns whether all are deleted.
+    /// Deletes the values of all members whose removal the store has noted. Returns whether all are deleted.
     async fn round(&self) -> bool {
         let removed = match self.store.removed_members().await {
             Ok(removed) => removed,

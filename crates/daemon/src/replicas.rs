@@ -71,7 +71,7 @@ pub struct ReplicaOptions {
     /// How long a replica may go without a new heartbeat. After this time, the tenants of a replica that has died get
     /// another home, and a replica that cannot reach the database ends all worlds. 5 seconds by default.
     pub heartbeat_timeout: Duration,
-    /// How long a request waits for a home of its tenant that answers; it fails after this time. 15 seconds by default.
+    /// How long a request waits until a home of its tenant answers. After this time, it fails. 15 seconds by default.
     pub takeover_timeout: Duration,
 }
 
@@ -179,8 +179,9 @@ impl Replicas {
         }
     }
 
-    /// When a term ends whose last heartbeat was begun at `begun`: a tenth of [`ReplicaOptions::heartbeat_timeout`]
-    /// before the siblings may remove this replica, because the clocks of two machines may run at different speeds.
+    /// The end of a term, if the last heartbeat was begun at `begun`. It is a tenth of
+    /// [`ReplicaOptions::heartbeat_timeout`] before the siblings may remove this replica, because the clocks of two
+    /// machines may run at different speeds.
     fn end_of_term(&self, begun: Instant) -> Instant {
         begun + self.options.heartbeat_timeout * 9 / 10
     }

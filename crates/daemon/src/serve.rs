@@ -220,8 +220,8 @@ pub enum StartError {
     NoIdentity(#[from] NoIdentity),
 }
 
-/// A daemon that listens. Dropping it before [`Self::run`] only stops listening; the caller has to shut down the host
-/// that it has made.
+/// A daemon that listens. Dropping it before [`Self::run`] only stops listening; the caller has to shut down the host,
+/// which the caller has made.
 pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
@@ -330,7 +330,7 @@ impl Daemon {
         })
     }
 
-    /// The address at which the daemon listens, with the port that it has got.
+    /// The address at which the daemon listens, with the port that the system has given it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -33,7 +33,7 @@ use crate::{
 /// The paths of requests that begin a session or belong to one.
 const SESSION_PATHS: [&str; 2] = [endpoint::ALL, "/p"];
 
-/// Between the id of a world and the id of a session in it.
+/// Stands between the id of a world and the id of a session in it.
 const SEPARATOR: char = '.';
 
 /// The worlds of the sessions of one user.
@@ -111,7 +111,7 @@ impl SessionWorlds {
         Ok(Some(ConnectionSession { gateway, end, _in_use: in_use }))
     }
 
-    /// Returns the id of a new world. Dropping it ends that world, which is right when its session could not begin.
+    /// Returns the id of a new world. Dropping the returned value ends the world of a session that could not begin.
     fn new_world(&self) -> EndOnDrop {
         let id = format!("{:016x}", rand::rng().random::<u64>());
         EndOnDrop { id, worlds: Arc::clone(&self.worlds), is_due: true }
@@ -124,7 +124,7 @@ impl SessionWorlds {
         loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
     }
 
-    /// Lets the user's world answer `request`, or a new world if a session begins with it.
+    /// Lets a new world answer `request` if a session begins with it, and otherwise the user's world.
     async fn begin(&self, request: Request, next: Next) -> Response {
         let (parts, body) = request.into_parts();
         let max_bytes = Bounds::default().body_bytes;

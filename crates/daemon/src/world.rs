@@ -74,7 +74,7 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
-    /// The owner of the world, on which it depends which of the configured servers run.
+    /// The owner of the world. The owner decides which of the configured servers run.
     pub kind: WorldKind,
     /// Finds the values that users give to their own servers.
     pub credentials: CredentialsOf,
@@ -191,7 +191,7 @@ pub(crate) struct World {
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first configuration has been applied.
     applied: watch::Sender<bool>,
-    /// Sent to when the user gives or takes back a value that servers need.
+    /// Notifies when the user gives or takes back a value that servers need.
     values_changed: watch::Sender<()>,
     /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
@@ -384,7 +384,7 @@ impl World {
         self.order(Order::Reload).await
     }
 
-    /// The approvals of what projects bring.
+    /// The approvals of entries that projects bring.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
         approvals(self.store.as_ref()).await
     }

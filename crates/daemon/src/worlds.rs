@@ -34,8 +34,8 @@ use crate::{
     world::{Parts, World},
 };
 
-/// Makes the parts of the world with an id. The principal is the member of a team who sent the first request to the
-/// world; `None` if that was the user of the machine.
+/// Makes the parts of the world with this id. The principal is the member of a team who sent the first request to the
+/// world; `None` if the user of the machine sent it.
 pub type MakeWorld =
     Box<dyn Fn(String, Option<Principal>) -> BoxFuture<'static, Result<WorldParts, NoWorld>> + Send + Sync>;
 
@@ -431,8 +431,8 @@ fn cannot_begin(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off when
-/// the grace period of the world is over: a turn, for example, must not go on without servers.
+/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off
+/// when the grace period of the world is over: a turn, for example, must not continue without servers.
 fn until_sent(response: Response, in_use: InUse) -> Response {
     response.map(|body| {
         let sending = Some((body.into_data_stream(), in_use));

@@ -71,8 +71,8 @@ pub(crate) fn ending_router() -> Router {
 }
 
 /// Whether the daemon has applied the configuration, has tried to connect each server once, reaches the database of its
-/// team, has joined the other replicas if it is one of several, and is not ending. A configuration with unusable parts counts as applied once the rest of it runs; the list of
-/// servers reports the problems.
+/// team, has joined the other replicas if it is one of several, and is not ending. A configuration with unusable parts
+/// counts as applied once the rest of it runs; the list of servers reports the problems.
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]

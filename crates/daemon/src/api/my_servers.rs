@@ -39,8 +39,8 @@ pub(super) struct NewOwnServer {
     /// Its MCP endpoint. Most teams only let connections go to public addresses, with `https`.
     #[schema(example = "https://mcp.example.com/mcp")]
     url: String,
-    /// Headers of its requests. The values are kept sealed. `${user:NAME}` stands for a value of *My credentials*; `$$`
-    /// for a `$`.
+    /// Headers of its requests. The values are stored encrypted. `${user:NAME}` stands for a value of *My credentials*;
+    /// `$$` for a `$`.
     #[serde(default)]
     headers: BTreeMap<String, String>,
 }

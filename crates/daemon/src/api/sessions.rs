@@ -141,8 +141,8 @@ pub(super) struct Transcript {
     next: Option<u64>,
 }
 
-/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden, and the last position
-/// if more messages follow.
+/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden, and the last
+/// position if more messages follow.
 async fn messages_from(
     world: &World,
     session: &Session,

@@ -47,8 +47,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller as the host knows it, for the gate, the asker and the audit log. Its name is what the client
-    /// calls itself in this request, or else in its `initialize`.
+    /// Returns the caller as the host knows it, for the policy, the asker and the audit log. Its name is what the
+    /// client calls itself in this request, or else in its `initialize`.
     fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
         let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
         if let Some(agent) = &gateway.options.agent {

@@ -80,11 +80,11 @@ impl GatewayOptions {
 pub struct Bounds {
     /// The maximum size of a message of a client, in bytes. Default: 8 MiB.
     pub body_bytes: usize,
-    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. One more ends the session that was idle longest,
-    /// if it was idle for a minute.
+    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. To make room for another one, the gateway ends the
+    /// session that has been idle the longest, if it has been idle for a minute.
     pub sessions: usize,
-    /// A session that is idle for so long is ended. Default: an hour. A session with a request under way or an open
-    /// stream is not idle.
+    /// A session that has been idle for this long is ended. Default: an hour. A session with a request under way or an
+    /// open stream is not idle.
     pub session_idle: Duration,
     /// Requests under way in one session, or of one client over stdio. Default: 256.
     pub calls_per_session: usize,

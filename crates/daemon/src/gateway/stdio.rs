@@ -1,4 +1,4 @@
-//! A client over newline-delimited JSON, of either era, or of both in turn.
+//! Serves a client over newline-delimited JSON. The client may speak either era, or both in turn.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 

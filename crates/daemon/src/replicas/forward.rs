@@ -183,8 +183,8 @@ impl ForwardedBody {
     }
 }
 
-/// The request that is sent to the home: the client's own, but for the `host` of the team. `None` if its URI cannot be
-/// made.
+/// The request that is sent to the home: the client's own request with the `host` of the team. `None` if its URI cannot
+/// be made.
 fn request_to_home(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(Scheme::HTTPS);
@@ -201,8 +201,8 @@ fn request_to_home(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Requ
     Some(request)
 }
 
-/// The headers without those that are about the connection on which they came: [`HOP_BY_HOP`], and what `Connection`
-/// names.
+/// Returns the headers that are passed on. Headers that are only about the connection on which they came are left out:
+/// [`HOP_BY_HOP`], and the headers that `Connection` names.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     let named: Vec<_> = headers

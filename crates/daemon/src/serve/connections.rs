@@ -163,7 +163,7 @@ impl Evicted {
         }
     }
 
-    /// Counts one more, and writes a warning unless there was one within [`REPORT_EVERY`].
+    /// Counts one more ended connection, and writes a warning unless there was one within [`REPORT_EVERY`].
     fn report(&mut self, bound: usize) {
         self.number += 1;
         if self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {

@@ -1,4 +1,4 @@
-//! What answers the requests to a world, and what makes the worlds in it.
+//! The services of a world: what answers its requests, and what makes the worlds of its agents, members and sessions.
 
 use std::{
     collections::BTreeSet,
@@ -81,7 +81,7 @@ pub(super) fn services(site: &Arc<Site>) -> Serve {
         let agents = inner_worlds.for_agents.map(|make| agents_of(&site, world, make, tasks));
         let tenant_members = inner_worlds.for_members.map(|make| tenant_members_of(&site, world, make, tasks));
         if let Some(tenant_members) = &tenant_members {
-            // Set here and nowhere else.
+            // Cannot fail, because it is set only here.
             let _ = world.members.set(control_of(tenant_members));
         }
         let sessions = inner_worlds.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
@@ -109,7 +109,7 @@ pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, t
     let common = Common { log: Some(Arc::clone(&world.log)), ..common(site, world, make, tasks) };
     let agents = Agents::new(Arc::clone(world), common);
     let running = Arc::downgrade(&agents);
-    // Set here and nowhere else.
+    // Cannot fail, because it is set only here.
     let _ = world.agents.set(Box::new(move || running.upgrade().map(|agents| agents.worlds()).unwrap_or_default()));
     agents
 }
@@ -137,7 +137,7 @@ pub(super) fn sessions_of(
     let common = Common { base, bound, ..common(site, user, make, tasks) };
     let sessions = SessionWorlds::new(Arc::clone(user), common);
     let running = Arc::downgrade(&sessions);
-    // Set here and nowhere else.
+    // Cannot fail, because it is set only here.
     let _ =
         user.sessions.set(Box::new(move || running.upgrade().map(|sessions| sessions.running()).unwrap_or_default()));
     sessions

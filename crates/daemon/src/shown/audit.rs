@@ -75,7 +75,7 @@ pub struct Row {
     project: Option<String>,
     content: Option<String>,
     through: Option<u64>,
-    /// Seals this row and all before it.
+    /// The hash over this row and all rows before it.
     hash: String,
 }
 

@@ -1,7 +1,7 @@
 //! Sign-ins to servers, which begin in the dashboard and end in the user's browser.
 //!
-//! A function of [`Parts`](super::Parts) implements the protocol of authorization servers. It waits for the browser on
-//! its own loopback address, and accepts only the answer to its own request.
+//! [`Parts::sign_ins`](super::Parts::sign_ins) implements the protocol of authorization servers. It waits for the
+//! browser on its own loopback address, and accepts only the answer to its own request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -92,9 +92,11 @@ impl LatestSignIns {
 
     /// Passes an address on to the sign-in that waits for it.
     fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
-        let sign = self.0.get_mut(server).filter(|sign| sign.status.state == "waiting" && !sign.given_up.is_cancelled());
+        let sign =
+            self.0.get_mut(server).filter(|sign| sign.status.state == "waiting" && !sign.given_up.is_cancelled());
         let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
-        let page = sign.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
+        let page =
+            sign.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
         let back = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
         let sent = sign.pastes.take().map(|pastes| pastes.send(back));
         sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
