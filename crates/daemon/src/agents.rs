@@ -1,4 +1,5 @@
-//! Agents of `toolrack.toml`: each has a [world](crate::worlds) of its own below `/agents/ID`.
+//! Agents of `toolrack.toml`: each has a [world](crate::worlds) of its own (a host with its configuration, questions
+//! and events), which answers below `/agents/ID`.
 
 use std::{
     collections::BTreeMap,

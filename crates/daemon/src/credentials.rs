@@ -33,7 +33,8 @@ pub struct Given {
     pub at: DateTime<Utc>,
 }
 
-/// The owner of a world. The owner decides which of the configured servers the world runs.
+/// The owner of a world (a host with its configuration, questions and events). The owner decides which of the
+/// configured servers the world runs.
 #[derive(Clone, Debug, Default)]
 pub enum WorldKind {
     /// The only user of a machine: all servers.

@@ -1,4 +1,5 @@
-//! The newest events of a world. The daemon keeps them so that a client can continue where its connection ended.
+//! The newest events of a world (a host with its configuration and questions). The daemon keeps them so that a client
+//! can continue where its connection ended.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! One MCP endpoint in front of all servers of a host, for clients of both eras, over HTTP and stdio.
+//! One MCP endpoint in front of all servers of a host, over HTTP and stdio. It serves clients of both eras: modern
+//! (2026-07-28) and legacy (2025-11-25 and older).
 //!
 //! ```text
 //! http ─┐                        ┌─ lists ─► view, directory
@@ -98,7 +99,7 @@ struct Inner {
     news: NewsSender,
     /// Limits the requests under way, of all clients and of one member.
     calls: Shares,
-    /// Limits the standing streams, of all clients and of one member.
+    /// Limits the streams that stay open for notifications, of all clients and of one member.
     streams: Shares,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -125,7 +126,7 @@ impl Inner {
     }
 
     /// Returns what `look` finds among the prompts and resources of the servers.
-    async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
+    async fn find_offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         self.wait_for_starting_servers().await;
         self.directory.find(&self.host, look).await
     }

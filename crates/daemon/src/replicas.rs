@@ -199,7 +199,7 @@ impl Replicas {
                 Err(_) => {}
             }
             // A database that hangs must not keep this replica from ending its worlds in time.
-            let _ = timeout_at(term.end(), self.look_at_siblings(term)).await;
+            let _ = timeout_at(term.end(), self.check_siblings(term)).await;
             if !term.is_held() {
                 return;
             }
@@ -208,7 +208,7 @@ impl Replicas {
     }
 
     /// Reads the heartbeats of all replicas, and removes the siblings whose heartbeat is late.
-    async fn look_at_siblings(&self, term: &Term) {
+    async fn check_siblings(&self, term: &Term) {
         let before = term.sibling_ids();
         let heartbeats = match self.options.heartbeats.heartbeats().await {
             Ok(heartbeats) => heartbeats,

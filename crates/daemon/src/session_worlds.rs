@@ -1,9 +1,9 @@
 //! The sessions of MCP clients that have servers of their own (`share = "session"`).
 //!
-//! Each has a [world](crate::worlds) for these servers, which borrows all other servers from the world of its user. A
-//! session begins with `initialize` of the older eras, or with a connection to the socket of the daemon. Requests that
-//! belong to no session, such as those of MCP 2026-07-28 over HTTP, reach the world of the user, which runs each of
-//! these servers once more for such requests.
+//! Each has a [world](crate::worlds) for these servers (a host with its configuration, questions and events), which
+//! borrows all other servers from the world of its user. A session begins with `initialize` (2025-11-25 and older), or
+//! with a connection to the socket of the daemon. Requests that belong to no session, such as those of MCP 2026-07-28
+//! over HTTP, reach the world of the user, which runs each of these servers once more for such requests.
 //!
 //! The client gets the id of the session with the id of its world in front, so that its next request finds the world.
 

@@ -1,6 +1,6 @@
-//! The worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for them,
-//! which borrows the shared servers from the tenant's world. Only the proved principal of a request decides whose world
-//! answers it.
+//! The worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for them
+//! (a host with its configuration, questions and events), which borrows the shared servers from the tenant's world.
+//! Only the proved principal of a request decides whose world answers it.
 
 use std::{collections::BTreeSet, sync::Arc};
 

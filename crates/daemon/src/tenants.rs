@@ -1,5 +1,5 @@
-//! Tenants of a team: each has a [world](crate::worlds) of its own. The principal of a request decides which world
-//! answers it; the content of the request never does.
+//! Tenants of a team: each has a [world](crate::worlds) of its own (a host with its configuration, questions and
+//! events). The principal of a request decides which world answers it; the content of the request never does.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -55,7 +55,7 @@ impl Tenants {
         self.worlds.end_where(|_| true).await;
     }
 
-    /// Lets the world of `tenant` answer, here or at the home of the tenant.
+    /// Lets the world of `tenant` answer, here or at the replica that serves the tenant (its home).
     async fn answer(&self, tenant: &str, request: Request) -> Response {
         let request = match &self.replicas {
             Some(replicas) => match replicas.route(tenant, request).await {

@@ -1,5 +1,5 @@
-//! The worlds of agents, tenants, members and sessions: a world begins with the first request to it, and ends after
-//! some time without a request.
+//! The worlds of agents, tenants, members and sessions. A world is a host with its configuration, questions and events;
+//! it begins with the first request to it, and ends after some time without a request.
 //!
 //! Each world has a host of its own, so that no two of them see each other's servers. Each offers the same services as
 //! the daemon's own world: the control API and the MCP endpoint.

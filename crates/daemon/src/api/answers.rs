@@ -1,4 +1,4 @@
-//! Answers of users that let further calls run without a question, for good or until the daemon ends.
+//! Standing answers: answers of users that let further calls run without a question, always or until the daemon ends.
 
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};

@@ -56,8 +56,8 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
     shown
 }
 
-/// Answers a question. A question can be answered once. Only a person can approve a call. Only the caller can change the
-/// arguments of a call, and answer forms and pages of servers.
+/// Answers a question. A question can be answered once. Only a person can approve a call. Only the caller can change
+/// the arguments of a call, and answer forms and pages of servers.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", tag = "approvals", request_body = Answer,
     params(("id" = String, Path)),
     responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),

@@ -243,8 +243,10 @@ impl Listed {
     /// The owner of a URI that no server lists: the server with a template that fits the URI, or else the only server
     /// that lists any resource or template.
     fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
-        let fitting =
-            self.templates.values().filter(|entry| view.may_have(&entry.server) && fits(&entry.native_name, uri));
+        let fitting = self
+            .templates
+            .values()
+            .filter(|entry| view.may_have(&entry.server) && matches_template(&entry.native_name, uri));
         let mut servers: Vec<_> = fitting.map(|entry| entry.server.clone()).collect();
         servers.sort();
         servers.dedup();
@@ -264,7 +266,7 @@ impl Listed {
 
 /// Returns whether a URI may have been made from an RFC 6570 template. Lenient: each expression matches any text that
 /// is not empty, up to the first occurrence of the next literal, and without a `/` unless the expression allows one.
-fn fits(template: &str, uri: &str) -> bool {
+fn matches_template(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(mut rest) = parts.next().and_then(|literal| uri.strip_prefix(literal)) else { return false };
     let mut parts = parts.peekable();
@@ -347,7 +349,7 @@ mod tests {
             ("x://{a}{b}/{c}", "x://12/3", true),
             ("x://{a}{b}/{c}", "x://1/3", false),
         ] {
-            assert_eq!(fits(template, uri), expected, "{template} {uri}");
+            assert_eq!(matches_template(template, uri), expected, "{template} {uri}");
         }
     }
 }

@@ -111,11 +111,11 @@ impl Exchange {
                 Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
                     Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
                     Some(Step::Update(Update::Question(question))) => self.question(question),
-                    Some(Step::Update(Update::Completed(id))) => self.completed(&id),
+                    Some(Step::Update(Update::Completed(id))) => self.elicitation_completed(&id),
                     Some(Step::Ended(outcome)) => {
                         let cacheable = running.cacheable;
                         self.work = Work::Ended;
-                        let completed = |result| self.gateway.completed(self.caller.era, result, cacheable);
+                        let completed = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
                         Some(Out::Answer(outcome.map(completed)))
                     }
                     None => {
@@ -153,9 +153,9 @@ impl Exchange {
         Some(Out::Message(text.into()))
     }
 
-    /// The notification for a client of the legacy era that the user has finished with the page to which the gateway
-    /// directed the client.
-    fn completed(&self, id: &str) -> Option<Out> {
+    /// The notification that the user has finished with the page to which the gateway directed the client. Only for
+    /// clients of the legacy era (2025-11-25 and older).
+    fn elicitation_completed(&self, id: &str) -> Option<Out> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
             Out::Message(message::call(None, "notifications/elicitation/complete", &params))
@@ -191,7 +191,7 @@ impl Exchange {
         }
         let waiting = Waiting { call: running.call, questions, origin: running.origin };
         let parked = self.gateway.0.memory.park(waiting);
-        Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, Cacheable::No))))
+        Some(Out::Answer(parked.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No))))
     }
 
     /// The next message of a subscription. The gateway answers the request when it shuts down.
@@ -206,14 +206,14 @@ impl Exchange {
             let received = tokio::select! {
                 received = news::next(news) => received,
                 uris = subscribed.updated() => {
-                    unsent.extend(uris.iter().map(|uri| news::updated(uri, Some(self.id.json()))));
+                    unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, Some(self.id.json()))));
                     continue;
                 }
                 () = self.gateway.0.stop.cancelled() => None,
             };
             let Some(received) = received else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
-                let result = self.gateway.completed(Era::Modern, subscription.into(), Cacheable::No);
+                let result = self.gateway.with_required_fields(Era::Modern, subscription.into(), Cacheable::No);
                 self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };
@@ -221,7 +221,7 @@ impl Exchange {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {
-                    unsent.push(news::changed(*list, Some(self.id.json())));
+                    unsent.push(news::list_changed(*list, Some(self.id.json())));
                 }
             }
         }

@@ -203,7 +203,7 @@ impl Post<'_> {
         };
         match started {
             // The client cancelled the request: there is no answer.
-            None => Ok(events::nothing()),
+            None => Ok(events::empty_stream()),
             Some(Err(refusal)) => Err(refused(refusal)),
             Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
                 let body = self.gateway.0.concealed(message::response(id, &result));
@@ -211,7 +211,7 @@ impl Post<'_> {
             }
             Some(Ok((_, Some(Out::Answer(Err(refusal)))))) => Err(refused(refusal)),
             Some(Ok((Some(exchange), first))) => Ok(events::response(exchange, running, first)),
-            Some(Ok((None, _))) => Ok(events::nothing()),
+            Some(Ok((None, _))) => Ok(events::empty_stream()),
         }
     }
 
@@ -221,7 +221,7 @@ impl Post<'_> {
         let view = gateway.views.for_query(self.query)?;
         let session = Session::new(self.principal.clone(), view, gateway.news.subscribe(), &gateway.options.bounds);
         let result = self.gateway.negotiate(&session, params)?;
-        gateway.memory.begin(session.clone())?;
+        gateway.memory.add_session(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
         if let Ok(mut value) = HeaderValue::from_str(&session.id) {
             value.set_sensitive(true);
@@ -262,7 +262,7 @@ fn session(
             .status(StatusCode::NOT_FOUND)
     };
     let profile = profile_in(query);
-    let known = gateway.0.memory.session(id, principal);
+    let known = gateway.0.memory.find_session(id, principal);
     let known = known.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
     known.map(Some).ok_or_else(unknown)
 }
@@ -325,7 +325,7 @@ impl Gateway {
         if session.agreed.set(agreed).is_err() {
             return Err(Refusal::invalid_request("initialize may be sent only once in a session"));
         }
-        Ok(self.initialized(known.unwrap_or(LEGACY[0])))
+        Ok(self.initialize_result(known.unwrap_or(LEGACY[0])))
     }
 }
 
@@ -359,7 +359,7 @@ async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request)
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
             return Err(no_session());
         };
-        gateway.0.memory.end(&session.id);
+        gateway.0.memory.end_session(&session.id);
         Ok(empty(StatusCode::OK))
     };
     end().unwrap_or_else(|refused| refused.response(&gateway))

@@ -39,7 +39,7 @@ impl Memory {
     ///
     /// # Errors
     /// When there are too many sessions, and that principal has none that was idle for long enough.
-    pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
+    pub(super) fn add_session(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.ended.cancel());
         Ok(())
@@ -48,14 +48,14 @@ impl Memory {
     /// Returns the session of this id, if `principal` began it in the same membership, and marks it as used now. A
     /// session outlives a change of the principal's role or groups, because the gateway judges each request by the
     /// principal that sends it.
-    pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
+    pub(super) fn find_session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
         let session = self.state.lock().sessions.get(id).filter(|session| session.is_of(principal))?;
         session.touch();
         Some(session)
     }
 
     /// Ends the session of this id, if there is one.
-    pub(super) fn end(&self, id: &str) {
+    pub(super) fn end_session(&self, id: &str) {
         let session = self.state.lock().sessions.remove(id);
         session.iter().for_each(|session| session.ended.cancel());
     }

@@ -40,7 +40,7 @@ pub(super) struct Caller {
     pub(super) era: Era,
     pub(super) abilities: Abilities,
     pub(super) view: Arc<View>,
-    /// Set for clients of the legacy era, and for all clients over stdio.
+    /// Set for clients of the legacy era (2025-11-25 and older), and for all clients over stdio.
     pub(super) session: Option<Arc<Session>>,
     /// How the client is connected.
     pub(super) over: ClientTransport,
@@ -175,7 +175,7 @@ impl Gateway {
             ("resources/templates/list", _) => now(self.list(caller, request.params, "resourceTemplates").await),
             ("prompts/list", _) => now(self.list(caller, request.params, "prompts").await),
             ("completion/complete", _) => now(self.complete(caller, request.params).await),
-            ("server/discover", Era::Modern) => now(Ok(self.discovered())),
+            ("server/discover", Era::Modern) => now(Ok(self.discover_result())),
             ("subscriptions/listen", Era::Modern) => {
                 #[derive(Deserialize)]
                 struct Listen {
@@ -192,11 +192,11 @@ impl Gateway {
         }
     }
 
-    /// A result as a client of `era` expects it: 2026-07-28 adds the fields that [`tools::complete`] adds.
-    pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: Cacheable) -> Bytes {
+    /// The result as a client of `era` needs it: for 2026-07-28 with the fields that [`tools::add_required_fields`] adds.
+    pub(super) fn with_required_fields(&self, era: Era, result: Bytes, cacheable: Cacheable) -> Bytes {
         match era {
             Era::Legacy => result,
-            Era::Modern => tools::complete(result, cacheable, &self.0.identity),
+            Era::Modern => tools::add_required_fields(result, cacheable, &self.0.identity),
         }
     }
 
@@ -215,16 +215,16 @@ impl Gateway {
     }
 
     /// The result of `server/discover`.
-    fn discovered(&self) -> Bytes {
+    fn discover_result(&self) -> Bytes {
         let mut result = json!({"supportedVersions": VERSIONS, "capabilities": Self::capabilities(Era::Modern)});
         if let Some(instructions) = &self.0.options.instructions {
             result["instructions"] = json!(instructions);
         }
-        self.completed(Era::Modern, result.to_string().into(), Cacheable::Yes)
+        self.with_required_fields(Era::Modern, result.to_string().into(), Cacheable::Yes)
     }
 
     /// The result of `initialize`.
-    pub(super) fn initialized(&self, version: &str) -> Bytes {
+    pub(super) fn initialize_result(&self, version: &str) -> Bytes {
         let mut result = json!({
             "protocolVersion": version,
             "capabilities": Self::capabilities(Era::Legacy),
@@ -239,7 +239,7 @@ impl Gateway {
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
-        let complete = |result: Bytes| self.completed(caller.era, result, Cacheable::Yes);
+        let complete = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
         let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), complete);
         Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
@@ -262,7 +262,7 @@ impl Gateway {
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
         }
-        Ok(self.completed(caller.era, result.to_string().into(), Cacheable::Yes))
+        Ok(self.with_required_fields(caller.era, result.to_string().into(), Cacheable::Yes))
     }
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
@@ -275,7 +275,7 @@ impl Gateway {
             _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
         };
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
-        let found = self.0.offered(|listed| {
+        let found = self.0.find_offered(|listed| {
             let entries = if key == "name" { &listed.prompts } else { &listed.templates };
             let entry = entries.get(name).or_else(|| listed.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
@@ -286,7 +286,7 @@ impl Gateway {
         let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::from_host(error, caller.era))?;
-        Ok(self.completed(caller.era, result, Cacheable::No))
+        Ok(self.with_required_fields(caller.era, result, Cacheable::No))
     }
 
     /// Begins a call, or resumes a parked call for which the client sends answers.
@@ -387,12 +387,12 @@ impl Gateway {
         let uri = uri_of(params)?;
         let (server, native_name) = self.owner(caller, &uri).await?;
         let relay = Relay::resource(&native_name).trace(trace);
-        Ok(self.relayed(caller, server, relay, move |result| with_requested_uri(&result, &native_name, &uri)))
+        Ok(self.relay_call(caller, server, relay, move |result| with_requested_uri(&result, &native_name, &uri)))
     }
 
     /// The server of the resource that a client means by `uri`, and the URI of the resource at that server.
     async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
-        let owner = self.0.offered(|listed| match listed.owner(uri, &caller.view) {
+        let owner = self.0.find_offered(|listed| match listed.owner(uri, &caller.view) {
             Owner::Unknown => None,
             owner => Some(owner),
         });
@@ -453,17 +453,17 @@ impl Gateway {
             arguments: Option<Map<String, Value>>,
         }
         let Params { name, arguments } = read(params)?;
-        let found = self
-            .0
-            .offered(|listed| listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned());
+        let found = self.0.find_offered(|listed| {
+            listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
+        });
         let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", quoted(&name)));
         let entry = found.await.ok_or_else(unknown)?;
         let relay = Relay::prompt(&entry.native_name, arguments.unwrap_or_default()).trace(trace);
-        Ok(self.relayed(caller, entry.server, relay, |result| result))
+        Ok(self.relay_call(caller, entry.server, relay, |result| result))
     }
 
     /// A call that relays a request to `server`, and the server's questions to the client. `finish` adapts the result.
-    fn relayed(
+    fn relay_call(
         &self,
         caller: &Caller,
         server: ServerName,
@@ -537,8 +537,8 @@ fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         level: String,
     }
     let Params { level } = read(params)?;
-    let level =
-        news::level(&level).ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", quoted(&level))))?;
+    let level = news::level_index(&level)
+        .ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", quoted(&level))))?;
     if let Some(session) = &caller.session {
         session.set_level(level);
     }

@@ -23,7 +23,7 @@ pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "err
 pub(super) const INFO: u8 = 1;
 
 /// The index of a level in [`LEVELS`].
-pub(super) fn level(name: &str) -> Option<u8> {
+pub(super) fn level_index(name: &str) -> Option<u8> {
     LEVELS.iter().position(|known| *known == name).and_then(|index| u8::try_from(index).ok())
 }
 
@@ -68,7 +68,7 @@ impl News {
 }
 
 /// The notification that a list has changed. `subscription` is the id of the subscription that it is for, as JSON.
-pub(super) fn changed(list: List, subscription: Option<&str>) -> Bytes {
+pub(super) fn list_changed(list: List, subscription: Option<&str>) -> Bytes {
     match subscription {
         None => format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, list.method()),
         Some(id) => format!(
@@ -80,13 +80,13 @@ pub(super) fn changed(list: List, subscription: Option<&str>) -> Bytes {
 }
 
 /// The notification of a log message.
-pub(super) fn log(server: &ServerName, level: u8, text: &str) -> Bytes {
+pub(super) fn log_message(server: &ServerName, level: u8, text: &str) -> Bytes {
     let level = LEVELS.get(usize::from(level)).copied().unwrap_or("info");
     message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
 }
 
-/// The notification that a resource has changed. `subscription` is as in [`changed`].
-pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
+/// The notification that a resource has changed. `subscription` is as in [`list_changed`].
+pub(super) fn resource_updated(uri: &str, subscription: Option<&str>) -> Bytes {
     let uri = Value::from(uri);
     let meta = subscription.map(|id| format!(r#","_meta":{{"{META_SUBSCRIPTION}":{id}}}"#)).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{uri}{meta}}}}}"#).into()
@@ -153,7 +153,7 @@ impl NewsSender {
             Event::McpPromptsChanged { server } => self.send(News::Changed(List::Prompts, Some(server))),
             Event::McpResourcesChanged { server } => self.send(News::Changed(List::Resources, Some(server))),
             Event::McpServerLog { server, level: name, message } => {
-                let level = level(&name).unwrap_or(INFO);
+                let level = level_index(&name).unwrap_or(INFO);
                 self.send(News::Log { server, level, message });
             }
             _ => {}

@@ -203,9 +203,9 @@ impl Session {
     /// Returns the notification that tells the client of `news`, if the client wants it.
     pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
-            News::Changed(list, _) => Some(news::changed(*list, None)),
+            News::Changed(list, _) => Some(news::list_changed(*list, None)),
             News::Log { server, level, message } => {
-                self.wants_level(*level).then(|| news::log(server, *level, message))
+                self.wants_level(*level).then(|| news::log_message(server, *level, message))
             }
         }
     }
@@ -384,24 +384,27 @@ mod tests {
         let (sessions, views) = (sessions(), Views::new(&GatewayOptions::default()));
         let of_ann =
             Session::new(person("ann"), views.default_view(), NewsSender::default().subscribe(), &Bounds::default());
-        sessions.begin(of_ann.clone()).unwrap();
-        assert!(sessions.session(&of_ann.id, &person("bob")).is_none());
-        assert!(sessions.session(&of_ann.id, &Principal::LOCAL).is_none());
-        assert!(sessions.session(&of_ann.id, &person("ann").in_membership(1)).is_none(), "ann was removed meanwhile");
-        assert!(sessions.session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
+        sessions.add_session(of_ann.clone()).unwrap();
+        assert!(sessions.find_session(&of_ann.id, &person("bob")).is_none());
+        assert!(sessions.find_session(&of_ann.id, &Principal::LOCAL).is_none());
+        assert!(
+            sessions.find_session(&of_ann.id, &person("ann").in_membership(1)).is_none(),
+            "ann was removed meanwhile"
+        );
+        assert!(sessions.find_session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_session_too_many_ends_the_idlest_one_but_none_in_use() {
         let (sessions, old, busy) = (sessions(), session(), session());
-        sessions.begin(old.clone()).unwrap();
-        sessions.begin(busy.clone()).unwrap();
-        assert!(sessions.begin(session()).is_err(), "both were used a moment ago");
+        sessions.add_session(old.clone()).unwrap();
+        sessions.add_session(busy.clone()).unwrap();
+        assert!(sessions.add_session(session()).is_err(), "both were used a moment ago");
         advance(IN_USE_TIME * 2).await;
         let _call = busy.slots.clone().try_acquire_owned().unwrap();
-        sessions.begin(session()).unwrap();
+        sessions.add_session(session()).unwrap();
         assert!(old.ended.is_cancelled() && !busy.ended.is_cancelled());
-        assert!(sessions.session(&old.id, &Principal::LOCAL).is_none());
+        assert!(sessions.find_session(&old.id, &Principal::LOCAL).is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -413,7 +416,7 @@ mod tests {
             let person = Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
             let view = Views::new(&GatewayOptions::default()).default_view();
             let session = Session::new(person, view, NewsSender::default().subscribe(), &Bounds::default());
-            sessions.begin(session.clone()).map(|()| session)
+            sessions.add_session(session.clone()).map(|()| session)
         };
         let of_ann = begin(&with_halves, "ann").unwrap();
         advance(IN_USE_TIME).await;
@@ -440,8 +443,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_when_it_was_idle_for_too_long_unless_its_client_listens() {
         let (sessions, idle, listening) = (sessions(), session(), session());
-        sessions.begin(idle.clone()).unwrap();
-        sessions.begin(listening.clone()).unwrap();
+        sessions.add_session(idle.clone()).unwrap();
+        sessions.add_session(listening.clone()).unwrap();
         let stream = listening.open_stream(|| NewsSender::default().subscribe());
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();

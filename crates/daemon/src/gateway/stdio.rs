@@ -1,4 +1,5 @@
-//! Serves a client over newline-delimited JSON. The client may speak either era, or both in turn.
+//! Serves a client over newline-delimited JSON. The client may speak either era (2026-07-28, or 2025-11-25 and older),
+//! or both in turn.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -111,7 +112,7 @@ impl Connection<'_> {
                 Some(received) = news::next(&mut news) => self.notify(received).await,
                 uris = self.session.subscribed.updated() => {
                     for uri in uris {
-                        self.send(news::updated(&uri, None)).await;
+                        self.send(news::resource_updated(&uri, None)).await;
                     }
                 }
             }

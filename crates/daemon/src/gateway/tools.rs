@@ -176,7 +176,7 @@ pub(super) enum Cacheable {
 
 /// Adds missing fields that 2026-07-28 requires in each result: its type, the identity of the server, and for a
 /// cacheable result, how it may be cached. `identity` is the JSON field `_meta`, with its name.
-pub(super) fn complete(result: Bytes, cacheable: Cacheable, identity: &str) -> Bytes {
+pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Existing {
@@ -218,8 +218,12 @@ mod tests {
     use super::*;
 
     fn completed(result: &str, cacheable: Cacheable) -> Value {
-        serde_json::from_slice(&complete(Bytes::copy_from_slice(result.as_bytes()), cacheable, r#""_meta":{"who":1}"#))
-            .unwrap()
+        serde_json::from_slice(&add_required_fields(
+            Bytes::copy_from_slice(result.as_bytes()),
+            cacheable,
+            r#""_meta":{"who":1}"#,
+        ))
+        .unwrap()
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub(super) struct Sibling {
 /// The outcome of forwarding a request.
 pub(super) enum Forwarded {
     Answered(Response),
-    /// The request can be sent again: the sibling has not read it, or is not the home, or the request changes nothing.
+    /// The request can be sent again: the sibling has not read it, or is not the replica that serves the tenant (its
+    /// home), or the request changes nothing.
     NotSent,
     /// The sibling may have read the request, and does not answer.
     Lost,

@@ -31,7 +31,7 @@ struct Known {
     homes: HashMap<String, Home>,
 }
 
-/// The home of a tenant.
+/// The home of a tenant: the replica that serves it.
 #[derive(Clone)]
 pub(super) enum Home {
     /// This replica.

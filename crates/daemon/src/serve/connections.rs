@@ -88,7 +88,7 @@ pub(super) async fn serve(
                         place = shared.place(&mut unauthenticated) => place,
                     };
                     let Ok(place) = place else { break };
-                    connections.spawn(serve_one(stream, place, unauthenticated.register(), Arc::clone(&shared)));
+                    connections.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -112,7 +112,7 @@ pub(super) async fn serve(
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
-                    checks.spawn(serve_one(stream, place, unauthenticated.register(), Arc::clone(&shared)));
+                    checks.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
             }
         }
@@ -184,9 +184,14 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one connection to its end, and holds its place until then.
-async fn serve_one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
+async fn serve_connection(
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+) {
     match &shared.tls {
-        None => http(stream, &connection, &shared).await,
+        None => serve_http(stream, &connection, &shared).await,
         Some(tls) => {
             // The handshake may take as long as the head of a request.
             let handshake = tokio::select! {
@@ -196,7 +201,7 @@ async fn serve_one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: 
             };
             match handshake {
                 // Boxed, because it is much larger than a connection without TLS.
-                Ok(stream) => Box::pin(http(stream, &connection, &shared)).await,
+                Ok(stream) => Box::pin(serve_http(stream, &connection, &shared)).await,
                 Err(error) => tracing::debug!("a connection without valid TLS has ended: {error}"),
             }
         }
@@ -205,7 +210,7 @@ async fn serve_one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: 
 }
 
 /// Serves HTTP on a connection to its end.
-async fn http(
+async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     connection: &Arc<Connection>,
     shared: &Shared,

@@ -1,4 +1,5 @@
-//! The services of a world: what answers its requests, and what makes the worlds of its agents, members and sessions.
+//! The services of a world (a host with its configuration, questions and events): what answers its requests, and what
+//! makes the worlds of its agents, members and sessions.
 
 use std::{
     collections::BTreeSet,

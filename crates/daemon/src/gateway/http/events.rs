@@ -1,5 +1,5 @@
 //! Answers that are event streams: one for each request that has something to send before its answer, and the standing
-//! stream of a session.
+//! stream of a session, which answers a GET and stays open for notifications.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
 }
 
 /// Returns a stream that ends without an answer, for a cancelled request.
-pub(super) fn nothing() -> Response {
+pub(super) fn empty_stream() -> Response {
     streamed(futures::stream::empty())
 }
 
@@ -143,7 +143,7 @@ impl Standing {
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
-                    self.unsent.extend(uris.iter().map(|uri| news::updated(uri, None)));
+                    self.unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
