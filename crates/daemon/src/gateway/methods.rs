@@ -192,7 +192,7 @@ impl Gateway {
         }
     }
 
-    /// The result as a client of `era` needs it: for 2026-07-28 with the fields that [`tools::add_required_fields`] adds.
+    /// The result as a client of `era` needs it: for 2026-07-28, with what [`tools::add_required_fields`] adds.
     pub(super) fn with_required_fields(&self, era: Era, result: Bytes, cacheable: Cacheable) -> Bytes {
         match era {
             Era::Legacy => result,
@@ -239,9 +239,9 @@ impl Gateway {
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
-        let complete = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
+        let finish = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
-        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), complete);
+        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), finish);
         Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
     }
 

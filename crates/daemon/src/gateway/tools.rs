@@ -68,7 +68,7 @@ pub(super) fn list(
     view: &View,
     era: Era,
     (after, size): (Option<String>, usize),
-    complete: impl Fn(Bytes) -> Bytes,
+    finish: impl Fn(Bytes) -> Bytes,
 ) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -81,7 +81,7 @@ pub(super) fn list(
         let tools = catalog.tools().filter(|tool| snapshot.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
         let tools = tools.into_iter().map(|tool| Shown::of(tool, snapshot, era)).collect();
-        complete(json(&Listed { tools, next_cursor: next }).into())
+        finish(json(&Listed { tools, next_cursor: next }).into())
     })
 }
 
