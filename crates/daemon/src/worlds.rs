@@ -96,7 +96,9 @@ pub(crate) struct Times {
 
 /// The parts that several worlds share.
 pub(crate) struct Common {
+    /// Makes the parts of each of these worlds.
     pub(crate) make: MakeWorld,
+    /// Makes the services of each of these worlds.
     pub(crate) serve: Serve,
     pub(crate) times: Times,
     /// Cancelled when all of these worlds must end.
@@ -123,6 +125,7 @@ pub(crate) struct WorldBound {
 /// Worlds, by their ids.
 pub(crate) struct Worlds {
     common: Common,
+    /// The worlds that are starting or running. A world that is ending is not in here.
     running: Mutex<BTreeMap<String, Arc<OnDemandWorld>>>,
 }
 

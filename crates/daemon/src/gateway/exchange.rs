@@ -115,8 +115,8 @@ impl Exchange {
                     Some(Step::Ended(outcome)) => {
                         let cacheable = running.cacheable;
                         self.work = Work::Ended;
-                        let completed = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
-                        Some(Out::Answer(outcome.map(completed)))
+                        let finish = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
+                        Some(Out::Answer(outcome.map(finish)))
                     }
                     None => {
                         self.work = Work::Ended;
@@ -144,7 +144,8 @@ impl Exchange {
             params["message"] = json!(message);
         }
         let rest = params.to_string();
-        // The token is copied as the client wrote it, because parsing could change a large number.
+        // The token is copied as the client wrote it, because parsing could change a large number. It is written in
+        // front of the other fields, in place of their opening brace.
         let rest = rest.strip_prefix('{').unwrap_or_default();
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{rest}}}"#,

@@ -101,13 +101,14 @@ pub(super) async fn serve(
         }
     }
     if let Some(router) = at_the_end {
+        // Load balancers still get answers until the calls under way have ended.
         let bounds = Bounds { max: MAX_CHECKS, ..bounds };
         let (places, ending) = (Arc::new(Semaphore::new(bounds.max)), CancellationToken::new());
         let shared = Arc::new(Shared { tls: shared.tls.clone(), router, bounds, places, ending });
         let mut checks = JoinSet::new();
         loop {
             tokio::select! {
-                left = connections.join_next() => if left.is_none() { break },
+                ended = connections.join_next() => if ended.is_none() { break },
                 Some(_) = checks.join_next() => {}
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
