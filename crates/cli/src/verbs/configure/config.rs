@@ -133,7 +133,7 @@ async fn validate(named: Vec<PathBuf>, strict: bool, world: &World) -> Result<Ex
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!strict || warnings.is_empty());
-    let unset = secret::unset(&loaded, world).await;
+    let unset = secret::unset_secrets(&loaded, world).await;
     if world.screen.json() {
         world.screen.document(&Validated { valid, problems: &problems, unset_secrets: &unset }).await?;
         return Ok(if valid { Exit::Ok } else { Exit::Usage });

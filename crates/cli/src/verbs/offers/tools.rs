@@ -150,7 +150,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
             .server(found.server.as_str())
             .tool(&found.tool().name));
     }
-    let judged = policy::of_a_model(&found, loaded);
+    let judged = policy::verdict_for_model(&found, loaded);
     if world.screen.json() {
         let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();

@@ -54,7 +54,7 @@ pub(crate) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure>
 }
 
 async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let query = newest(args.newest, world);
+    let query = newest_query(args.newest, world);
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     if world.screen.json() {
         world.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
@@ -68,7 +68,7 @@ async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
-    // Needs no secrets to hide, because it prints nothing of a row.
+    // No secrets need to be hidden here: no content of a row is printed.
     let found = world.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
     match found {
         Ok(chain) => {
@@ -93,7 +93,7 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
             Err(match broken {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
-                _ => failure.hint("`toolrack audit export` prints the rows; those before that one were not changed"),
+                _ => failure.hint("`toolrack audit export` prints the rows; those before the damaged one were not changed"),
             })
         }
     }
@@ -125,7 +125,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The filter for the newest rows.
-pub(super) fn newest(NewestRows { filter, denied, limit }: NewestRows, world: &World) -> AuditQuery {
+pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, world: &World) -> AuditQuery {
     AuditQuery { denied, limit, ..query(filter, world) }
 }
 

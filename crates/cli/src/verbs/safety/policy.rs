@@ -60,7 +60,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     };
     let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
     let arguments = arguments::fit(Map::new(), given, &Value::Object(Map::new()), false)?;
-    let claims = claims(entry, tool, world).await;
+    let claims = known_claims(entry, tool, world).await;
     let assumed = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
@@ -81,7 +81,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The verdict on a model's call of `tool` without arguments.
-pub(crate) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
+pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
     let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
@@ -96,8 +96,8 @@ fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
     }
 }
 
-/// The server's claims about the tool when it was last connected.
-async fn claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
+/// The server's claims about the tool when it was last connected; `None` if they are not known.
+async fn known_claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
     if entry.scope == Scope::BuiltIn {
         return builtin::claims(tool);
     }
@@ -105,7 +105,7 @@ async fn claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations>
     tokio::task::spawn_blocking(move || notebook.claims(&server, &tool)).await.ok().flatten()
 }
 
-/// `gateway/claude-code`
+/// Parses a caller, such as `gateway/claude-code`.
 fn caller(typed: &str) -> Result<Caller, Failure> {
     let (way, name) = match typed.split_once('/') {
         Some((way, name)) => (way, Some(name)),
@@ -172,7 +172,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");
-        return Err(failure.hint("`toolrack policy answers` shows those that do"));
+        return Err(failure.hint("`toolrack policy answers` shows all standing answers"));
     }
     if world.screen.json() {
         world.screen.document(&Forgotten { forgotten }).await?;

@@ -72,21 +72,20 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     }
     let stored = world.stored();
     let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
-    let value = value_of(name, world).await?;
+    let value = read_value(name, world).await?;
     let had_key = stored.source() != Source::None;
     stored.set(name, &value).await.map_err(|error| failed(&error))?;
     if value.trim().len() < MIN_HIDDEN {
         world.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
     }
-    let mut used = used(&world.read().await);
-    let used_by = used.remove(name).unwrap_or_default();
+    let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {
         world.screen.document(&Set { name, replaced, used_by }).await?;
         return Ok(Exit::Ok);
     }
-    let what = if replaced { "replaced" } else { "stored" };
-    world.screen.page(format!("{what} the secret {name}")).await?;
-    if !had_key && let Some(message) = first_key(stored) {
+    let done = if replaced { "replaced" } else { "stored" };
+    world.screen.page(format!("{done} the secret {name}")).await?;
+    if !had_key && let Some(message) = new_key_note(stored) {
         world.screen.note(&message);
     }
     if used_by.is_empty() {
@@ -95,8 +94,8 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Returns a note about a key that was just made: where it is, if it is in a keychain or could not be stored in one.
-fn first_key(stored: &Stored) -> Option<String> {
+/// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
+fn new_key_note(stored: &Stored) -> Option<String> {
     match (stored.source(), stored.refusal()) {
         (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
         (_, Some(why)) => Some(format!("the key to it is in {}: {why}", stored.place())),
@@ -104,8 +103,8 @@ fn first_key(stored: &Stored) -> Option<String> {
     }
 }
 
-/// Reads a value: at a terminal, the user types it; otherwise it is all of stdin without a line break at its end.
-async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
+/// Reads a value: at a terminal, the user types it; otherwise, it is the content of stdin without the last line break.
+async fn read_value(name: &str, world: &World) -> Result<String, Failure> {
     if world.screen.interactive() {
         return input::secret(name, true).await;
     }
@@ -122,14 +121,14 @@ async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
 }
 
 async fn list(world: &World) -> Result<Exit, Failure> {
-    let mut used = used(&world.load().await?);
+    let mut servers = servers_by_secret(&world.load().await?);
     let stored = world.stored();
     let names = stored.names().await.map_err(|error| failed(&error))?;
     let mut secrets: Vec<Named> = names
         .into_iter()
-        .map(|name| Named { used_by: used.remove(&name).unwrap_or_default(), name, is_set: true })
+        .map(|name| Named { used_by: servers.remove(&name).unwrap_or_default(), name, is_set: true })
         .collect();
-    secrets.extend(used.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
+    secrets.extend(servers.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
     secrets.sort_by(|one, other| one.name.cmp(&other.name));
     let list = List { secrets, key: stored.place() };
     if world.screen.json() {
@@ -157,14 +156,14 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
         let near = closest(name, names.iter().map(String::as_str));
         return Err(unknown.meant(near, "`toolrack secret list` shows all"));
     }
-    let used = used(&world.read().await).remove(name).unwrap_or_default();
+    let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {
         world.screen.document(&Removed { removed: name }).await?;
         return Ok(Exit::Ok);
     }
     world.screen.page(format!("deleted the secret {name}")).await?;
-    if !used.is_empty() {
-        world.screen.warning(&format!("{} cannot be connected without it", used.join(", ")));
+    if !used_by.is_empty() {
+        world.screen.warning(&format!("{} cannot be connected without it", used_by.join(", ")));
     }
     Ok(Exit::Ok)
 }
@@ -192,8 +191,8 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     }
     let message = match (source, resealed) {
         (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
-        (Source::Variable, Some(count)) => format!("{} sealed with the new key", things(count)),
-        (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", things(count)),
+        (Source::Variable, Some(count)) => format!("{} sealed with the new key", sealed_values(count)),
+        (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", sealed_values(count)),
         (_, None) if moved => format!("the key to stored secrets is in {place} now"),
         (_, None) => format!("the key to stored secrets is in {place}"),
     };
@@ -209,7 +208,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// Returns the beginning of a sentence about this many sealed values, with its verb.
-fn things(count: usize) -> String {
+fn sealed_values(count: usize) -> String {
     match count {
         1 => "1 secret or token is".to_owned(),
         count => format!("{count} secrets and tokens are"),
@@ -219,33 +218,33 @@ fn things(count: usize) -> String {
 /// Reads the new key, which replaces the one in the variable. At a terminal the user types it twice, because it is not
 /// shown: a key with a typing error would make everything unreadable.
 async fn new_key(world: &World) -> Result<String, Failure> {
-    let key = value_of("new key", world).await?;
+    let key = read_value("new key", world).await?;
     if world.screen.interactive() && input::secret("new key again", true).await? != key {
         return Err(Failure::usage("these are two different keys, and nothing was changed"));
     }
     Ok(key)
 }
 
-/// Returns the secrets that entries refer to, each with its servers.
-fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
-    let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// Returns the secrets that entries refer to, each with the servers whose entries name it.
+fn servers_by_secret(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
+    let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
         // Without a team, `${user:NAME}` is the stored secret of that name, too.
         for name in secrets_in(spec).into_iter().chain(user_values_in(spec)) {
-            used.entry(name).or_default().push(server.to_string());
+            servers.entry(name).or_default().push(server.to_string());
         }
     }
-    used
+    servers
 }
 
 /// Returns the secrets that entries refer to and that are not stored; empty if that cannot be determined.
-pub(crate) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
-    let used = used(loaded);
-    if used.is_empty() {
+pub(crate) async fn unset_secrets(loaded: &Loaded, world: &World) -> Vec<String> {
+    let servers = servers_by_secret(loaded);
+    if servers.is_empty() {
         return Vec::new();
     }
-    let set = world.stored().names().await.ok();
-    set.map_or_else(Vec::new, |set| used.into_keys().filter(|name| !set.contains(name)).collect())
+    let stored = world.stored().names().await.ok();
+    stored.map_or_else(Vec::new, |stored| servers.into_keys().filter(|name| !stored.contains(name)).collect())
 }
 
 fn failed(error: &SecretsError) -> Failure {

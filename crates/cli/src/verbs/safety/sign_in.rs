@@ -46,8 +46,8 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     };
     let loaded = world.load().await?;
     let target = target(&server, &args.account, &loaded, world).await?;
-    let given = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
-    if given {
+    let has_header = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    if has_header {
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
         return Err(Failure::config(message).hint("remove the header from the entry").server(target.name.as_str()));
     }
@@ -63,12 +63,12 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     let sign_in = world.sign_in();
     let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &browser)).await;
     let signed = signed.map_err(|error| failed(SIGN_IN, &error, &target))?;
-    let chosen = args.account.account.as_deref();
-    finish(target, &signed, chosen, world).await
+    let account = args.account.account.as_deref();
+    finish(target, &signed, account, world).await
 }
 
-/// Connects with the new sign-in, and shows both.
-async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &World) -> Result<Exit, Failure> {
+/// Connects to the server with the new sign-in, and shows the sign-in and how many tools the server has.
+async fn finish(target: Target, signed: &Signed, account: Option<&str>, world: &World) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
     let mut tools = None;
     let mut failure = None;
@@ -79,7 +79,7 @@ async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &W
     }
     let logged_in = LoggedIn {
         server: name.as_str(),
-        account: chosen,
+        account,
         issuer: &signed.issuer,
         scopes: &signed.scopes,
         expires_at: signed.expires,
@@ -138,7 +138,8 @@ pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-/// The configured servers that use a sign-in. Placeholders of entries that wait for the user's agreement are not filled in.
+/// The configured servers that use a sign-in. Leaves out entries that wait for the user's agreement, because their
+/// placeholders must not be filled in yet.
 async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
@@ -188,10 +189,10 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
 
 const SIGN_IN: &str = "sign in to";
 
-/// The failure to do this with the server.
-fn failed(what: &str, error: &AuthError, target: &Target) -> Failure {
+/// The failure of `action` at a server, such as [`SIGN_IN`].
+fn failed(action: &str, error: &AuthError, target: &Target) -> Failure {
     let Target { name, spec, .. } = target;
-    let message = format!("cannot {what} `{name}` ({}): {error}", spec.source);
+    let message = format!("cannot {action} `{name}` ({}): {error}", spec.source);
     let mut failure = Failure { message, ..unusable(error) }.server(name.as_str());
     failure.hint = error.hint().map(|hint| text::for_line(&hint).into_owned());
     failure

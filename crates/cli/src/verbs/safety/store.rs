@@ -23,7 +23,7 @@ use crate::{
 };
 use args::{MigrateArgs, StoreVerb};
 
-/// A file whose rows are moved.
+/// A file whose rows are moved into the database.
 struct Source {
     /// The tenant; `None` for the daemon's own rows, and those of the team.
     tenant: Option<String>,
@@ -67,15 +67,15 @@ struct Table {
 }
 
 impl Moved {
-    fn of(tenant: Option<String>, taken: MovedRows) -> Self {
-        let tables: Vec<_> = taken.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
+    fn of(tenant: Option<String>, moved_rows: MovedRows) -> Self {
+        let tables: Vec<_> = moved_rows.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
         Self {
             tenant,
             rows: tables.iter().map(|table| table.rows).sum(),
             tables,
-            audit_rows: taken.audit.as_ref().ok().map(|chain| chain.rows),
-            audit_end: taken.audit.as_ref().ok().map(|chain| chain.end.to_string()),
-            earlier: taken.were_there,
+            audit_rows: moved_rows.audit.as_ref().ok().map(|chain| chain.rows),
+            audit_end: moved_rows.audit.as_ref().ok().map(|chain| chain.end.to_string()),
+            earlier: moved_rows.were_there,
         }
     }
 }
@@ -93,7 +93,7 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     })?;
     let data = args.from.folder.unwrap_or_else(|| world.places.data().to_owned());
     let sources = sources(&file, data);
-    sources.iter().try_for_each(|source| refuse_daemon(&source.data))?;
+    sources.iter().try_for_each(|source| refuse_if_in_use(&source.data))?;
     let sources =
         sources.into_iter().filter_map(|source| source.unless_moved().transpose()).collect::<Result<Vec<_>, _>>()?;
     let table = table(&file, args.to)?;
@@ -101,7 +101,7 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
         true => Vec::new(),
         false => {
             let server = Server::connect(&table, &world.environment).await?;
-            let moved = Box::pin(moved(&sources, &team, &server, world)).await;
+            let moved = Box::pin(move_all(&sources, &team, &server, world)).await;
             server.close().await;
             moved?
         }
@@ -121,7 +121,7 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The folders of the team: that of the daemon first, because its rows say who is a member.
+/// The files in the folders of the team: that of the daemon first, because its rows say who is a member.
 fn sources(file: &TeamFile, data: PathBuf) -> Vec<Source> {
     let of_tenant = |tenant: &toolrack_team::Tenant| Source {
         tenant: Some(tenant.id.clone()),
@@ -141,39 +141,39 @@ fn table(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
     }
 }
 
-fn refuse_daemon(data: &Path) -> Result<(), Failure> {
+fn refuse_if_in_use(data: &Path) -> Result<(), Failure> {
     let Some(record) = Record::read(data).filter(Record::is_alive) else { return Ok(()) };
     let message = format!("a daemon (process {}) uses the rows of {}", record.pid, data.display());
     Err(Failure::new(Exit::Other, "IN_USE", message).hint("end it first: `toolrack daemon stop`, or Ctrl-C"))
 }
 
-/// Moves what was not moved yet, once it is clear that all of it can be.
-async fn moved(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
+/// Moves the rows of `sources`, but only after a check that all of them can be moved.
+async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
     for source in sources {
         let store = source.open().await?;
         let checked = server.have_moved(source.tenant.as_deref(), &store).await;
         store.close().await;
-        checked.map_err(|failure| of_source(failure, source))?;
+        checked.map_err(|failure| with_source(failure, source))?;
     }
     let mut all = Vec::new();
     for source in sources {
         let name = source.tenant.as_deref().unwrap_or("the daemon");
         world.screen.progress(&format!("moving the rows of {name}"));
         let store = source.open().await?;
-        let taken = server.move_rows(source.tenant.as_deref(), &store).await;
+        let moved_rows = server.move_rows(source.tenant.as_deref(), &store).await;
         store.close().await;
-        let taken = taken.map_err(|failure| of_source(failure, source))?;
-        if let Err(broken) = &taken.audit {
+        let moved_rows = moved_rows.map_err(|failure| with_source(failure, source))?;
+        if let Err(broken) = &moved_rows.audit {
             world.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
         }
         link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
-        all.push(Moved::of(source.tenant.clone(), taken));
+        all.push(Moved::of(source.tenant.clone(), moved_rows));
     }
     Ok(all)
 }
 
-/// Says about whose rows a failure is.
-fn of_source(failure: Failure, source: &Source) -> Failure {
+/// Adds to `failure` whose rows could not be moved.
+fn with_source(failure: Failure, source: &Source) -> Failure {
     let whose = match &source.tenant {
         Some(tenant) => format!("the rows of the tenant `{}`", text::for_line(tenant)),
         None => "the rows of the daemon and of the team".to_owned(),

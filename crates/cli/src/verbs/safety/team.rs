@@ -23,7 +23,7 @@ use crate::{
     wire::World,
 };
 use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
-use render::{Made, MemberToken, Members};
+use render::{MadeToken, MemberToken, Members};
 
 /// The issuer of members that `team token` makes: they do not sign in at a provider.
 pub(super) const ISSUER: &str = "toolrack";
@@ -31,7 +31,7 @@ pub(super) const ISSUER: &str = "toolrack";
 /// `team revoke --json`.
 #[derive(Debug, Serialize)]
 struct Revoked {
-    /// How many tokens.
+    /// The number of tokens that were revoked.
     revoked: usize,
 }
 
@@ -54,8 +54,8 @@ pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> 
     }
 }
 
-/// The operator of the machine, who types this.
-fn by() -> Caller {
+/// The operator of the machine, who typed the command.
+fn operator() -> Caller {
     Caller::local(Way::Cli)
 }
 
@@ -66,7 +66,7 @@ async fn store(world: &World) -> Result<TeamStore, Failure> {
 
 async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let store = &store(world).await?;
-    let member = member_of(args, store).await?;
+    let member = described_member(args, store).await?;
     store.put_member(&member, &by()).await.map_err(|error| database::unusable(&error))?;
     let secret =
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
@@ -83,21 +83,21 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if world.screen.json() {
         let profile = args.profile.as_deref();
-        let made = Made { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
+        let made = MadeToken { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
         world.screen.document(&made).await?;
         return Ok(Exit::Ok);
     }
     world.screen.verbatim(secret.reveal().to_owned()).await?;
-    world.screen.note(&format!("for {member} ({}), until {ends_at}; it is not shown again", member.role().word()));
+    world.screen.note(&format!("for {member} ({}), until {ends_at}; the token is not shown again", member.role().word()));
     if let Some(profile) = &args.profile {
-        world.screen.note(&format!("it opens {} and nothing else", Endpoint::of(Some(profile))));
+        world.screen.note(&format!("the token opens {} and nothing else", Endpoint::of(Some(profile))));
     }
-    world.screen.note(&format!("`toolrack team revoke {id}` ends it"));
+    world.screen.note(&format!("`toolrack team revoke {id}` revokes the token"));
     Ok(Exit::Ok)
 }
 
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
-async fn member_of(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
+async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = TokenOwner { issuer: ISSUER, subject: &args.member };
     let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;
     let tenant = args.tenant.as_deref().or(known.as_ref().map(Principal::tenant)).ok_or_else(|| {
@@ -133,14 +133,14 @@ async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     show(&list, render::tokens(&list), "tokens", world).await
 }
 
-/// Shows a list: as JSON, or as `page`, which is empty if there are none of `what`.
-async fn show(list: &impl Serialize, page: String, what: &str, world: &World) -> Result<Exit, Failure> {
+/// Shows a list: as JSON, or as `page`, which is empty if the list is. `plural` names its items in messages.
+async fn show(list: &impl Serialize, page: String, plural: &str, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(list).await?;
         return Ok(Exit::Ok);
     }
     if page.is_empty() {
-        world.screen.note(&format!("there are no {what}; `toolrack team token NAME --tenant TENANT` makes one"));
+        world.screen.note(&format!("there are no {plural}; `toolrack team token NAME --tenant TENANT` makes one"));
     }
     world.screen.page(page).await?;
     Ok(Exit::Ok)
@@ -180,6 +180,6 @@ async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure>
     world.screen.page(format!("removed {} and all its tokens", args.member)).await?;
     world
         .screen
-        .note("the daemon also deletes what it gave for servers of its own: within a second, or when it starts");
+        .note("the daemon also deletes what is stored for this member: within a second, or when the daemon starts");
     Ok(Exit::Ok)
 }

@@ -43,7 +43,7 @@ pub(crate) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Fa
     let approvals = world.approvals().await?;
     let refusals = world.refusals().await?;
     let (refused, waiting): (Vec<_>, Vec<_>) =
-        waiting(&loaded, &args.servers, &approvals)?.into_iter().partition(|waiting| is_refused(waiting, &refusals));
+        pending_entries(&loaded, &args.servers, &approvals)?.into_iter().partition(|waiting| is_refused(waiting, &refusals));
     if world.screen.json() {
         world.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
     } else {
@@ -77,7 +77,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
             world.screen.note(&format!("`{name}` is your own and needs no agreement"));
         }
     }
-    let mut waiting = waiting(&loaded, &args.servers, &approvals)?;
+    let mut waiting = pending_entries(&loaded, &args.servers, &approvals)?;
     if args.refuse {
         return refuse(&waiting, world).await;
     }
@@ -107,7 +107,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
     Ok(Exit::Ok)
 }
 
-/// Refuses what waits, exactly as it is now.
+/// Refuses the entries in their present form: once one changes, it waits for an agreement again.
 async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure> {
     for waiting in waiting {
         world.refuse(waiting.entry()).await?;
@@ -142,7 +142,7 @@ pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
     } else if names.is_empty() {
         world.screen.note("nothing is trusted here");
     } else {
-        let lines: Vec<_> = names.iter().map(|name| render::taken_back(name)).collect();
+        let lines: Vec<_> = names.iter().map(|name| render::revoked(name)).collect();
         world.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
@@ -152,7 +152,11 @@ pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
-fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) -> Result<Vec<Pending<'a>>, Failure> {
+fn pending_entries<'a>(
+    loaded: &'a Loaded,
+    named: &[String],
+    approvals: &'a [Approval],
+) -> Result<Vec<Pending<'a>>, Failure> {
     for name in named {
         if !edits::entry(loaded, name)?.is_valid {
             return Err(reach::no_such_server(name, loaded, Exit::Usage));
@@ -162,10 +166,10 @@ fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) 
         entry.trust == Trust::Pending && entry.is_valid && (named.is_empty() || named.contains(&entry.name))
     };
     let entries = loaded.entries.iter().filter(waits);
-    Ok(entries.map(|entry| Pending::new(entry, before(entry, approvals))).collect())
+    Ok(entries.map(|entry| Pending::new(entry, earlier_approval(entry, approvals))).collect())
 }
 
-/// Whether the user refused it as it is now.
+/// Whether the user refused the entry in its present form.
 fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
     let entry = waiting.entry();
     let project = entry.project.as_deref();
@@ -173,7 +177,7 @@ fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
 }
 
 /// The approval of an earlier version of the entry.
-fn before<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
+fn earlier_approval<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
     let project = entry.project.as_ref()?;
     approvals.iter().find(|approval| approval.project == *project && approval.name == entry.name)
 }

@@ -20,7 +20,7 @@ use crate::{
     wire::World,
 };
 pub(crate) use args::ConnectArgs;
-use render::{Document, Done, Row};
+use render::{Document, Request, Row};
 
 /// The name of this program on a path.
 const PROGRAM: &str = "toolrack";
@@ -28,8 +28,8 @@ const PROGRAM: &str = "toolrack";
 /// The default address at which a daemon serves clients.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7717/mcp";
 
-/// How often a change is computed again if the other program has written its file meanwhile and no user has seen the
-/// first change.
+/// How many times a change is computed and written if the other program keeps writing its file meanwhile. Without
+/// `--yes` there is only one attempt, because the user agreed to exactly that change.
 const MAX_ATTEMPTS: usize = 3;
 
 pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failure> {
@@ -38,7 +38,8 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
     };
     let place = place(client, args.project, world)?;
     let reach = if args.undo { None } else { Some(reach(client, &args, world)?) };
-    let work_out = || {
+    let spawn_computation = || {
+        // What an undo needs is stored here.
         let memories = world.places.data().join("connections");
         let (place, name, reach) = (place.clone(), args.name.clone(), reach.clone());
         // The file may be large, and far away.
@@ -47,12 +48,13 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
             None => connect::undo(&place, &name, &memories),
         })
     };
-    let worked_out =
-        || async { work_out().await.map_err(|_| lost())?.map_err(|error| failure(error, client, &args.name)) };
-    let mut change = worked_out().await?;
+    let compute = || async {
+        spawn_computation().await.map_err(|_| task_failed())?.map_err(|error| failure(error, client, &args.name))
+    };
+    let mut change = compute().await?;
     if !args.dry_run && !change.is_nothing() {
         if !args.yes {
-            agreed(&change, client, world).await?;
+            require_agreement(&change, client, world).await?;
         }
         for attempt in 1.. {
             match write(change).await? {
@@ -61,13 +63,13 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
                     break;
                 }
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
-                    change = worked_out().await?
+                    change = compute().await?
                 }
                 (_, Err(error)) => return Err(failure(error, client, &args.name)),
             }
         }
     }
-    let done = Done {
+    let request = Request {
         client,
         name: &args.name,
         of_project: args.project,
@@ -75,7 +77,7 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
         dry_run: args.dry_run,
         reach: reach.as_ref(),
     };
-    conclude(&done, &change, world).await
+    print_outcome(&request, &change, world).await
 }
 
 /// Writes the change; returns it with the outcome.
@@ -85,20 +87,20 @@ async fn write(change: Change) -> Result<(Change, Result<(), ConnectError>), Fai
         (change, written)
     })
     .await
-    .map_err(|_| lost())
+    .map_err(|_| task_failed())
 }
 
-fn lost() -> Failure {
+fn task_failed() -> Failure {
     Failure::new(Exit::Other, "INTERNAL", "the file was not written")
 }
 
 fn place(client: Client, of_project: bool, world: &World) -> Result<Place, Failure> {
-    let of = if of_project { Place::of_project } else { Place::of_user };
-    of(client, &world.environment, &world.folder).map_err(|error| Failure::config(error.to_string()))
+    let find_place = if of_project { Place::of_project } else { Place::of_user };
+    find_place(client, &world.environment, &world.folder).map_err(|error| Failure::config(error.to_string()))
 }
 
-/// Shows the change and asks for a yes.
-async fn agreed(change: &Change, client: Client, world: &World) -> Result<(), Failure> {
+/// Shows the change and asks the user to agree to it.
+async fn require_agreement(change: &Change, client: Client, world: &World) -> Result<(), Failure> {
     world
         .require_user(&format!("the file of {client} changes only when a user agrees to it"))
         .map_err(|failure| failure.hint("`--dry-run` shows the change, `--yes` agrees to it"))?;
@@ -109,18 +111,18 @@ async fn agreed(change: &Change, client: Client, world: &World) -> Result<(), Fa
     Err(Failure::new(Exit::Denied, "NOT_AGREED", "nothing was written"))
 }
 
-async fn conclude(done: &Done<'_>, change: &Change, world: &World) -> Result<Exit, Failure> {
+async fn print_outcome(request: &Request<'_>, change: &Change, world: &World) -> Result<Exit, Failure> {
     let screen = &world.screen;
     if screen.json() {
-        screen.document(&Document::new(done, change)).await?;
+        screen.document(&Document::new(request, change)).await?;
         return Ok(Exit::Ok);
     }
-    if done.dry_run && !change.is_nothing() {
+    if request.dry_run && !change.is_nothing() {
         screen.page(change.diff()).await?;
         return Ok(Exit::Ok);
     }
-    screen.page(render::done(done, change)).await?;
-    if let Some(next) = render::next_step(done, change) {
+    screen.page(render::outcome(request, change)).await?;
+    if let Some(next) = render::next_step(request, change) {
         screen.note(&next);
     }
     Ok(Exit::Ok)
@@ -130,7 +132,7 @@ async fn conclude(done: &Done<'_>, change: &Change, world: &World) -> Result<Exi
 fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
         let running = || Record::read(world.places.data()).filter(Record::is_alive);
-        let default = || running().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp());
+        let default = || running().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
         let url = if url.is_empty() { default() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
@@ -156,15 +158,15 @@ fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Fai
 
 /// The program as the client finds it: by its name if that is on the path, otherwise by its own path.
 fn program(client: Client, world: &World) -> Result<String, Failure> {
-    let own = std::env::current_exe()
+    let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
     let path = world.environment.get("PATH");
     let found = path.and_then(|path| which::which_in(PROGRAM, Some(path), &world.folder).ok());
-    let found = found.filter(|found| is_same(found, &own));
+    let found = found.filter(|found| is_same_file(found, &this_program));
     let program = match found {
         Some(_) if !starts_from_the_desktop(client) => PathBuf::from(PROGRAM),
         Some(found) => found,
-        None => own,
+        None => this_program,
     };
     program.into_os_string().into_string().map_err(|_| {
         Failure::usage("the path of this program is not text, and cannot be written into a file")
@@ -180,7 +182,7 @@ fn starts_from_the_desktop(client: Client) -> bool {
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 

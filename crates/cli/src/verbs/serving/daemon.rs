@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use toolrack_host::text;
 
 use self::tail::Tail;
-use super::serve::{self, Up, args::ServeArgs, record::Record};
+use super::serve::{self, StartedDaemon, args::ServeArgs, record::Record};
 use crate::{
     args::duration,
     error::{Exit, Failure},
@@ -59,11 +59,11 @@ Examples:
   toolrack daemon status
   toolrack daemon status --json")]
     Status,
-    /// Stop the daemon, after the calls under way
+    /// Stop the daemon; running calls may still end
     Stop(StopArgs),
     /// Show the output of the daemon in the background
     Logs(DaemonLogsArgs),
-    /// Have systemd start the daemon, with your session or with the machine: writes a unit
+    /// Write a unit with which systemd starts the daemon, with your session or with the machine
     Install(Box<install::InstallArgs>),
     /// Remove the unit that `daemon install` wrote
     Uninstall(install::UninstallArgs),
@@ -74,7 +74,7 @@ Examples:
 #[command(after_help = "Example:
   toolrack daemon stop")]
 pub(crate) struct StopArgs {
-    /// How long it may take to end before it is killed
+    /// How long the daemon may take to end before it is killed
     #[arg(long = "patience", value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) kill_after: Duration,
 }
@@ -116,7 +116,7 @@ struct Status {
     answers: bool,
     pid: Option<u32>,
     since: Option<String>,
-    /// The dashboard, with the key to it.
+    /// The URL of the dashboard, with the token that opens it.
     url: Option<String>,
     address: Option<String>,
     version: Option<String>,
@@ -141,7 +141,7 @@ struct Stopped {
 #[derive(Debug, Serialize)]
 struct Restarted {
     #[serde(flatten)]
-    up: Up,
+    started: StartedDaemon,
     /// How the previous daemon ended.
     before: Stopped,
 }
@@ -178,7 +178,7 @@ pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> 
     }
 }
 
-/// Refuses `--with-parent`.
+/// Refuses `--with-parent`, which only `serve` has a use for.
 fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
     if args.with_parent {
         return Err(Failure::usage("`--with-parent` is for `toolrack serve`")
@@ -188,32 +188,33 @@ fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Returns the running daemon. Removes the files that a dead one has left.
-fn running(world: &World) -> Option<Record> {
+fn running_daemon(world: &World) -> Option<Record> {
     let data = world.places.data();
     let record = Record::read(data)?;
     if record.is_alive() {
         return Some(record);
     }
-    record.forget(data);
+    record.remove(data);
     None
 }
 
 async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    let record = match running(world) {
+    let record = match running_daemon(world) {
         Some(record) => {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));
             record
         }
         None => start_new("start", words, world).await?,
     };
-    serve::show(&record, true, world).await?;
+    serve::print_address(&record, world).await?;
     Ok(Exit::Ok)
 }
 
 /// Starts a daemon with the options that the user typed behind `daemon VERB`.
 async fn start_new(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
     if local_socket::is_in_a_server() {
-        let message = "a daemon that is started by a server ends with that server, and refuses its processes";
+        let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \
+                       refuse commands from here";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
     }
     let record = background::start(verb, words, world.places.data()).await?;
@@ -226,16 +227,16 @@ async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
     world.screen.note(&message_of(&before));
     let record = start_new("restart", words, world).await?;
     if world.screen.json() {
-        world.screen.document(&Restarted { up: Up::from(&record), before }).await?;
+        world.screen.document(&Restarted { started: StartedDaemon::from(&record), before }).await?;
     } else {
-        serve::show(&record, true, world).await?;
+        serve::print_address(&record, world).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn status(world: &World) -> Result<Exit, Failure> {
-    let log = background::log(world.places.data());
-    let Some(record) = running(world) else {
+    let log = background::log_path(world.places.data());
+    let Some(record) = running_daemon(world) else {
         if world.screen.json() {
             world.screen.document(&Status { log, ..Status::default() }).await?;
         } else {
@@ -262,7 +263,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
     } else {
         world.screen.page(page(&status)).await?;
         if !status.answers {
-            world.screen.warning("it does not report its status: it hangs, or is of another version");
+            world.screen.warning("the daemon does not report its status: it hangs, or has another version");
         }
     }
     Ok(Exit::Ok)
@@ -270,7 +271,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
 
 fn page(status: &Status) -> String {
     let total = status.servers.values().sum();
-    let states: Vec<_> = status.servers.iter().map(|(state, number)| format!("{number} {}", words(state))).collect();
+    let states: Vec<_> = status.servers.iter().map(|(state, number)| format!("{number} {}", state_in_words(state))).collect();
     let mut lines = vec![
         format!("process {} since {}", status.pid.unwrap_or_default(), status.since.as_deref().unwrap_or("?")),
         status.url.clone().unwrap_or_default(),
@@ -282,8 +283,8 @@ fn page(status: &Status) -> String {
     lines.join("\n")
 }
 
-/// Returns the word of a state as people write it.
-fn words(state: &str) -> String {
+/// Returns the word of a state as people write it, without underscores.
+fn state_in_words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
@@ -306,7 +307,7 @@ fn message_of(stopped: &Stopped) -> String {
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
 async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Failure> {
-    let Some(record) = running(world) else {
+    let Some(record) = running_daemon(world) else {
         return Ok(Stopped::default());
     };
     // If the system does not report start times, only a process that answers is certainly the daemon.
@@ -322,9 +323,9 @@ async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Fa
             let message = format!("the daemon (process {}) does not end", record.pid);
             return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
         }
-        world.screen.warning("it did not end in time, and was killed");
+        world.screen.warning("the daemon did not end in time, and was killed");
     }
-    record.forget(world.places.data());
+    record.remove(world.places.data());
     Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
 }
 
@@ -335,8 +336,8 @@ async fn wait_until_gone(record: &Record) {
 }
 
 async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
-    let path = background::log(world.places.data());
-    let text = background::end_of(&path, 0);
+    let path = background::log_path(world.places.data());
+    let text = background::read_end(&path, 0);
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
     if world.screen.json() {
@@ -352,11 +353,11 @@ async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
 
 /// Prints the last lines, and then new ones, until the user interrupts the command.
 async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
-    let path = background::log(world.places.data());
+    let path = background::log_path(world.places.data());
     let unusable = |error| background::unusable(&path, &error);
-    let mut tail = Tail::of(path.clone(), background::MAX_LOG).map_err(unusable)?;
+    let mut tail = Tail::open(path.clone(), background::MAX_LOG).map_err(unusable)?;
     let mut last = VecDeque::new();
-    while let Some(lines) = tail.more().map_err(unusable)? {
+    while let Some(lines) = tail.read_lines().map_err(unusable)? {
         last.extend(lines);
         last.drain(..last.len().saturating_sub(args.lines));
     }
@@ -371,7 +372,7 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
             show(&lines_of_text, world).await?;
         }
         lines = loop {
-            match tail.more().map_err(unusable)? {
+            match tail.read_lines().map_err(unusable)? {
                 Some(lines) => break lines,
                 None => sleep(LOG_POLL_INTERVAL).await,
             }

@@ -23,7 +23,7 @@ use crate::{
     local_socket::{self, LocalSocket},
     verbs::{
         reach,
-        talk::ask::{code, every_tool_of, rules, unused_name, warn_of_idle},
+        talk::ask::{code, every_tool_of, rules, unused_name, warn_of_useless_rules},
     },
     wire::{HostOptions, OnFailure, World},
 };
@@ -32,8 +32,8 @@ use crate::{
 #[derive(Debug, Default, Args)]
 #[command(
     after_help = "Write this command into the configuration of another MCP client, which then has every tool, under the rules given here. \
-While `toolrack up` runs, the gateway shares its servers and obeys its rules. With --code, a client gets `run_code`, for \
-scripts that call tools, and tools that search for tools, instead of every tool.
+While `toolrack up` runs, the gateway shares its servers and obeys its rules. With --code, a client does not get every \
+tool, but `run_code`, which runs scripts that call tools, and tools that search for tools.
 
 Examples:
   claude mcp add toolrack -- toolrack gateway
@@ -59,21 +59,21 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
     let is_plain = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
-    if is_plain && let Some(daemon) = running(world).await {
+    if is_plain && let Some(daemon) = connect_to_daemon(world).await {
         return Box::pin(share(daemon, world)).await;
     }
-    alone(&args, world, stdin(), stdout()).await
+    serve_alone(&args, world, stdin(), stdout()).await
 }
 
-/// A connection to the daemon of the same user, if one runs.
-async fn running(world: &World) -> Option<UnixStream> {
+/// Connects to the daemon of the same user, if one runs.
+async fn connect_to_daemon(world: &World) -> Option<UnixStream> {
     let data = world.places.data();
     Record::read(data).filter(Record::is_alive)?;
     timeout(GREETING_TIMEOUT, local_socket::enter(data, LocalSocket::Clients)).await.ok()?.ok()
 }
 
-/// Runs the servers itself, for as long as its client is connected.
-async fn alone(
+/// Runs the servers in this process, without a daemon, for as long as the client is connected.
+async fn serve_alone(
     GatewayArgs { policy, profile, .. }: &GatewayArgs,
     world: &World,
     reader: impl AsyncRead + Send + Unpin,
@@ -81,7 +81,7 @@ async fn alone(
 ) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     if let Some(name) = profile {
-        known_profile(name, &loaded)?;
+        require_profile(name, &loaded)?;
     }
     let mut desired = reach::only(&loaded, &policy.server)?;
     let selection = match &*policy.tool {
@@ -89,12 +89,12 @@ async fn alone(
         only => Selection::all().only(only.iter().cloned()),
     };
     let wants_code = policy.code && loaded.settings.role == Role::Worker;
-    let scripts = wants_code.then(|| Scripts::beside(&desired)).transpose()?;
-    let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
-    warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
+    let scripts = wants_code.then(|| ScriptServers::with_unused_names(&desired)).transpose()?;
+    let own_servers: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
+    warn_of_useless_rules(&policy.rules, &loaded, &own_servers, &world.screen);
     world.quotas().set_profiles(&loaded.settings.profiles);
     let running = world.start(HostOptions {
-        gate: Arc::new(rules(&policy.rules, &loaded, &ours)),
+        gate: Arc::new(rules(&policy.rules, &loaded, &own_servers)),
         // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
         asker: Arc::new(AnyClient::new()),
         on_failure: OnFailure::Reconnect,
@@ -112,10 +112,10 @@ async fn alone(
         Some(scripts) => {
             desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
             host.apply(desired.clone()).await;
-            // Add this last, because it describes the tools of all other servers to the model. It announces servers
-            // that come later.
+            // Add the script server last, because it describes the tools of all other servers to the model. It announces
+            // servers that come later.
             let _ = timeout(FIRST_LIST_TIMEOUT, host.settled()).await;
-            scripts.added(desired, selection, &host).await
+            scripts.add_script_server(desired, selection, &host).await
         }
     };
     let gateway = Gateway::new(host, options);
@@ -126,7 +126,7 @@ async fn alone(
 }
 
 /// Refuses a profile that is not configured.
-fn known_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
+fn require_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
     let profiles = &loaded.settings.profiles;
     if profiles.contains_key(name) {
         return Ok(());
@@ -138,27 +138,28 @@ fn known_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
     })
 }
 
-/// The tools that a client gets instead of all others: one that searches them, and one that calls them in scripts.
-struct Scripts {
+/// The two servers whose tools a client gets instead of all others: `discovery` searches for tools, and `code` runs
+/// scripts that call them.
+struct ScriptServers {
     discovery: ServerName,
     code: ServerName,
     interpreter: Arc<dyn Interpreter>,
 }
 
-impl Scripts {
-    /// Takes names that no other server has.
-    fn beside(desired: &Desired) -> Result<Self, Failure> {
+impl ScriptServers {
+    /// Chooses names that no server in `desired` has.
+    fn with_unused_names(desired: &Desired) -> Result<Self, Failure> {
         let interpreter = code::interpreter()?;
         Ok(Self { discovery: unused_name(desired, "toolrack")?, code: unused_name(desired, "code")?, interpreter })
     }
 
-    /// Adds the server for scripts that call the tools of `callable`; returns the only tools that clients see, while
-    /// the resources and prompts of all servers stay.
-    async fn added(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
+    /// Adds the server for scripts that call the tools of `callable`. Returns the tools that clients still see; the
+    /// resources and prompts of all servers stay visible.
+    async fn add_script_server(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
         let Self { discovery, code, interpreter } = self;
         let shown = [&discovery, &code].into_iter().filter_map(every_tool_of);
         let shown = Selection::all().only(shown);
-        // It holds tools and finds them itself.
+        // Scripts can find tools without the discovery server.
         let callable = callable.without_servers([discovery]);
         desired.insert(code.clone(), host.scripts(&code, callable, interpreter));
         host.apply(desired).await;

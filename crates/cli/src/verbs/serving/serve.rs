@@ -27,8 +27,8 @@ use url::Url;
 
 use self::{
     certificate::CertificateFiles,
-    record::{Record, listen, make_folder},
-    sessions::{OfUser, for_sessions},
+    record::{Record, listen, make_socket_folder},
+    sessions::{UserParts, session_world_maker},
     team::ServedTeam,
 };
 use crate::{
@@ -45,7 +45,7 @@ use crate::{
     stop::Stop,
     verbs::{
         Verb,
-        talk::ask::{rules, warn_of_idle},
+        talk::ask::{rules, warn_of_useless_rules},
     },
     wire::{HostOptions, OnFailure, World},
 };
@@ -54,8 +54,8 @@ use lender::{CommandSocket, lend};
 
 /// What `serve --json` prints once the daemon listens.
 #[derive(Debug, Serialize)]
-pub(crate) struct Up {
-    /// The dashboard, with the key to it.
+pub(crate) struct StartedDaemon {
+    /// The URL of the dashboard, with the token that opens it.
     url: String,
     address: String,
     /// The address at which other MCP clients find every tool.
@@ -64,28 +64,28 @@ pub(crate) struct Up {
     pid: u32,
 }
 
-impl From<&Record> for Up {
+impl From<&Record> for StartedDaemon {
     fn from(record: &Record) -> Self {
         Self {
             url: record.url(),
             address: record.address.clone(),
-            mcp: record.mcp(),
+            mcp: record.mcp_url(),
             token: record.token.clone(),
             pid: record.pid,
         }
     }
 }
 
-/// What all worlds of the daemon have in common: options of the command line, and the watcher of their files.
+/// What all worlds of the daemon have in common: options of the command line, and the watcher of configuration files.
 #[derive(Clone)]
-struct ForAllWorlds {
+struct WorldOptions {
     rules: RulesArgs,
     model: ModelArgs,
     answer_timeout: Duration,
     watcher: Watcher,
 }
 
-impl ForAllWorlds {
+impl WorldOptions {
     fn of(args: &ServeArgs) -> Self {
         let (rules, model) = (args.rules.clone(), args.model.clone());
         Self { rules, model, answer_timeout: args.answer_timeout, watcher: Watcher::new() }
@@ -95,52 +95,52 @@ impl ForAllWorlds {
 pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
-        // Fails if the process leads its group or session already: it has left the terminal in another way.
+        // Leaves the session of the terminal. Fails if the process leads a group already, and so is detached already.
         let _ = nix::unistd::setsid();
     }
     let token = match &args.token_file {
-        Some(file) => token_file::token(file, args.new_token)?,
-        None => token_file::made()?,
+        Some(file) => token_file::read_or_make(file, args.new_token)?,
+        None => token_file::new_token()?,
     };
     let loaded = world.load().await?;
-    let mut options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
+    let mut options = descriptors::limit_connections(options(&args, &loaded.settings.serve, token), &world.screen);
     let certificate = CertificateFiles::of(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
-    warn_of_idle(&args.rules, &loaded, &[], &world.screen);
-    let for_all_worlds = ForAllWorlds::of(&args);
+    warn_of_useless_rules(&args.rules, &loaded, &[], &world.screen);
+    let world_options = WorldOptions::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let (team, exporter) = match &args.team {
         Some(file) => {
-            let ServedTeam { team, replica, exporter } = team::read(file, &args, &for_all_worlds, world).await?;
+            let ServedTeam { team, replica, exporter } = team::read(file, &args, &world_options, world).await?;
             options.replica = replica;
             (Some(team), exporter)
         }
         None => (None, None),
     };
-    let parts = parts(&for_all_worlds, world, gate)?;
-    let for_sessions = for_sessions(OfUser::of_machine(&for_all_worlds, world, &parts));
-    let for_agents = for_agents(&for_all_worlds, world, WorldKind::Machine);
+    let parts = start_world(&world_options, world, gate)?;
+    let for_sessions = session_world_maker(UserParts::of_machine(&world_options, world, &parts));
+    let for_agents = agent_world_maker(&world_options, world, WorldKind::Machine);
     let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
         Ok(daemon) => daemon,
-        Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
+        Err(StartError::InUse(address)) => return address_in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
     };
     if let Some(file) = &args.token_file {
-        token_file::keep(file, &options.token)?;
+        token_file::store(file, &options.token)?;
     }
     let address = daemon.address().to_string();
-    let record = Record::of_this(address, daemon.base().to_owned(), options.token.reveal().to_owned());
+    let record = Record::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
     let commands = publish(&mut daemon, &record, world);
-    // In the background, output goes to the log of the daemon, which must not contain the key to the dashboard.
+    // In the background, output goes to the log of the daemon, which must not contain the token.
     if !args.detached {
         show(&record, args.no_open, world).await?;
     }
     if !args.with_parent && !args.detached {
-        world.screen.note("Ctrl-C ends it");
+        world.screen.note("Ctrl-C ends the daemon");
     }
-    let (metrics, unsent) = MetricsSender::begin(&world.environment, &daemon.metrics());
-    if let Some(why) = unsent {
+    let (metrics, why_unsent) = MetricsSender::begin(&world.environment, &daemon.metrics());
+    if let Some(why) = why_unsent {
         world.screen.warning(&why);
     }
     let current = daemon.current();
@@ -153,7 +153,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     };
     let renewals = async {
         if let Some((files, tls)) = certificate.zip(options.tls) {
-            files.follow_until(tls, &for_all_worlds.watcher, current.ending()).await;
+            files.follow_until(tls, &world_options.watcher, current.ending()).await;
         }
     };
     let exports = async {
@@ -161,10 +161,10 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
             exporter.run_until(current.ending()).await;
         }
     };
-    let beside = async { tokio::join!(commands, renewals, exports) };
-    let exit = Box::pin(serve(daemon, beside, &mut stop, args.with_parent)).await;
+    let background_work = async { tokio::join!(commands, renewals, exports) };
+    let exit = Box::pin(serve(daemon, background_work, &mut stop, args.with_parent)).await;
     metrics.close().await;
-    record.forget(&data);
+    record.remove(&data);
     Ok(exit)
 }
 
@@ -188,8 +188,8 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
     }
 }
 
-/// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which it takes
-/// commands; warns and returns `None` if other commands will not find it.
+/// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which the daemon
+/// accepts commands; warns and returns `None` if other commands will not find it.
 fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<CommandSocket> {
     if let Some(first) = Record::read(world.places.data()).filter(Record::is_alive) {
         let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
@@ -207,11 +207,11 @@ fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<Comman
 /// Opens the local sockets, and writes the record in which other commands look for the daemon.
 fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<CommandSocket> {
     let data = world.places.data();
-    make_folder(data)?;
+    make_socket_folder(data)?;
     let guard = Arc::new(SocketGuard::new(Key::make(data)?, world.witness()));
-    let of_clients = Arc::clone(&guard);
+    let clients_guard = Arc::clone(&guard);
     let admit = move |stream| -> BoxFuture<'static, _> {
-        let guard = Arc::clone(&of_clients);
+        let guard = Arc::clone(&clients_guard);
         Box::pin(async move { guard.admit(LocalSocket::Clients, stream).await })
     };
     daemon.also_on(listen(LocalSocket::Clients, data)?, Arc::new(admit))?;
@@ -220,16 +220,21 @@ fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Resu
     Ok(CommandSocket { socket, guard })
 }
 
-/// Runs the daemon together with what goes on `beside` it, until it has ended or a second signal comes. Returns
-/// the exit code of the signal that ended it.
-async fn serve<B>(daemon: Daemon, beside: impl Future<Output = B>, stop: &mut Stop, with_parent: bool) -> Exit {
+/// Runs the daemon together with `background_work`, until both have ended or a second signal comes. Returns the exit
+/// code of the signal that ended the daemon.
+async fn serve<B>(
+    daemon: Daemon,
+    background_work: impl Future<Output = B>,
+    stop: &mut Stop,
+    with_parent: bool,
+) -> Exit {
     let end = CancellationToken::new();
-    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), beside) };
+    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), background_work) };
     tokio::pin!(running);
     let exit = tokio::select! {
         _ = &mut running => return Exit::Ok,
         exit = stop.requested() => exit,
-        () = orphaned(), if with_parent => Exit::Ok,
+        () = parent_ended(), if with_parent => Exit::Ok,
     };
     end.cancel();
     tokio::select! {
@@ -239,78 +244,79 @@ async fn serve<B>(daemon: Daemon, beside: impl Future<Output = B>, stop: &mut St
 }
 
 /// Returns when the other end of stdin is closed, because the parent has ended.
-async fn orphaned() {
+async fn parent_ended() {
     let mut ignored = tokio::io::sink();
     // A stdin that cannot be read counts as closed.
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-/// Returns the parts of the daemon's own world, and starts its host.
+/// Starts the host of `world`, which is that of the machine or of a tenant, and returns the parts of the world.
 ///
 /// # Errors
 /// When the host has been started already.
-fn parts(for_all_worlds: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
-    let questions = Questions::new(for_all_worlds.answer_timeout);
-    let (live, typed_rules) = (Arc::clone(&gate), for_all_worlds.rules.clone());
+fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
+    let questions = Questions::new(world_options.answer_timeout);
+    let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
-    let (keeper, audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
+    let (expect_logs_of, set_audit, egress) =
+        (running.log_keeper(), world.audit_settings(), world.egress().clone());
     let quotas = world.quotas().clone();
-    let (host, named) = (running.host().clone(), running.host().clone());
+    let (host, host_to_name) = (running.host().clone(), running.host().clone());
     Ok(Parts {
         host,
         request: world.request(),
-        watcher: for_all_worlds.watcher.clone(),
+        watcher: world_options.watcher.clone(),
         environment: world.environment.clone(),
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
         vault: Arc::<Stored>::clone(world.stored()),
         questions,
         quotas: world.quotas().clone(),
-        models: models(for_all_worlds.model.clone(), world.model_context()),
+        models: models(world_options.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         kind: WorldKind::Machine,
         credentials: OfMachine::of(Arc::clone(world.stored())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
-            live.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-            keeper(&loaded.desired);
-            audit(loaded.settings.audit);
-            named.set_naming(loaded.settings.tools.naming.clone());
+            live_rules.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
+            expect_logs_of(&loaded.desired);
+            set_audit(loaded.settings.audit);
+            host_to_name.set_naming(loaded.settings.tools.naming.clone());
             egress.set(loaded.settings.egress.clone());
             quotas.set_profiles(&loaded.settings.profiles);
         }),
     })
 }
 
-/// Returns what makes the parts of an agent's world: a host of its own, and parts of `world`. `kind` says whose shared
-/// servers an agent also has: those of the machine or of a tenant.
-fn for_agents(for_all_worlds: &ForAllWorlds, world: &World, kind: WorldKind) -> MakeWorld {
-    let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
+/// Returns the function that makes the world of an agent: a host for the agent alone, and parts of `world`. `kind` says
+/// whose shared servers an agent also has: those of the machine or of a tenant.
+fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKind) -> MakeWorld {
+    let (hosts, model_context, set_audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
-    let (store, secrets, for_all_worlds) = (world.store().ok().cloned(), world.secrets(), for_all_worlds.clone());
+    let (store, secrets, world_options) = (world.store().ok().cloned(), world.secrets(), world_options.clone());
     let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
     Box::new(move |id, _| {
-        let questions = Questions::new(for_all_worlds.answer_timeout);
+        let questions = Questions::new(world_options.answer_timeout);
         // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.log_of(&host);
-        let (sources, audit, typed_rules) =
-            (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), for_all_worlds.rules.clone());
-        let named = host.clone();
+        let (sources, set_audit, typed_rules) =
+            (log.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
+        let host_to_name = host.clone();
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
-            watcher: for_all_worlds.watcher.clone(),
+            watcher: world_options.watcher.clone(),
             environment: environment.clone(),
             store: store.clone(),
             secrets: Arc::clone(&secrets),
             vault: Arc::<Stored>::clone(&vault),
             questions,
             quotas: quotas.clone(),
-            models: models(for_all_worlds.model.clone(), model_context.clone()),
+            models: models(world_options.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             kind: kind.clone(),
             credentials: Box::new(|_| None),
@@ -320,8 +326,8 @@ fn for_agents(for_all_worlds: &ForAllWorlds, world: &World, kind: WorldKind) -> 
                 if let Some(sources) = &sources {
                     sources.expect(&loaded.desired);
                 }
-                audit(loaded.settings.audit);
-                named.set_naming(loaded.settings.tools.naming.clone());
+                set_audit(loaded.settings.audit);
+                host_to_name.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
         let after_end = async move {
@@ -340,7 +346,7 @@ fn for_agents(for_all_worlds: &ForAllWorlds, world: &World, kind: WorldKind) -> 
     })
 }
 
-/// Returns what signs in to servers as `toolrack login` does, with the browser that shows the dashboard.
+/// Returns the function that signs in to a server as `toolrack login` does, but in the browser with the dashboard.
 fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
     Box::new(move |server, http, page: SignInPage| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
@@ -352,15 +358,15 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             };
             let bad_url = |why: String| refused(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
-            let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
-            let visitor = DashboardBrowser::bind(page).await.map_err(|error| refused(&error.into()))?;
-            let to = Destination { server: &server, url: &url, spec: &http };
-            sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
+            let url = Url::parse(url.trim()).map_err(|_| bad_url("its `url` is not a URL".to_owned()))?;
+            let browser = DashboardBrowser::bind(page).await.map_err(|error| refused(&error.into()))?;
+            let destination = Destination { server: &server, url: &url, spec: &http };
+            sign_in.login(destination, &[], &browser).await.map(drop).map_err(|error| refused(&error))
         })
     })
 }
 
-/// Returns what finds a model as `toolrack ask` does.
+/// Returns the function that finds a model as `toolrack ask` does.
 fn models(args: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
         let (mut model, model_context) = (args.clone(), model_context.clone());
@@ -382,24 +388,29 @@ fn models(args: ModelArgs, model_context: ModelContext) -> Models {
 }
 
 /// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
-pub(crate) async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
-    let up = Up::from(record);
-    if world.screen.json() {
-        world.screen.document(&up).await?;
-    } else {
-        world.screen.verbatim(up.url.clone()).await?;
-        world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
-    }
+async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
+    print_address(record, world).await?;
     if !no_open && world.screen.interactive() && !world.screen.json() {
         // If there is no browser, the user still sees the address on the screen.
-        let _ = open::that_detached(&up.url);
+        let _ = open::that_detached(record.url());
     }
+    Ok(())
+}
+
+/// Prints the address of the dashboard, and that for MCP clients.
+pub(crate) async fn print_address(record: &Record, world: &World) -> Result<(), Failure> {
+    let started = StartedDaemon::from(record);
+    if world.screen.json() {
+        return world.screen.document(&started).await;
+    }
+    world.screen.verbatim(started.url).await?;
+    world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", started.mcp, started.token));
     Ok(())
 }
 
 /// Ends the command when its address is in use. If a daemon of the same user listens there, the command succeeds, because
 /// that daemon is as good as a new one.
-async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
+async fn address_in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {
             world.screen.note(&format!("a daemon is up already (process {})", record.pid));

@@ -31,8 +31,8 @@ use crate::{
 /// `ask`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --model, the model that `[model]` of toolrack.toml names answers. Without that, the provider of the first of \
-ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set.
+    after_help = "Without --model, the model in `[model]` of toolrack.toml answers. If there is none, the first variable that is set of \
+ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … decides which provider answers.
 
 Examples:
   toolrack ask \"List the files here and tell me which is largest\"
@@ -165,7 +165,7 @@ pub(crate) struct Tools {
     conceal: Conceal,
     /// Whether the model gets tools at all.
     role: Role,
-    /// Whether the model learns of other tools within a turn.
+    /// Whether the model is told within a turn that tools have changed, and not only at the next turn.
     renews_tools: bool,
 }
 
@@ -208,11 +208,11 @@ impl Tools {
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
         let own_servers: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
-        warn_of_idle(&policy.rules, loaded, &own_servers, &world.screen);
+        warn_of_useless_rules(&policy.rules, loaded, &own_servers, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
         let running = world.start(HostOptions { gate, asker: world.terminal(), on_failure })?;
-        // Add the discovery from the beginning: whether the model needs it is known only when all tools are.
+        // Add the discovery server from the beginning: whether the model needs it is known only once all tools are known.
         desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
@@ -220,7 +220,7 @@ impl Tools {
         let mut host = running.connect(desired.clone()).await;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
             // Add the server for scripts last, because it describes the tools of all other servers to the model. Scripts can
-            // find tools without the discovery.
+            // find tools without the discovery server.
             let callable = selection.clone().without_servers([discovery.clone()]);
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
             host = running.connect(desired).await;
@@ -307,11 +307,12 @@ impl Tools {
     }
 
     /// Returns the tools of the user's servers that may be used.
-    pub(crate) fn of_user(&self) -> Selection {
+    pub(crate) fn user_tools(&self) -> Selection {
         self.usable().without_servers([self.artifacts_server.clone()])
     }
 
-    /// Returns all tools that a model may find and use. It gets those of the discovery and of scripts in other ways.
+    /// Returns all tools that a model may find and use. Those of the discovery server and of the server for scripts are not
+    /// among them: the model gets these in other ways.
     fn usable(&self) -> Selection {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }
@@ -343,10 +344,12 @@ impl Tools {
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
-        // The program's own servers do not count: the discovery, that of artifacts, and that of scripts.
+        // The program's own servers do not count: those for discovery, for artifacts and for scripts.
         let own_servers = 2 + usize::from(self.code.is_some());
         let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own_servers);
-        let description = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        // Nor does the only tool of the artifacts server, which is among the usable ones.
+        let user_tools = tools.saturating_sub(1);
+        let description = format!("{}, {}", count(servers, "server"), count(user_tools, "tool"));
         if let Some(code) = self.code {
             let shown = Selection::all().of_servers([code, self.discovery, self.artifacts_server]);
             return (shown, format!("{description}, called by scripts"));
@@ -361,7 +364,7 @@ impl Tools {
     }
 }
 
-/// Returns `name`, or with a number behind it if another server has that name.
+/// Returns `name`, with a number appended if a server in `desired` has that name.
 pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
     let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
@@ -386,7 +389,7 @@ pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerNam
 }
 
 /// Warns of typed rules that do nothing, because they cannot match any tool of a configured server or of `own_servers`.
-pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName], screen: &Screen) {
+pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName], screen: &Screen) {
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
     let servers: Vec<&str> = configured.chain(own_servers.iter().map(|name| name.as_str())).collect();
     for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {

@@ -32,7 +32,7 @@ use crate::{
     stop::Stop,
     wire::{OnFailure, World},
 };
-use actions::After;
+use actions::NextStep;
 use known::{ItemCollector, KnownItems};
 use news::News;
 use typed::{Input, Typed};
@@ -76,9 +76,9 @@ pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Fail
     let started = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
-        started = begin(&args, world) => started?,
+        started = start(&args, world) => started?,
     };
-    let Begun { tools, agent, model_options, limits, conversation } = started;
+    let Started { tools, agent, model_options, limits, conversation } = started;
     let news = News::of(&agent.host, world.screen.look());
     let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
@@ -92,7 +92,7 @@ struct Conversation {
 }
 
 /// Everything that a conversation needs.
-struct Begun {
+struct Started {
     tools: ask::Tools,
     agent: Agent,
     model_options: ModelOptions,
@@ -101,7 +101,7 @@ struct Begun {
 }
 
 /// Chooses the model, opens the conversation and connects the servers.
-async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
+async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
     let loaded = world.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
     let chosen = model_options.chosen(&world.model_context()).await?;
@@ -116,11 +116,11 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     };
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::of(&args.talk, &loaded, OnFailure::Reconnect, world).await?;
-    let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
+    let (agent, description) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
-        world.screen.note(&at_hand);
+        world.screen.note(&description);
     }
-    Ok(Begun { tools, agent, model_options, limits: chosen.limits, conversation })
+    Ok(Started { tools, agent, model_options, limits: chosen.limits, conversation })
 }
 
 impl Conversation {
@@ -137,7 +137,7 @@ impl Conversation {
 
 impl ask::Tools {
     /// Collects the prompts and resources of the user's servers while the returned value exists.
-    fn learn(&self, known: &Arc<KnownItems>) -> ItemCollector {
+    fn collect_items(&self, known: &Arc<KnownItems>) -> ItemCollector {
         let tools = self.clone();
         ItemCollector::start(self.host(), known, move |server| !tools.is_own(server))
     }
@@ -171,40 +171,40 @@ impl Chat<'_> {
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<KnownItems>::default();
         let input = Input::of(self.world, &known)?;
-        let _learning = input.is_terminal().then(|| self.tools.learn(&known));
+        let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
         self.greet(&conversation).await?;
-        // Whether the user has just pressed Ctrl-C: another one then leaves.
-        let mut leaving = false;
+        // Whether the user has just pressed Ctrl-C: another Ctrl-C then ends the conversation.
+        let mut interrupted_before = false;
         loop {
             let typed = match first.take() {
                 Some(first) => Typed::Text(first),
                 None => tokio::select! {
-                    typed = typed(&input, &mut self.news, &self.world.screen) => typed?,
+                    typed = read_input(&input, &mut self.news, &self.world.screen) => typed?,
                     () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
                 },
             };
             let prompt = match typed {
                 Typed::Text(text) if text.trim().is_empty() => continue,
                 Typed::Text(text) => text,
-                Typed::Interrupted if leaving => return Ok(self.leave(&conversation, Exit::Ok)),
+                Typed::Interrupted if interrupted_before => return Ok(self.leave(&conversation, Exit::Ok)),
                 Typed::Interrupted => {
-                    leaving = true;
-                    self.world.screen.note("Ctrl-C again, or Ctrl-D, leaves");
+                    interrupted_before = true;
+                    self.world.screen.note("press Ctrl-C again, or Ctrl-D, to leave");
                     continue;
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
             let outcome = match self.handle(&prompt, &mut conversation).await {
-                Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
-                Ok(After::Next) => Outcome::Ended(Ok(Exit::Ok)),
-                Ok(After::Say(messages)) => {
+                Ok(NextStep::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                Ok(NextStep::ReadInput) => Outcome::Ended(Ok(Exit::Ok)),
+                Ok(NextStep::Say(messages)) => {
                     let (next, outcome) = self.turn(conversation, messages).await?;
                     conversation = next;
                     outcome
                 }
                 Err(failure) => Outcome::Ended(Err(failure)),
             };
-            leaving = matches!(outcome, Outcome::Cancelled);
+            interrupted_before = matches!(outcome, Outcome::Cancelled);
             match outcome {
                 Outcome::Broken(failure) => return Err(failure),
                 // Without a terminal, no user can decide how to go on after the failure.
@@ -217,10 +217,10 @@ impl Chat<'_> {
         }
     }
 
-    /// Runs the command that the user typed, or makes a message of other text. Ctrl-C cancels that, and the
-    /// conversation goes on.
-    async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<After, Failure> {
-        // A separate receiver, because the command borrows the rest of the conversation.
+    /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels this, but does not end
+    /// the conversation.
+    async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
+        // A separate receiver, because the command borrows all of `self`.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;
@@ -231,16 +231,16 @@ impl Chat<'_> {
             // The old receiver would report the same Ctrl-C once more.
             self.interrupts = interrupts;
         }
-        done.unwrap_or(Ok(After::Next))
+        done.unwrap_or(Ok(NextStep::ReadInput))
     }
 
-    async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<After, Failure> {
+    async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
         match commands::parse(typed, &servers) {
-            Some(command) => self.does(command?, conversation).await,
+            Some(command) => self.run_command(command?, conversation).await,
             None => {
                 let message = self.tools.compose(typed, None, &self.world.screen).await?;
-                Ok(After::Say(vec![message]))
+                Ok(NextStep::Say(vec![message]))
             }
         }
     }
@@ -265,7 +265,8 @@ impl Chat<'_> {
         exit
     }
 
-    /// Runs one turn with the messages `next`, and stores it. Returns the conversation with it, and how it ended.
+    /// Runs one turn that begins with the messages `next`, and stores it. Returns the conversation with this turn, and how
+    /// the turn ended.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -276,7 +277,7 @@ impl Chat<'_> {
         let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
         let screen = Arc::clone(&self.world.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
-        let ended = self.play(&mut turn, &mut live).await;
+        let ended = self.run_turn(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
         let is_interactive = self.world.screen.interactive();
         let closed = match &ended {
@@ -300,7 +301,7 @@ impl Chat<'_> {
 
     /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
     /// there are none, the turn. Returns `None` when the user cancelled the turn.
-    async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+    async fn run_turn(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
         let (brake, beside) = (live.brake(), live.beside());
         let mut run = Box::pin(self.agent.run(turn, live));
         loop {
@@ -319,7 +320,7 @@ impl Chat<'_> {
 }
 
 /// Reads the user's next message, and meanwhile shows changes of the servers.
-async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
+async fn read_input(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
     let mut next = pin!(input.next());
     loop {
         tokio::select! {

@@ -39,7 +39,7 @@ struct Deleted {
 
 /// `sessions import --json`.
 #[derive(Debug, Serialize)]
-struct Taken {
+struct ImportOutcome {
     file: String,
     sessions: u64,
     messages: u64,
@@ -61,7 +61,7 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
 ///
 /// # Errors
 /// When no session, or more than one, has that id. The failure has suggestions.
-pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure> {
+pub(crate) async fn find_session(typed: &str, world: &World) -> Result<Session, Failure> {
     let store = world.store()?;
     match store.find_session(typed, Whose::All).await {
         Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), world).await),
@@ -72,9 +72,9 @@ pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure
 /// Opens the conversation that `typed` names, to continue it with this model.
 ///
 /// # Errors
-/// As [`named`], and when it cannot be opened.
+/// As for [`find_session`], and when it cannot be opened.
 pub(crate) async fn resume(typed: &str, model: &str, world: &World) -> Result<(Journal, Opened), Failure> {
-    let session = named(typed, world).await?;
+    let session = find_session(typed, world).await?;
     Journal::open(world.store()?, session, model, world.conceal()).await.map_err(|error| failed(&error))
 }
 
@@ -105,22 +105,23 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
-    let by_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
-    let meant = by_title.or_else(|| {
+    let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
+    let meant = by_exact_title.or_else(|| {
         // Compare with as many characters of each id as the user typed, but at least 8.
         let starts = newest.iter().map(|session| session.id.to_string());
         let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
         let near = closest(typed, starts.iter().map(String::as_str));
         let by_id = near.and_then(|near| starts.iter().position(|start| start == near));
-        let by_title = || {
+        let by_similar_title = || {
             let near = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
             newest.iter().position(|session| session.title == near)
         };
-        by_id.or_else(by_title).and_then(|at| newest.get(at))
+        by_id.or_else(by_similar_title).and_then(|index| newest.get(index))
     });
     match meant {
         Some(meant) => {
-            let title = conceal(world).await(meant.title.trim());
+            let conceal = concealer(world).await;
+            let title = conceal(meant.title.trim());
             failure.hint(format!("did you mean `{}` ({title})?", meant.prefix))
         }
         None => failure.hint("`toolrack sessions list` shows them"),
@@ -131,7 +132,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.read().await;
     world.forget_old_sessions(&loaded, None).await;
     let after = match &args.after {
-        Some(typed) => Some(named(typed, world).await?),
+        Some(typed) => Some(find_session(typed, world).await?),
         None => None,
     };
     let store = world.store()?;
@@ -169,31 +170,31 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Returns a function that hides the secrets that are known.
-async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
+/// Returns a function that hides the known secrets in a text.
+async fn concealer(world: &World) -> impl Fn(&str) -> String + use<> {
     world.known_secrets(&world.read().await).await
 }
 
-/// Returns `session` and its messages from the position `from` on, without the secrets that are known.
+/// Returns `session` and its messages from the position `start` on. Known secrets are hidden in both.
 async fn transcript(
     session: &Session,
-    from: u64,
+    start: u64,
     world: &World,
 ) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
-    let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
-    let conceal = conceal(world).await;
+    let messages = world.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| failed(&error))?;
+    let conceal = concealer(world).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((ShownSession::new(session.clone(), &conceal), messages))
 }
 
 async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let session = named(&args.session, world).await?;
+    let session = find_session(&args.session, world).await?;
     let last = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (about, messages) = transcript(&session, session.messages.saturating_sub(last), world).await?;
+    let (shown, messages) = transcript(&session, session.messages.saturating_sub(last), world).await?;
     if world.screen.json() {
-        world.screen.document(&Document { session: &about, messages: &messages }).await?;
+        world.screen.document(&Document { session: &shown, messages: &messages }).await?;
     } else {
-        world.screen.page(replay::page(&about, &messages, args.full, world.screen.look())).await?;
+        world.screen.page(replay::page(&shown, &messages, args.full, world.screen.look())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -203,16 +204,16 @@ async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure>
     if title.is_empty() {
         return Err(Failure::usage("a title cannot be empty"));
     }
-    let session = named(&args.session, world).await?;
+    let session = find_session(&args.session, world).await?;
     let store = world.store()?;
     store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
     let session = store.session(session.id).await.map_err(|error| failed(&error))?;
-    let conceal = conceal(world).await;
-    let about = ShownSession::new(session, &conceal);
+    let conceal = concealer(world).await;
+    let shown = ShownSession::new(session, &conceal);
     if world.screen.json() {
-        world.screen.document(&Renamed { session: about }).await?;
+        world.screen.document(&Renamed { session: shown }).await?;
     } else {
-        world.screen.page(format!("renamed {} to {}", about.session.prefix, about.name())).await?;
+        world.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -220,18 +221,18 @@ async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure>
 async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let mut chosen: Vec<Session> = Vec::new();
     for typed in &args.sessions {
-        let session = named(typed, world).await?;
+        let session = find_session(typed, world).await?;
         if !chosen.contains(&session) {
             chosen.push(session);
         }
     }
     let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
-    let conceal = conceal(world).await;
-    let about: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
+    let conceal = concealer(world).await;
+    let shown: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
         world.require_user("deleted conversations cannot be restored")?;
-        world.screen.say(&render::rows(&about).join("\n"));
-        if !world.confirm(&format!("Delete {} for good?", count(about.len(), "session"))).await {
+        world.screen.say(&render::rows(&shown).join("\n"));
+        if !world.confirm(&format!("Delete {} for good?", count(shown.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));
         }
     }
@@ -243,10 +244,10 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
         }
     }
     if world.screen.json() {
-        world.screen.document(&Deleted { deleted: about }).await?;
+        world.screen.document(&Deleted { deleted: shown }).await?;
     } else {
         let lines: Vec<_> =
-            about.iter().map(|about| format!("deleted {} {}", about.session.prefix, about.name())).collect();
+            shown.iter().map(|shown| format!("deleted {} {}", shown.session.prefix, shown.name())).collect();
         world.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
@@ -257,7 +258,7 @@ async fn import(args: ImportSessionsArgs, world: &World) -> Result<Exit, Failure
     if world.screen.json() {
         let file = args.file.display().to_string();
         let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
-        world.screen.document(&Taken { file, sessions, messages, known }).await?;
+        world.screen.document(&ImportOutcome { file, sessions, messages, known }).await?;
     } else {
         world.screen.page(render::import_outcome(imported)).await?;
         if imported.sessions > 0 {

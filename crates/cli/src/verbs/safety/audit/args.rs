@@ -20,7 +20,7 @@ pub(crate) enum AuditVerb {
     Verify(VerifyAuditArgs),
     /// Print all rows with their hashes, one line of JSON each
     Export(ExportAuditArgs),
-    /// Check a copy of what `[audit_export]` of a team file wrote; if something is not as it was signed, exit with 1
+    /// Check a copy of the files that `[audit_export]` of a team file wrote; if one is not as it was signed, exit with 1
     VerifyExport(VerifyExportArgs),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct NewestRows {
     #[arg(long)]
     pub(crate) denied: bool,
 
-    /// The number of rows: the newest ones
+    /// Show at most this many of the newest rows
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) limit: usize,
 }
@@ -76,7 +76,7 @@ pub(crate) struct AuditFilter {
   toolrack audit verify --json | jq -r .end > /elsewhere/audit-end
   toolrack audit verify --end \"$(cat /elsewhere/audit-end)\"")]
 pub(crate) struct VerifyAuditArgs {
-    /// An end that this command printed earlier: also finds a log that was replaced as a whole
+    /// The end that this command printed earlier: with it, the command also notices that the whole log was replaced
     #[arg(long, value_name = "END")]
     pub(crate) end: Option<ChainEnd>,
 }
@@ -105,7 +105,7 @@ pub(crate) struct VerifyExportArgs {
     #[arg(value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
 
-    /// A public key that signs, in PEM or as JWK; may be given more than once. Without it, those in the folder
+    /// A public key of the signatures, in PEM or as JWK, instead of the keys in the folder; may be given more than once
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) key: Vec<PathBuf>,
 }

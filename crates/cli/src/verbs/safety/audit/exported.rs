@@ -1,4 +1,4 @@
-//! `toolrack audit verify-export`: what a daemon exported, checked without its database.
+//! `toolrack audit verify-export`: checks the audit logs that a daemon exported, without its database.
 
 use std::{
     fs,
@@ -31,25 +31,27 @@ struct Verified {
 #[derive(Debug, Serialize)]
 struct Log {
     log: String,
+    /// The number of heads. A head is a signed list of exported objects, and of where the log ended then.
     heads: u64,
     rows: u64,
     first: Option<u64>,
     end: Option<String>,
     /// When the last head was signed.
     at: Option<String>,
+    /// Objects that no head names.
     unnamed: Vec<String>,
-    problems: Vec<Bad>,
+    problems: Vec<Problem>,
 }
 
 #[derive(Debug, Serialize)]
-struct Bad {
+struct Problem {
     name: String,
     why: String,
 }
 
 impl From<LogReport> for Log {
     fn from(report: LogReport) -> Self {
-        let problems = report.problems.into_iter().map(|problem| Bad { name: problem.name, why: problem.why });
+        let problems = report.problems.into_iter().map(|problem| Problem { name: problem.name, why: problem.why });
         Self {
             log: report.log.to_string(),
             heads: report.heads,
@@ -64,8 +66,8 @@ impl From<LogReport> for Log {
 }
 
 pub(super) async fn run(args: VerifyExportArgs, world: &World) -> Result<Exit, Failure> {
-    let is_given = !args.key.is_empty();
-    let found = tokio::task::spawn_blocking(move || verified(&args)).await;
+    let keys_are_given = !args.key.is_empty();
+    let found = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
     let (keys, logs) = found.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
     let keys: Vec<_> = keys?.iter().map(PublicKey::id).collect();
     let (logs, why) = match logs {
@@ -81,7 +83,7 @@ pub(super) async fn run(args: VerifyExportArgs, world: &World) -> Result<Exit, F
         return Err(Failure::new(Exit::Other, "NOT_VERIFIED", format!("the folder cannot be verified: {why}")));
     }
     world.screen.page(logs.iter().map(page).collect::<Vec<_>>().join("\n")).await?;
-    if !is_given {
+    if !keys_are_given {
         let keys = keys.join(", ");
         world.screen.note(&format!(
             "the keys are those in the folder itself ({keys}): compare them with what the operator of the daemon says, or \
@@ -90,14 +92,14 @@ pub(super) async fn run(args: VerifyExportArgs, world: &World) -> Result<Exit, F
     }
     match logs.iter().flat_map(|log| &log.problems).next() {
         None => Ok(Exit::Ok),
-        Some(Bad { name, why }) => {
+        Some(Problem { name, why }) => {
             let message = format!("the exported audit logs are not as they were signed: {name} {why}");
             Err(Failure::new(Exit::Other, "AUDIT_BROKEN", message))
         }
     }
 }
 
-/// What a log consists of, and each problem, a line each.
+/// A few lines about the content of a log, and a line for each problem.
 fn page(log: &Log) -> String {
     let number = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
     let (rows, heads) = (number(log.rows, "row"), number(log.heads, "head"));
@@ -113,13 +115,13 @@ fn page(log: &Log) -> String {
     lines.join("\n")
 }
 
-type Found = (Result<Vec<PublicKey>, Failure>, Result<Vec<LogReport>, String>);
+type KeysAndReports = (Result<Vec<PublicKey>, Failure>, Result<Vec<LogReport>, String>);
 
-fn verified(args: &VerifyExportArgs) -> Found {
+fn verify_folder(args: &VerifyExportArgs) -> KeysAndReports {
     let folder = Folder(&args.folder);
     let keys = match args.key.is_empty() {
         true => Ok(folder.keys()),
-        false => args.key.iter().map(|path| key(path)).collect(),
+        false => args.key.iter().map(|path| read_key(path)).collect(),
     };
     let logs = match &keys {
         Ok(keys) => verify(&folder, keys),
@@ -128,7 +130,7 @@ fn verified(args: &VerifyExportArgs) -> Found {
     (keys, logs)
 }
 
-fn key(path: &Path) -> Result<PublicKey, Failure> {
+fn read_key(path: &Path) -> Result<PublicKey, Failure> {
     let refused = |why: String| Failure::usage(format!("--key: {} {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| refused(format!("cannot be read: {}", in_words(&error))))?;
     PublicKey::read(&text).map_err(|error| refused(error.to_string()))
@@ -138,7 +140,7 @@ fn key(path: &Path) -> Result<PublicKey, Failure> {
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
-    /// The keys beside the objects.
+    /// The public keys that the folder has beside the exported objects.
     fn keys(&self) -> Vec<PublicKey> {
         let names = self.names("keys").unwrap_or_default();
         let read = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
@@ -146,8 +148,8 @@ impl Folder<'_> {
     }
 }
 
-/// What is there, without what is not.
-fn if_there<T>(found: io::Result<T>, name: &str) -> Result<Option<T>, String> {
+/// Turns the error for a missing file into `None`, and another one into a text that names the file.
+fn none_if_missing<T>(found: io::Result<T>, name: &str) -> Result<Option<T>, String> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
@@ -157,11 +159,11 @@ fn if_there<T>(found: io::Result<T>, name: &str) -> Result<Option<T>, String> {
 
 impl ExportedFiles for Folder<'_> {
     fn names(&self, folder: &str) -> Result<Vec<String>, String> {
-        let Some(entries) = if_there(fs::read_dir(self.0.join(folder)), folder)? else { return Ok(Vec::new()) };
+        let Some(entries) = none_if_missing(fs::read_dir(self.0.join(folder)), folder)? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| format!("{folder} cannot be read: {}", in_words(&error)))?;
-            // Toolrack writes no other names.
+            // Leave out files that Toolrack did not finish (`.part`), and those whose names it cannot have written.
             names.extend(entry.file_name().into_string().ok().filter(|name| !name.ends_with(".part")));
         }
         names.sort();
@@ -169,6 +171,6 @@ impl ExportedFiles for Folder<'_> {
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
-        if_there(fs::read(self.0.join(name)), name)
+        none_if_missing(fs::read(self.0.join(name)), name)
     }
 }

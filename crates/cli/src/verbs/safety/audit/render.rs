@@ -16,7 +16,7 @@ pub(crate) fn page(rows: &[AuditRow]) -> String {
 pub(crate) fn cells(row: &AuditRow) -> Vec<Cell> {
     let entry = &row.entry;
     let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
-    let (tone, word) = word(entry);
+    let (tone, outcome) = outcome(entry);
     let shown = |text: &str| text::for_line(text).into_owned();
     let whose = entry.agent.as_deref().map(|agent| format!("for {agent}"));
     let who = [&entry.who, &entry.client, &whose].into_iter().flatten();
@@ -27,13 +27,13 @@ pub(crate) fn cells(row: &AuditRow) -> Vec<Cell> {
         Cell::new(Tone::Faint, at.format("%Y-%m-%d %H:%M:%S").to_string()),
         Cell::new(Tone::Plain, who),
         Cell::new(Tone::Strong, what),
-        Cell::new(tone, shown(&word)),
-        Cell::new(Tone::Faint, shown(&about(entry))),
+        Cell::new(tone, shown(&outcome)),
+        Cell::new(Tone::Faint, shown(&details(entry))),
     ]
 }
 
-/// The outcome.
-fn word(entry: &Entry) -> (Tone, String) {
+/// The outcome of a call, or what happened in another row.
+fn outcome(entry: &Entry) -> (Tone, String) {
     let outcome = entry.outcome.as_deref().or(entry.decision.as_deref());
     let word = match entry.kind.as_str() {
         "call" => outcome.unwrap_or("call").to_owned(),
@@ -50,7 +50,7 @@ fn word(entry: &Entry) -> (Tone, String) {
 }
 
 /// The other details of a row.
-fn about(entry: &Entry) -> String {
+fn details(entry: &Entry) -> String {
     let mut facts = Vec::new();
     if let Some(took) = entry.duration_us {
         facts.push(format!("{} ms", took / 1_000));

@@ -40,7 +40,7 @@ pub(crate) struct TestPolicyArgs {
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
 
-    /// Who would call: agent, gateway, api, cli or program, and behind a / what it calls itself
+    /// Who would call: agent, gateway, api, cli or program; after a / may follow the name that the client gives itself
     #[arg(long, value_name = "CLIENT", default_value = "agent")]
     pub(crate) client: String,
 }
@@ -52,7 +52,7 @@ pub(crate) struct TestPolicyArgs {
   toolrack policy forget fs
   toolrack policy forget --all")]
 pub(crate) struct ForgetAnswersArgs {
-    /// About which tool: server/tool, or a server for all of its tools
+    /// The tool whose answers to delete: server/tool, or a server for all of its tools
     #[arg(value_name = "TOOL", required_unless_present = "all")]
     pub(crate) about: Option<String>,
 

@@ -42,9 +42,9 @@ impl From<&Rule> for RuleLine {
 struct MatchedLine {
     #[serde(flatten)]
     rule: RuleLine,
-    /// It comes from a project, so it can only forbid and ask.
+    /// Whether the rule comes from a project, and so can only forbid calls or require an approval.
     only_stricter: bool,
-    /// `decides`, `beaten` or `silent`.
+    /// `decides`, `beaten` (another rule overrules it) or `silent` (it does not match).
     fate: &'static str,
     because: Option<&'static str>,
 }
@@ -79,10 +79,10 @@ impl From<&Verdict> for Judged {
 }
 
 impl Judged {
-    /// The verdict on `what`, which is safe to print.
-    pub(crate) fn line(&self, what: &str) -> String {
+    /// The verdict on `subject`, such as the name of a tool. `subject` must be safe to print.
+    pub(crate) fn line(&self, subject: &str) -> String {
         let verdict = paint(tone(self.verdict), &self.verdict.to_string());
-        format!("{what}: {verdict}, because {}", safe(&self.why))
+        format!("{subject}: {verdict}, because {}", safe(&self.why))
     }
 }
 
@@ -118,7 +118,7 @@ impl Tested {
             tool: request.tool.to_owned(),
             client: request.caller.way().word(),
             client_name: request.caller.name().map(str::to_owned),
-            answered_at: answer.as_ref().map(at),
+            answered_at: answer.as_ref().map(answered_at),
             answer: answer.map(Shown::from),
             judged,
             rules: explained.rules.iter().map(MatchedLine::from).collect(),
@@ -143,7 +143,9 @@ fn safe(foreign: &str) -> String {
 pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(at) = &tested.answered_at {
-        lines.push(format!("and is not asked about as long as it is defined as on {at}: the user said `always`"));
+        lines.push(format!(
+            "it runs without asking, because the user answered `always` on {at}, until the definition of the tool changes"
+        ));
     }
     let rows: Vec<_> = tested.rules.iter().map(matched).collect();
     if !rows.is_empty() {
@@ -183,9 +185,9 @@ fn matched(line: &MatchedLine) -> Vec<Cell> {
         None => line.fate.to_owned(),
         Some(because) => because.to_owned(),
     };
-    let by = if line.only_stricter { "project" } else { "" };
+    let origin = if line.only_stricter { "project" } else { "" };
     let mut cells = rule(&line.rule);
-    cells.push(Cell::new(Tone::Faint, by));
+    cells.push(Cell::new(Tone::Faint, origin));
     cells.push(Cell::new(if line.because.is_none() { Tone::Strong } else { Tone::Faint }, fate));
     cells
 }
@@ -208,16 +210,16 @@ pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_on
     let mut lines = columns(&rows);
     let rest = match otherwise {
         DefaultEffect::Allow => "runs",
-        DefaultEffect::Confirm => "is asked about, and what is typed runs",
+        DefaultEffect::Confirm => "needs an approval, unless a user types the call",
         DefaultEffect::Deny => "does not run",
     };
-    let reads = if allow_read_only { ", but for tools that say that they only read, which run" } else { "" };
-    lines.push(paint(Tone::Faint, &format!("everything else {rest}{reads}")));
+    let exception = if allow_read_only { "; tools that say that they only read run" } else { "" };
+    lines.push(paint(Tone::Faint, &format!("everything else {rest}{exception}")));
     lines.join("\n")
 }
 
-/// When the user gave it, in RFC 3339.
-fn at(answer: &StandingAnswer) -> String {
+/// When the user gave the answer, in RFC 3339.
+fn answered_at(answer: &StandingAnswer) -> String {
     let at = DateTime::from_timestamp(answer.answered_at, 0).unwrap_or_default();
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
@@ -229,7 +231,7 @@ pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
         .map(|answer| {
             vec![
                 Cell::new(Tone::Plain, format!("{}/{}", answer.server, safe(&answer.tool))),
-                Cell::new(Tone::Faint, at(answer)),
+                Cell::new(Tone::Faint, answered_at(answer)),
                 Cell::new(Tone::Faint, answer.way.clone()),
                 Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
                 Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),

@@ -66,7 +66,7 @@ change the variable TOOLRACK_SECRET_KEY: if that is set, type the new key, or pa
 and start the programs that have the old key again with the new one. Copies of the database that you made earlier can \
 be opened only with the old key.")]
 pub(crate) struct KeyArgs {
-    /// Move the key there; the secrets stay as they are
+    /// Move the key to this place; the secrets stay as they are
     #[arg(long = "move", value_name = "WHERE", value_enum)]
     pub(crate) to: Option<KeyPlace>,
     /// Seal all secrets and tokens with a new key, which replaces the old one

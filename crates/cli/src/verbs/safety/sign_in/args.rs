@@ -17,11 +17,11 @@ pub(crate) struct LoginArgs {
     #[arg(value_name = "SERVER", required_unless_present = "to")]
     pub(crate) server: Option<String>,
 
-    /// The address of a team: its gateway becomes one of your servers first
+    /// The address of a team, whose gateway is first added to your servers
     #[arg(long, value_name = "URL")]
     pub(crate) to: Option<String>,
 
-    /// Open no browser; take the address that yours was sent to from the terminal as well
+    /// Open no browser; you may also paste the address to which your browser was redirected
     #[arg(long)]
     pub(crate) no_browser: bool,
 
@@ -32,7 +32,7 @@ pub(crate) struct LoginArgs {
     #[command(flatten)]
     pub(crate) account: AccountArg,
 
-    /// Wait for the browser on this port of 127.0.0.1; any that is free if none is given
+    /// Wait for the browser on this port of 127.0.0.1, instead of any free port
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct LogoutArgs {
 /// Which of several accounts.
 #[derive(Debug, Args)]
 pub(crate) struct AccountArg {
-    /// Sign in as this account, instead of the one that the entry's `oauth.account` names
+    /// Use this account, instead of the one that the entry's `oauth.account` names
     #[arg(long, value_name = "ACCOUNT")]
     pub(crate) account: Option<String>,
 }

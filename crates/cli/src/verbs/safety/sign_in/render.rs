@@ -17,7 +17,7 @@ pub(crate) struct LoggedIn<'a> {
     #[serde(serialize_with = "as_time")]
     pub(crate) expires_at: Option<u64>,
     pub(crate) renewable: bool,
-    /// How many tools the server has; empty if it was not connected.
+    /// How many tools the server has; `None` if it could not be connected.
     pub(crate) tools: Option<usize>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
     match (logged_out.was_signed_in, logged_out.revoked) {
         (false, _) => format!("you were not signed in to {server}"),
         (true, Some(true)) => format!("signed out of {server}; the tokens are revoked"),
-        (true, _) => format!("signed out of {server}; its tokens are forgotten here, and stay good until they expire"),
+        (true, _) => format!("signed out of {server}; its tokens are deleted here, but are valid until they expire"),
     }
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn page(status: &Status, look: Look) -> String {
     let row = |row: &Row| {
         let now = Utc::now();
         let expires = row.expires_at.and_then(time);
-        let lasts = row.signed_in && (row.renewable || expires.is_none_or(|expires| expires > now));
-        let (sign, tone) = if lasts { (Sign::Good, Tone::Good) } else { (Sign::Key, Tone::Waiting) };
+        let is_valid = row.signed_in && (row.renewable || expires.is_none_or(|expires| expires > now));
+        let (sign, tone) = if is_valid { (Sign::Good, Tone::Good) } else { (Sign::Key, Tone::Waiting) };
         let state = match expires {
             _ if !row.signed_in => "signed out by the server".to_owned(),
             _ if row.renewable => "signed in".to_owned(),

@@ -11,7 +11,8 @@ use url::{Host, Url};
 
 use crate::{args::Scope, error::Failure, verbs::configure::edits, wire::World};
 
-/// Returns the server with the address of the team's gateway. Adds it to the user's file if there is none.
+/// Returns the name of the server with the address of the team's gateway. If no server has it, adds one to the user's
+/// file.
 ///
 /// # Errors
 /// When `to` is not an address, the name is taken, or the file cannot be written.
@@ -62,11 +63,11 @@ fn gateway_at(to: &str) -> Result<Url, Failure> {
 
 /// The configured server with this address.
 fn known_at(url: &Url, loaded: &Loaded) -> Option<String> {
-    let is_there = |transport: &Transport| match transport {
+    let has_url = |transport: &Transport| match transport {
         Transport::Http(http) => Url::parse(http.url.trim()).is_ok_and(|known| known == *url),
         _ => false,
     };
-    loaded.desired.iter().find(|(_, spec)| is_there(&spec.transport)).map(|(name, _)| name.to_string())
+    loaded.desired.iter().find(|(_, spec)| has_url(&spec.transport)).map(|(name, _)| name.to_string())
 }
 
 /// The first part of the host's name; `team` where the host has none.

@@ -1,4 +1,4 @@
-//! What may be typed after `toolrack store`.
+//! The arguments of `store`.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub(crate) struct MigrateArgs {
 
     /// The files to move: `sqlite`, or `sqlite:FOLDER` if the daemon's toolrack.db is in another folder
     #[arg(long, value_name = "sqlite[:FOLDER]", default_value = "sqlite", value_parser = source)]
-    pub(crate) from: Source,
+    pub(crate) from: SourceFiles,
 
     /// The database, in place of the one that the team file names; a placeholder keeps its password off the command line
     #[arg(long, value_name = "URL")]
@@ -39,15 +39,15 @@ pub(crate) struct MigrateArgs {
 
 /// The files with the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
-    /// The folder of the daemon's file; that of this user without it.
+pub(crate) struct SourceFiles {
+    /// The folder of the daemon's file; `None` for the data folder of this user.
     pub(crate) folder: Option<PathBuf>,
 }
 
-fn source(word: &str) -> Result<Source, String> {
+fn source(word: &str) -> Result<SourceFiles, String> {
     match word.split_once(':') {
-        None if word == "sqlite" => Ok(Source { folder: None }),
-        Some(("sqlite", folder)) if !folder.is_empty() => Ok(Source { folder: Some(folder.into()) }),
+        None if word == "sqlite" => Ok(SourceFiles { folder: None }),
+        Some(("sqlite", folder)) if !folder.is_empty() => Ok(SourceFiles { folder: Some(folder.into()) }),
         _ => Err("write `sqlite`, or `sqlite:FOLDER`".to_owned()),
     }
 }
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn rows_come_from_files_alone() {
-        assert_eq!(source("sqlite"), Ok(Source { folder: None }));
-        assert_eq!(source("sqlite:/srv/x"), Ok(Source { folder: Some("/srv/x".into()) }));
+        assert_eq!(source("sqlite"), Ok(SourceFiles { folder: None }));
+        assert_eq!(source("sqlite:/srv/x"), Ok(SourceFiles { folder: Some("/srv/x".into()) }));
         for wrong in ["", "sqlite:", "postgres://h/n", "files"] {
             assert!(source(wrong).is_err(), "{wrong}");
         }

@@ -29,7 +29,7 @@ pub(crate) enum TeamVerb {
     Token(TokenArgs),
     /// Show the members
     Members(TenantArgs),
-    /// Show the tokens of members, without the tokens themselves
+    /// Show which tokens members have, without the secret texts of the tokens
     Tokens(TenantArgs),
     /// Revoke a token, or all tokens of a member
     Revoke(RevokeArgs),
@@ -45,7 +45,7 @@ pub(crate) enum TeamVerb {
 }
 
 impl TeamVerb {
-    /// The team file that is named.
+    /// The team file that the command line names.
     pub(crate) fn team_file(&self) -> Option<&Path> {
         match self {
             Self::Audit(args) => Some(&args.team),
@@ -88,7 +88,7 @@ pub(crate) struct TokenArgs {
     /// Make the token valid only for the MCP endpoint of this profile of the tenant
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub(crate) profile: Option<String>,
-    /// How long it opens anything: up to 3650d
+    /// How long the token is valid: up to 3650d
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = token_life)]
     pub(crate) lasts: Duration,
 }
@@ -137,10 +137,10 @@ pub(crate) struct RevokeArgs {
     /// The id of the token, as `toolrack team tokens` shows it
     #[arg(value_name = "TOKEN-ID", required_unless_present = "member")]
     pub(crate) id: Option<String>,
-    /// All tokens of this member: the name; with --issuer, the id at the issuer
+    /// Revoke all tokens of the member with this name or, with --issuer, with this id at the issuer
     #[arg(long, value_name = "MEMBER", conflicts_with = "id")]
     pub(crate) member: Option<String>,
-    /// The provider that vouches for it, for a member that signed in
+    /// The identity provider at which the member signs in; members that `team token` adds have none
     #[arg(long, value_name = "URL", default_value = super::ISSUER, requires = "member")]
     pub(crate) issuer: String,
 }
@@ -154,15 +154,15 @@ pub(crate) struct RemoveMemberArgs {
     /// The name of the member; with --issuer, the id at the issuer
     #[arg(value_name = "MEMBER")]
     pub(crate) member: String,
-    /// The provider that vouches for it, for a member that signed in
+    /// The identity provider at which the member signs in; members that `team token` adds have none
     #[arg(long, value_name = "URL", default_value = super::ISSUER)]
     pub(crate) issuer: String,
 }
 
-/// The name of a profile.
+/// Parses the name of a profile.
 fn profile(word: &str) -> Result<String, String> {
-    let named = ToolProfile::is_name(word).then(|| word.to_owned());
-    named.ok_or_else(|| "a profile is named with 1 to 64 letters, digits, `-` and `_`".to_owned())
+    let name = ToolProfile::is_name(word).then(|| word.to_owned());
+    name.ok_or_else(|| "the name of a profile has 1 to 64 letters, digits, `-` and `_`".to_owned())
 }
 
 /// `team audit`.
@@ -190,8 +190,8 @@ pub(crate) struct TeamAuditArgs {
   toolrack team quotas --team team.toml
   toolrack team quotas --team team.toml --tenant acme --json
 
-The daemon writes the use down at least every ten seconds. Only the daemon itself knows how many calls are under way \
-(`calls_at_once`): `GET /api/v1/quotas`.")]
+The daemon stores the use at least every ten seconds. How many calls run at this moment (`calls_at_once`) is not stored: \
+ask the daemon itself, with `GET /api/v1/quotas`.")]
 pub(crate) struct TeamQuotasArgs {
     /// The team file, as `serve --team` reads it
     #[arg(long, value_name = "FILE")]
@@ -208,14 +208,14 @@ pub(crate) struct TeamQuotasArgs {
   toolrack team replicas --team team.toml
   toolrack team replicas --team team.toml --json
 
-The list has a replica until another one removes it, `heartbeat_timeout` after its last heartbeat.")]
+A replica stays in the list until another one removes it, `heartbeat_timeout` after its last heartbeat.")]
 pub(crate) struct ReplicasArgs {
     /// The team file, as `serve --team` reads it
     #[arg(long, value_name = "FILE")]
     pub(crate) team: PathBuf,
 }
 
-/// A time of up to ten years.
+/// Parses a time of up to ten years.
 fn token_life(word: &str) -> Result<Duration, String> {
     let seconds = seconds(word).ok_or("write a time such as 90d, 2w or 12h")?;
     match (60.0..=3650.0 * 86_400.0).contains(&seconds) {

@@ -13,7 +13,7 @@ use crate::{
     render::{Cell, Tone, columns},
     team_file,
     verbs::{
-        safety::audit::{newest, render::cells},
+        safety::audit::{newest_query, render::cells},
         serving::serve::team::store_of,
     },
     wire::World,
@@ -44,11 +44,11 @@ struct Shown {
 
 pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
-    let tenants = chosen(&file, args.tenant.as_deref())?;
-    let query = newest(args.newest.clone(), world);
-    let mut found = of_daemon_log(args.tenant.as_deref(), &query, world).await?;
+    let tenants = selected_tenants(&file, args.tenant.as_deref())?;
+    let query = newest_query(args.newest.clone(), world);
+    let mut found = daemon_rows(args.tenant.as_deref(), &query, world).await?;
     for tenant in tenants {
-        found.extend(of_tenant(tenant, &query, world).await?);
+        found.extend(tenant_rows(tenant, &query, world).await?);
     }
     // The sort is stable: rows of one log stay in their order.
     found.sort_by_key(|found| found.row.at);
@@ -66,7 +66,7 @@ pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Fai
 }
 
 /// The tenants of the team file, or only the tenant `named`.
-pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
+pub(super) fn selected_tenants<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
     let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
     tenant.map(|tenant| vec![tenant]).ok_or_else(|| {
@@ -77,19 +77,21 @@ pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<
 }
 
 /// The rows of the daemon's own log, or only those about the members of a tenant.
-async fn of_daemon_log(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
     let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     let is_about = |row: &AuditRow| {
         let Some(tenant) = tenant else { return true };
+        // A row about a change of a member has its tenant only in the description of the member: `NAME of TENANT (…)`.
+        let of_tenant = format!(" of {tenant} (");
         let member = row.entry.member.as_deref();
-        row.entry.tenant.as_deref() == Some(tenant) || member.is_some_and(|it| it.contains(&format!(" of {tenant} (")))
+        row.entry.tenant.as_deref() == Some(tenant) || member.is_some_and(|member| member.contains(&of_tenant))
     };
     Ok(rows.into_iter().filter(is_about).map(|row| Found { tenant: None, row }).collect())
 }
 
 /// The rows of a tenant; none if it was never used.
-async fn of_tenant(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
     let Some(store) = store_of(tenant, world.server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
     store.close_at_exit().await;

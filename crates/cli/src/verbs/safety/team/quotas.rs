@@ -5,7 +5,7 @@ use toolrack_daemon::shown::{quotas::Shown, seconds};
 use toolrack_host::text;
 use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
 
-use super::{args::TeamQuotasArgs, audit::chosen};
+use super::{args::TeamQuotasArgs, audit::selected_tenants};
 use crate::{
     database,
     error::{Exit, Failure},
@@ -18,12 +18,12 @@ use crate::{
 /// `team quotas --json`.
 #[derive(Debug, Serialize)]
 struct Listed {
-    quotas: Vec<OfTenant>,
+    quotas: Vec<TenantUsage>,
 }
 
 /// The use of a quota of a tenant.
 #[derive(Debug, Serialize)]
-struct OfTenant {
+struct TenantUsage {
     tenant: String,
     #[serde(flatten)]
     shown: Shown,
@@ -32,12 +32,12 @@ struct OfTenant {
 pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
     let mut found = Vec::new();
-    for tenant in chosen(&file, args.tenant.as_deref())? {
-        found.extend(of_tenant(tenant, world).await?.into_iter().map(|usage| (tenant, usage)));
+    for tenant in selected_tenants(&file, args.tenant.as_deref())? {
+        found.extend(usage_of(tenant, world).await?.into_iter().map(|usage| (tenant, usage)));
     }
     if world.screen.json() {
-        let of = |(tenant, usage): (&Tenant, Usage)| OfTenant { tenant: tenant.id.clone(), shown: usage.into() };
-        let quotas = found.into_iter().map(of).collect();
+        let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), shown: usage.into() };
+        let quotas = found.into_iter().map(row).collect();
         world.screen.document(&Listed { quotas }).await?;
         return Ok(Exit::Ok);
     }
@@ -49,7 +49,7 @@ pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Fa
 }
 
 /// The use of the quotas of a tenant.
-async fn of_tenant(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure> {
+async fn usage_of(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
     if let Some(store) = store_of(tenant, world.server()).await? {
         let resumed = quotas.resume(&store).await;
@@ -63,6 +63,7 @@ async fn of_tenant(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure
 fn page(found: &[(&Tenant, Usage)]) -> String {
     let line = |(tenant, usage): &(&Tenant, Usage)| {
         let who = match &usage.holder {
+            // Without a name, the beginning of the member's key tells members apart.
             Holder::Member { key, name } => name.clone().unwrap_or_else(|| key.chars().take(12).collect()),
             Holder::Profile { name } => format!("profile {name}"),
             Holder::Tenant => "all together".to_owned(),

@@ -9,7 +9,7 @@ use crate::render::{Cell, Tone, columns};
 
 /// `team token --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Made<'a> {
+pub(crate) struct MadeToken<'a> {
     /// The token itself, which is shown only here.
     pub(crate) token: &'a str,
     pub(crate) id: String,

@@ -21,13 +21,13 @@ struct Listed {
 
 #[derive(Debug, Serialize)]
 struct Shown {
-    /// A new one for each time that the replica joined the others.
+    /// The replica gets a new id each time that it joins the others.
     id: String,
     /// The address at which the other replicas reach it.
     address: String,
     /// How many heartbeats it has written.
     heartbeats: i64,
-    /// How many tenants have their home there.
+    /// How many tenants it serves.
     tenants: i64,
 }
 

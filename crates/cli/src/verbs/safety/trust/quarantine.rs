@@ -46,7 +46,7 @@ pub(crate) struct Shown<'a> {
     /// The definition as it is now.
     definition: Value,
     /// The trusted definition; `null` if nothing is pinned.
-    pinned: Option<Before<'a>>,
+    pinned: Option<TrustedDefinition<'a>>,
     /// How the two differ, field by field.
     changes: Vec<Change>,
     /// Findings in the new definition, at which the user should look.
@@ -55,7 +55,7 @@ pub(crate) struct Shown<'a> {
 
 /// The trusted definition.
 #[derive(Debug, Serialize)]
-struct Before<'a> {
+struct TrustedDefinition<'a> {
     hash: DefinitionHash,
     definition: Value,
     /// In RFC 3339.
@@ -69,7 +69,7 @@ struct Before<'a> {
 impl<'a> Shown<'a> {
     pub(crate) fn of(quarantined: &'a QuarantinedTool) -> Self {
         let now = definition(&quarantined.mismatch.definition.text);
-        let pinned = quarantined.pinned.as_ref().map(|pinned| Before {
+        let pinned = quarantined.pinned.as_ref().map(|pinned| TrustedDefinition {
             hash: pinned.definition.hash,
             definition: definition(&pinned.definition.text),
             at: moment(pinned.at),
@@ -100,9 +100,9 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A stored definition; one that is not JSON (a secret was hidden in it) is shown as text.
-fn definition(kept: &str) -> Value {
-    serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
+/// Parses a stored definition. One that is no longer JSON, because a secret was hidden in it, is shown as text.
+fn definition(stored: &str) -> Value {
+    serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
 }
 
 fn moment(seconds: i64) -> Option<String> {
@@ -144,7 +144,7 @@ fn name(shown: &Shown<'_>) -> String {
     paint(Tone::Strong, &text::for_line(&format!("{}/{}", shown.server, shown.tool)))
 }
 
-/// The differences: one line for short values, texts of several lines by their lines.
+/// The differences. Texts of several lines are compared line by line.
 fn difference(changes: &[Change]) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {
@@ -153,30 +153,31 @@ fn difference(changes: &[Change]) -> Vec<String> {
                 if before.contains('\n') || after.contains('\n') =>
             {
                 lines.push(format!("    {}:", text::for_line(&change.field)));
-                lines.extend(by_line(before, after).into_iter().map(|line| format!("    {line}")));
+                lines.extend(line_diff(before, after).into_iter().map(|line| format!("    {line}")));
             }
             _ => lines.extend(changes::lines(std::slice::from_ref(change)).iter().map(|line| format!("    {line}"))),
         }
     }
     if lines.is_empty() {
-        lines.push("    only something that is not shown: a secret, or a duplicate member".to_owned());
+        lines.push("    only in something that is not shown: a secret, or a duplicate member".to_owned());
     }
     lines
 }
 
-/// The changed lines, between the unchanged ones.
-fn by_line(before: &str, after: &str) -> Vec<String> {
+/// The changed lines, with one unchanged line before and one after them.
+fn line_diff(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
-    let head = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
-    let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(one, other)| one == other).count();
+    // How many lines are the same at the start, and at the end.
+    let start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(old, new)| old == new).count();
     let context = |line: &&str| format!("  {}", text::for_line(line));
-    let mut lines: Vec<_> = old[head.saturating_sub(1)..head].iter().map(context).collect();
-    let mut marked = |mark: &str, tone: Tone, some: &[&str]| {
-        lines.extend(some.iter().map(|line| paint(tone, &format!("{mark} {}", text::for_line(line)))));
+    let mut lines: Vec<_> = old[start.saturating_sub(1)..start].iter().map(context).collect();
+    let mut push_marked = |mark: &str, tone: Tone, changed: &[&str]| {
+        lines.extend(changed.iter().map(|line| paint(tone, &format!("{mark} {}", text::for_line(line)))));
     };
-    marked("-", Tone::Bad, &old[head..old.len() - tail]);
-    marked("+", Tone::Good, &new[head..new.len() - tail]);
-    lines.extend(new[new.len() - tail..].iter().take(1).map(context));
+    push_marked("-", Tone::Bad, &old[start..old.len() - end]);
+    push_marked("+", Tone::Good, &new[start..new.len() - end]);
+    lines.extend(new[new.len() - end..].iter().take(1).map(context));
     lines
 }
 

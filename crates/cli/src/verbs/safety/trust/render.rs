@@ -37,7 +37,7 @@ pub(crate) struct Pending<'a> {
     /// Findings at which the user should look before approving.
     points: Vec<String>,
     hash: &'a str,
-    /// The word in one of the user's own entries that means something else in each folder.
+    /// The word that means something else in each folder, if that is why one of the user's own entries waits.
     depends_on: Option<&'a str>,
     /// When another entry of this name was approved, in RFC 3339.
     approved_at: Option<String>,
@@ -94,7 +94,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let mut lines = vec![format!("{sign} {name}  {from}")];
     lines.extend(details(pending.entry));
     if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
-        let why = format!("  asks because `{word}` is something else in each folder; an agreement is for {folder}");
+        let why = format!("  asks because `{word}` is something else in each folder: you agree for {folder} alone");
         lines.push(paint(Tone::Waiting, &text::for_line(&why)));
     }
     lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
@@ -104,7 +104,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let day = approved.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
     if pending.changes.is_empty() {
-        lines.push("    a field that has no meaning here, or how the same is written".to_owned());
+        lines.push("    only in a field that has no meaning here, or in the way in which a value is written".to_owned());
     }
     lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
     lines
@@ -138,6 +138,6 @@ pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
 }
 
 /// The line for a revoked approval.
-pub(crate) fn taken_back(name: &str) -> String {
+pub(crate) fn revoked(name: &str) -> String {
     format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
 }

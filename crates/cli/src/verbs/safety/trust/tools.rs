@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let quarantined_tools = wanted(&loaded, &args.targets, world).await?;
+    let quarantined_tools = selected(&loaded, &args.targets, world).await?;
     let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
     if world.screen.json() {
         world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
@@ -37,7 +37,7 @@ pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Fai
 
 pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let mut quarantined_tools = wanted(&loaded, &args.targets, world).await?;
+    let mut quarantined_tools = selected(&loaded, &args.targets, world).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
             Failure::usage("the value of --hash is not a hash")
@@ -53,7 +53,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     // A user who gives a hash has seen the definition that it belongs to.
     let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
     if shown.is_empty() {
-        world.screen.note("none of it is in quarantine here");
+        world.screen.note("none of these tools is in quarantine here");
     } else if asks {
         world.require_user("a tool that has changed is used again only when a user approves it")?;
         world.screen.say(&quarantine::page(&shown, world.screen.look()));
@@ -86,28 +86,30 @@ fn changed(message: &str) -> Failure {
     Failure::new(Exit::NotTrusted, "CHANGED", message).hint("look at it again with `toolrack trust diff`")
 }
 
-/// The tools in quarantine that `named` means, or all that are configured here when nothing is named.
+/// The tools in quarantine that `targets` name: servers, or single tools as `server/tool`. Without `targets`, all that are
+/// in quarantine here.
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
-async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
+async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
     let mut selected = Vec::new();
-    for name in named {
-        let (server, tool) = name.split_once('/').map_or((name.as_str(), None), |(server, tool)| (server, Some(tool)));
+    for target in targets {
+        let (server, tool) =
+            target.split_once('/').map_or((target.as_str(), None), |(server, tool)| (server, Some(tool)));
         if !loaded.desired.contains_key(server) {
             return Err(reach::no_such_server(server, loaded, Exit::Usage));
         }
         selected.push((server, tool));
     }
-    let is_meant = |quarantined: &QuarantinedTool| {
-        let means = |(server, tool): &(&str, Option<&str>)| {
+    let is_selected = |quarantined: &QuarantinedTool| {
+        let names_it = |(server, tool): &(&str, Option<&str>)| {
             quarantined.pinned_server.server.as_str() == *server
                 && tool.is_none_or(|tool| tool == quarantined.mismatch.tool)
         };
-        selected.is_empty() || selected.iter().any(means)
+        selected.is_empty() || selected.iter().any(names_it)
     };
-    let mut quarantined_tools = here(loaded, world).await?;
-    quarantined_tools.retain(is_meant);
+    let mut quarantined_tools = quarantined_here(loaded, world).await?;
+    quarantined_tools.retain(is_selected);
     Ok(quarantined_tools)
 }
 
@@ -115,7 +117,7 @@ async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<
 ///
 /// # Errors
 /// When the database cannot be read.
-pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
+pub(in crate::verbs) async fn quarantined_here(loaded: &Loaded, world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
     let is_here = |quarantined: &QuarantinedTool| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)

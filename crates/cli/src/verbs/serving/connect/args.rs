@@ -16,24 +16,24 @@ use crate::args::programs;
   toolrack connect cursor --undo
 
 Toolrack changes one entry of the program's own file, and shows the change first. --undo restores the bytes of the file, \
-or takes out the entry if the file has changed since.")]
+or only removes the entry if the file has changed since.")]
 pub(crate) struct ConnectArgs {
     /// The program that gets the tools of all servers; without one, show the programs
     #[arg(value_name = "PROGRAM", value_parser = programs())]
     pub(crate) client: Option<Client>,
 
-    /// Only for this project
+    /// Use the program's file for this project instead of your own
     #[arg(long, requires = "client")]
     pub(crate) project: bool,
 
-    /// Let it connect to the daemon instead of starting a gateway; it sends the token that TOOLRACK_TOKEN holds
+    /// Let the program connect to the daemon instead of starting a gateway; it sends the token in TOOLRACK_TOKEN
     #[arg(
         long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "",
         conflicts_with = "gateway", requires = "client"
     )]
     pub(crate) http: Option<String>,
 
-    /// The name of the server there
+    /// The name of the server Toolrack in that file
     #[arg(long, value_name = "NAME", default_value = "toolrack", requires = "client")]
     pub(crate) name: String,
 

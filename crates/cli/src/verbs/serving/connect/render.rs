@@ -17,8 +17,8 @@ use crate::{
     render::{Cell, Look, Sign, Tone, columns, paint},
 };
 
-/// The requested change.
-pub(super) struct Done<'a> {
+/// The change that the user asked for.
+pub(super) struct Request<'a> {
     pub(super) client: Client,
     pub(super) name: &'a str,
     pub(super) of_project: bool,
@@ -43,16 +43,16 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn new(done: &Done<'a>, change: &'a Change) -> Self {
+    pub(super) fn new(request: &Request<'a>, change: &'a Change) -> Self {
         Self {
-            client: done.client,
-            name: done.name,
+            client: request.client,
+            name: request.name,
             path: change.path(),
-            connected: !done.is_undo,
+            connected: !request.is_undo,
             created: change.creates(),
             removed: change.removes(),
             exact: change.is_exact(),
-            dry_run: done.dry_run,
+            dry_run: request.dry_run,
             diff: change.diff(),
         }
     }
@@ -64,18 +64,18 @@ pub(super) struct Clients<'a> {
     pub(super) clients: &'a [Row],
 }
 
-/// A program.
+/// A program that can be connected, as `connect` lists it.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) client: Client,
     title: &'static str,
     /// Whether this machine has the program or its files.
     found: bool,
-    /// Its file, whether it is there or not.
+    /// Its configuration file of this user, which need not exist.
     path: Option<PathBuf>,
-    /// The names that Toolrack has there.
+    /// The names under which that file has Toolrack.
     connected: Vec<String>,
-    /// The names that Toolrack has there only for this project.
+    /// The names under which the program's file of this project has Toolrack.
     connected_here: Vec<String>,
     /// Why its file cannot be read.
     pub(super) problem: Option<String>,
@@ -144,7 +144,7 @@ pub(super) fn clients(rows: &[Row], look: Look) -> String {
 
 /// Returns the question to the user, without a question mark.
 pub(super) fn question(change: &Change) -> String {
-    let path = shown(change.path());
+    let path = path_text(change.path());
     match (change.creates(), change.removes()) {
         (true, _) => format!("Make {path}"),
         (_, true) => format!("Remove {path}"),
@@ -152,11 +152,11 @@ pub(super) fn question(change: &Change) -> String {
     }
 }
 
-/// The line for what was done.
-pub(super) fn done(done: &Done<'_>, change: &Change) -> String {
-    let (client, name, path) = (done.client, text::for_line(done.name), shown(change.path()));
-    match (done.is_undo, change.is_nothing()) {
-        (false, true) => format!("{client} is connected already: {path} has {name} just so"),
+/// The line that says what was done.
+pub(super) fn outcome(request: &Request<'_>, change: &Change) -> String {
+    let (client, name, path) = (request.client, text::for_line(request.name), path_text(change.path()));
+    match (request.is_undo, change.is_nothing()) {
+        (false, true) => format!("{client} is connected already: {path} has the same entry {name}"),
         (false, false) => format!("connected {client}: {name} is in {path}"),
         (true, _) if change.removes() => format!("disconnected {client}: {path} was created for it, and is removed"),
         (true, _) if change.is_exact() => format!("disconnected {client}: {path} is exactly as it was before"),
@@ -169,25 +169,25 @@ pub(super) fn done(done: &Done<'_>, change: &Change) -> String {
 }
 
 /// The remaining step for the user.
-pub(super) fn next_step(done: &Done<'_>, change: &Change) -> Option<String> {
-    if done.is_undo || change.is_nothing() {
+pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String> {
+    if request.is_undo || change.is_nothing() {
         return None;
     }
-    let client = done.client;
-    let first = match done.reach {
+    let client = request.client;
+    let first = match request.reach {
         Some(Reach::Http { .. }) => format!(
-            "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to what FILE holds"
+            "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to the token in FILE"
         ),
         _ => format!("{client} has the tools when it is restarted"),
     };
     let mut undo = vec!["toolrack", "connect", client.id(), "--undo"];
-    if done.of_project {
+    if request.of_project {
         undo.push("--project");
     }
-    if done.name != PROGRAM {
-        undo.extend(["--name", done.name]);
+    if request.name != PROGRAM {
+        undo.extend(["--name", request.name]);
     }
-    Some(format!("{first}; `{}` takes it out again", shell_words::join(undo)))
+    Some(format!("{first}; `{}` undoes this", shell_words::join(undo)))
 }
 
 /// Returns the reason of the failure, without its excerpt of a file.
@@ -198,6 +198,6 @@ pub(super) fn in_one_line(error: &ConnectError) -> String {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     text::for_line(&path.display().to_string()).into_owned()
 }

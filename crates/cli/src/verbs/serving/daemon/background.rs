@@ -20,14 +20,14 @@ use crate::{
     verbs::Cli,
 };
 
-/// How long a daemon may take to listen. It starts servers only then.
+/// How long a daemon may take until it listens. It starts its servers only after that.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size in bytes at which the log is rotated, and the most bytes of it that are shown.
 pub(super) const MAX_LOG: u64 = 1024 * 1024;
 
-/// The file to which a daemon in the background writes.
-pub(super) fn log(data: &Path) -> PathBuf {
+/// The file to which a daemon in the background writes its output.
+pub(super) fn log_path(data: &Path) -> PathBuf {
     data.join("daemon.log")
 }
 
@@ -36,9 +36,9 @@ pub(super) fn log(data: &Path) -> PathBuf {
 /// # Errors
 /// When it does not start; the failure has its last message.
 pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
-    let path = log(data);
-    let (file, written) = opened(&path).map_err(|error| unusable(&path, &error))?;
-    let mut child = spawned(&as_serve(verb, words), file).map_err(|error| {
+    let path = log_path(data);
+    let (file, length_before) = open_log(&path).map_err(|error| unusable(&path, &error))?;
+    let mut child = spawn(&to_serve(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
     let end = Instant::now() + START_TIMEOUT;
@@ -50,10 +50,10 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
         }
         if let Ok(Some(status)) = child.try_wait() {
             let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::of);
-            return Err(not_started(exit, &end_of(&path, written)));
+            return Err(not_started(exit, &read_end(&path, length_before)));
         }
         if Instant::now() > end {
-            // No command would find it.
+            // No command would find a daemon that does not listen.
             let _ = child.kill();
             let _ = child.wait();
             let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());
@@ -68,8 +68,8 @@ pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
 
-/// Opens the log for appending, and returns its length. A long log is rotated, replacing the one before.
-fn opened(path: &Path) -> io::Result<(File, u64)> {
+/// Opens the log for appending, and returns its length. A long log is first renamed, which replaces the last renamed one.
+fn open_log(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -77,27 +77,27 @@ fn opened(path: &Path) -> io::Result<(File, u64)> {
         fs::rename(path, path.with_extension("log.old"))?;
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    let written = file.metadata()?.len();
-    Ok((file, written))
+    let length = file.metadata()?.len();
+    Ok((file, length))
 }
 
-fn spawned(words: &[OsString], log: File) -> io::Result<Child> {
+fn spawn(words: &[OsString], log: File) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn()
 }
 
-/// Turns the words of `daemon VERB` into those of `serve`, without the program's name.
-pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
-    let values: Vec<String> = Cli::command()
+/// Turns the command line `words`, which runs `daemon VERB`, into that of `serve`, without the program's name.
+pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
+    let options_with_value: Vec<String> = Cli::command()
         .get_arguments()
         .filter(|option| option.get_action().takes_values())
         .filter_map(|option| option.get_long().map(|long| format!("--{long}")))
         .collect();
-    let takes_value = |word: &OsStr| values.iter().any(|option| word == option.as_str());
+    let takes_value = |word: &OsStr| options_with_value.iter().any(|option| word == option.as_str());
     let mut serve = Vec::new();
     let mut words = words.iter().skip(1);
-    // Only the options of every command can come before the options of the verb.
+    // Before each of the two words, only options of every command can stand.
     for name in ["daemon", verb] {
         while let Some(word) = words.next() {
             if word == name {
@@ -110,27 +110,27 @@ pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
         }
     }
     serve.extend(["serve", "--detached", "--no-open"].map(OsString::from));
-    // A detached daemon prints for users, who read its log.
-    serve.extend(words.filter(|word| !["--no-open", "--json"].iter().any(|own| word == own)).cloned());
+    serve.extend(words.filter(|word| *word != "--no-open").cloned());
+    // The output of a detached daemon goes to a log, which users read as text.
     serve.retain(|word| word != "--json");
     serve
 }
 
 /// The failure that a daemon wrote before it ended.
 fn not_started(exit: Exit, output: &str) -> Failure {
-    let last = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
-    let why = last("error: ").unwrap_or("it ended without an error message");
+    let last_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
+    let why = last_after("error: ").unwrap_or("it ended without an error message");
     let failure = Failure::new(exit, "NOT_STARTED", format!("the daemon did not start: {why}"));
-    failure.hint(last("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
+    failure.hint(last_after("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }
 
-/// Returns the text in `path` after byte `from`; only the end of it, if it is long. Invalid UTF-8 is replaced.
-pub(super) fn end_of(path: &Path, from: u64) -> String {
+/// Returns the text in `path` from byte `start` on, but at most its last [`MAX_LOG`] bytes. Invalid UTF-8 is replaced.
+pub(super) fn read_end(path: &Path, start: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let from = from.max(length.saturating_sub(MAX_LOG));
-        file.seek(SeekFrom::Start(from))?;
+        let start = start.max(length.saturating_sub(MAX_LOG));
+        file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(MAX_LOG).read_to_end(&mut bytes)?;
         Ok(bytes)
@@ -146,7 +146,7 @@ mod tests {
     fn the_words_of_start_become_those_of_serve() {
         let as_serve_of = |verb: &str, line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            as_serve(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+            to_serve(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         let of = |line| as_serve_of("start", line);
         assert_eq!(of("toolrack daemon start"), "serve --detached --no-open");

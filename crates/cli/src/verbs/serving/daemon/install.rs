@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use toolrack_config::Environment;
 
-use super::{super::serve::args::ServeArgs, background::as_serve};
+use super::{super::serve::args::ServeArgs, background::to_serve};
 use crate::{
     error::{Exit, Failure, in_words},
     wire::World,
@@ -48,7 +48,7 @@ pub(crate) struct UninstallArgs {
 /// The unit to write or remove.
 #[derive(Debug, Args)]
 pub(crate) struct UnitArgs {
-    /// The daemon of the machine, as a user of its own, instead of yours
+    /// The unit of a daemon for the whole machine, which runs as a separate user, instead of your own daemon
     #[arg(long)]
     pub(crate) system: bool,
 
@@ -58,20 +58,20 @@ pub(crate) struct UnitArgs {
 }
 
 /// The name of the unit.
-const UNIT: &str = "toolrack.service";
+const UNIT_NAME: &str = "toolrack.service";
 
 /// The beginning of the first line of every unit that this command has written. No other unit is overwritten or
 /// removed.
 const FIRST_LINE: &str = "# Written by `toolrack daemon install";
 
-const FOR_USER: &str = include_str!("install/user.service");
-const FOR_SYSTEM: &str = include_str!("install/system.service");
+const USER_UNIT: &str = include_str!("install/user.service");
+const SYSTEM_UNIT: &str = include_str!("install/system.service");
 
 /// The data folder of the machine's daemon. systemd makes it, as the unit says.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
 /// The variables that the unit copies at installation, if they are set.
-const KEPT: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
+const COPIED_VARIABLES: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 /// `daemon install --json`.
 #[derive(Debug, Serialize)]
@@ -99,13 +99,14 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
             Failure::usage("`--with-parent` is for `toolrack serve`").hint("a unit has no parent that could end")
         );
     }
-    let unit = file(&args.unit, &world.environment)?;
+    let unit = unit_path(&args.unit, &world.environment)?;
     let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
-    let text = text(&program, &served(args, words), args.unit.system, &world.environment);
+    let text = unit_text(&program, &serve_command(args, words), args.unit.system, &world.environment);
     if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(FIRST_LINE)) {
         return Err(foreign(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| not_written(&unit, &error))?;
+    // npx and uvx run programs from folders with these names.
     if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
         let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
         world.screen.warning(message);
@@ -118,7 +119,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     if world.screen.json() {
         world.screen.document(&Installed { unit, start, undo }).await?;
     } else {
-        let lines = format!("wrote {}\n`{start}` starts it, now and from now on\n`{undo}` undoes this", unit.display());
+        let lines = format!("wrote {}\n`{start}` starts the daemon, now and from now on\n`{undo}` undoes this", unit.display());
         world.screen.page(lines).await?;
     }
     Ok(Exit::Ok)
@@ -126,7 +127,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
 
 /// Removes the unit, if `daemon install` has written it.
 pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exit, Failure> {
-    let unit = file(&args.unit, &world.environment)?;
+    let unit = unit_path(&args.unit, &world.environment)?;
     let before = fs::read_to_string(&unit);
     if before.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
         return Err(foreign(&unit).hint("remove it yourself, if you no longer want it"));
@@ -146,7 +147,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
     if world.screen.json() {
         world.screen.document(&Uninstalled { unit, removed, stop }).await?;
     } else if removed {
-        world.screen.page(format!("removed {}\n`{stop}` ends the daemon that still runs", unit.display())).await?;
+        world.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;
     } else {
         world.screen.note(&format!("there is no {}", unit.display()));
     }
@@ -154,54 +155,54 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
 }
 
 /// Returns the path of the unit.
-fn file(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> {
+fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> {
     if let Some(folder) = &args.unit_folder {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
-        return Ok(folder.join(UNIT));
+        return Ok(folder.join(UNIT_NAME));
     }
     if args.system {
-        return Ok(Path::new("/etc/systemd/system").join(UNIT));
+        return Ok(Path::new("/etc/systemd/system").join(UNIT_NAME));
     }
     let set = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = set.or_else(|| environment.home().map(|home| home.join(".config")));
     let folder = folder.ok_or_else(|| Failure::config("no home folder is known: set `HOME`, or name --unit-folder"))?;
-    Ok(folder.join("systemd/user").join(UNIT))
+    Ok(folder.join("systemd/user").join(UNIT_NAME))
 }
 
 /// Returns the words of a `serve` command with the options of this `daemon install`.
-fn served(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
-    let mut served = Vec::new();
-    let mut words = as_serve("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
+fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
+    let mut command = Vec::new();
+    let mut words = to_serve("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
         match word.as_str() {
             "--system" => {}
             "--unit-folder" => drop(words.next()),
             other if other.starts_with("--unit-folder=") => {}
-            _ => served.push(word),
+            _ => command.push(word),
         }
     }
     if args.unit.system && args.serve.token_file.is_none() {
-        // Root reads the token for the daemon there.
-        served.extend(["--token-file".to_owned(), format!("{SYSTEM_HOME}/token")]);
+        // Root finds the daemon's token in this file.
+        command.extend(["--token-file".to_owned(), format!("{SYSTEM_HOME}/token")]);
     }
-    served
+    command
 }
 
 /// Returns the text of the unit.
-fn text(program: &Path, words: &[String], system: bool, environment: &Environment) -> String {
-    let mut command = quoted(&program.to_string_lossy(), false);
+fn unit_text(program: &Path, words: &[String], system: bool, environment: &Environment) -> String {
+    let mut command = quoted(&program.to_string_lossy());
     for word in words {
         command.push(' ');
-        command += &quoted(word, true);
+        command += &quoted_argument(word);
     }
     let variables = if system {
         vec![("HOME".to_owned(), SYSTEM_HOME.to_owned()), ("TOOLRACK_HOME".to_owned(), SYSTEM_HOME.to_owned())]
     } else {
         variables_to_copy(environment)
     };
-    let line = |(name, value): (String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}"), false));
+    let line = |(name, value): (String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}")));
     let variables: String = variables.into_iter().map(line).collect();
-    let unit = if system { FOR_SYSTEM } else { FOR_USER };
+    let unit = if system { SYSTEM_UNIT } else { USER_UNIT };
     let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
     // Replace the command last, so that nothing in it is taken for a placeholder.
     unit.replace("@COMMAND@", &command)
@@ -214,19 +215,23 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
         std::env::join_paths(folders).unwrap_or_default()
     });
-    let rest = KEPT.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let rest = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
     let path = path.map(|path| ("PATH", path));
     path.into_iter().chain(rest).map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned())).collect()
 }
 
-/// Quotes a word for systemd. Only in the arguments of a command, systemd would take a `$` for a variable.
-fn quoted(word: &str, is_argument: bool) -> String {
+/// Quotes an argument of a command for systemd, which would read a single `$` there as the start of a variable.
+fn quoted_argument(word: &str) -> String {
+    quoted(&word.replace('$', "$$"))
+}
+
+/// Quotes a word for systemd that is not an argument of a command.
+fn quoted(word: &str) -> String {
     let mut quoted = String::from("\"");
     for character in word.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
             '%' => quoted.push_str("%%"),
-            '$' if is_argument => quoted.push_str("$$"),
             other if other.is_ascii_control() => quoted += &format!("\\x{:02x}", u32::from(other)),
             other => quoted.push(other),
         }
@@ -235,7 +240,7 @@ fn quoted(word: &str, is_argument: bool) -> String {
     quoted
 }
 
-/// Writes the unit as a whole, and its folder if there is none.
+/// Replaces the unit at once, so that systemd never reads half of it. Makes its folder if there is none.
 fn write(unit: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = unit.parent() {
         fs::create_dir_all(folder)?;
@@ -262,15 +267,15 @@ mod tests {
 
     #[test]
     fn words_reach_the_daemon_as_they_were_typed() {
-        assert_eq!(quoted("a b", true), "\"a b\"");
-        assert_eq!(quoted("50%\\\"$HOME\n", true), r#""50%%\\\"$$HOME\x0a""#);
-        assert_eq!(quoted("/opt/$x", false), "\"/opt/$x\"");
+        assert_eq!(quoted_argument("a b"), "\"a b\"");
+        assert_eq!(quoted_argument("50%\\\"$HOME\n"), r#""50%%\\\"$$HOME\x0a""#);
+        assert_eq!(quoted("/opt/$x"), "\"/opt/$x\"");
     }
 
     #[test]
     fn a_user_s_unit_has_the_current_path_without_relative_folders() {
         let environment = Environment::new([("PATH", "/a:.:b:/c d"), ("TOOLRACK_HOME", "/t"), ("OTHER", "x")]);
-        let text = text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
+        let text = unit_text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
         assert!(text.contains("\nExecStart=\"/bin/toolrack\" \"serve\"\n"), "{text}");
         assert!(text.contains("\nEnvironment=\"PATH=/a:/c d\"\nEnvironment=\"TOOLRACK_HOME=/t\"\nWork"), "{text}");
         assert!(!text.contains("OTHER") && !text.contains('@'), "{text}");

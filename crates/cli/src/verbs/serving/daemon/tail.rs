@@ -17,104 +17,108 @@ const MAX_LINE: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Tail {
     path: PathBuf,
-    /// `None` until there is one.
+    /// `None` until the file exists.
     file: Option<File>,
-    /// Bytes of `file` that were read, or skipped at the beginning.
-    at: u64,
-    /// A line that has no end yet.
-    begun: Vec<u8>,
+    /// The bytes of `file` that were read, or skipped at the beginning.
+    position: u64,
+    /// The beginning of a line whose end is not written yet.
+    partial_line: Vec<u8>,
 }
 
 impl Tail {
-    /// Starts at most `last` bytes before the end of the file at `path`; if there is no such file yet, at its beginning
-    /// later.
-    pub(super) fn of(path: PathBuf, last: u64) -> io::Result<Self> {
-        let mut tail = Self { path, file: None, at: 0, begun: Vec::new() };
-        tail.open()?;
+    /// Follows the file at `path`, from at most `last_bytes` before its end. A file that does not exist yet is followed
+    /// from its beginning.
+    pub(super) fn open(path: PathBuf, last_bytes: u64) -> io::Result<Self> {
+        let mut tail = Self { path, file: None, position: 0, partial_line: Vec::new() };
+        tail.open_path()?;
         if let Some(file) = &tail.file {
-            tail.at = file.metadata()?.len().saturating_sub(last);
+            tail.position = file.metadata()?.len().saturating_sub(last_bytes);
         }
         Ok(tail)
     }
 
-    /// The lines that were written since the last call, without their ends; invalid UTF-8 is replaced. `None` when
-    /// there is nothing to read, for now. It holds at most a chunk and a line.
+    /// Returns lines that were written since the last call, without line breaks, or `None` when there is nothing more to
+    /// read for now. One call returns at most a chunk and a line; the list can be empty. Invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// When the file cannot be read. It may be tried again.
-    pub(super) fn more(&mut self) -> io::Result<Option<Vec<String>>> {
-        // Check this first: the rest of a rotated file is read before the next file.
-        let now = self.named()?;
+    /// When the file cannot be read. The call may be repeated.
+    pub(super) fn read_lines(&mut self) -> io::Result<Option<Vec<String>>> {
+        // Look at the path before reading: what is written to a file before it is rotated is then read before the next
+        // file is opened.
+        let at_path = self.metadata_of_path()?;
         let mut lines = Vec::new();
         let Some(file) = &mut self.file else {
-            self.open()?;
+            self.open_path()?;
             return Ok(self.file.is_some().then_some(lines));
         };
-        let here = file.metadata()?;
-        if here.len() < self.at {
-            self.at = 0;
+        let opened = file.metadata()?;
+        // The file was truncated.
+        if opened.len() < self.position {
+            self.position = 0;
             self.end_line(&mut lines);
             return Ok(Some(lines));
         }
-        file.seek(SeekFrom::Start(self.at))?;
+        file.seek(SeekFrom::Start(self.position))?;
         let mut chunk = vec![0; CHUNK_BYTES];
         let read = file.read(&mut chunk)?;
         if read > 0 {
-            self.at += read as u64;
-            self.take(&chunk[..read], &mut lines);
+            self.position += read as u64;
+            self.split_lines(&chunk[..read], &mut lines);
             return Ok(Some(lines));
         }
-        if now.is_some_and(|now| (now.dev(), now.ino()) != (here.dev(), here.ino())) {
+        // The path names another file now.
+        if at_path.is_some_and(|at_path| (at_path.dev(), at_path.ino()) != (opened.dev(), opened.ino())) {
             self.end_line(&mut lines);
-            self.open()?;
+            self.open_path()?;
             return Ok(Some(lines));
         }
         Ok(None)
     }
 
-    /// The file that has the name now; `None` between two files.
-    fn named(&self) -> io::Result<Option<Metadata>> {
-        found(fs::metadata(&self.path))
+    /// The metadata of the file at the path; `None` if a rotated file has no successor yet.
+    fn metadata_of_path(&self) -> io::Result<Option<Metadata>> {
+        none_if_missing(fs::metadata(&self.path))
     }
 
-    fn open(&mut self) -> io::Result<()> {
-        self.file = found(File::open(&self.path))?;
-        self.at = 0;
+    fn open_path(&mut self) -> io::Result<()> {
+        self.file = none_if_missing(File::open(&self.path))?;
+        self.position = 0;
         Ok(())
     }
 
-    fn take(&mut self, mut bytes: &[u8], lines: &mut Vec<String>) {
+    /// Appends the complete lines in `bytes` to `lines`, and keeps the rest as the partial line.
+    fn split_lines(&mut self, mut bytes: &[u8], lines: &mut Vec<String>) {
         while !bytes.is_empty() {
-            let room = bytes.len().min(MAX_LINE - self.begun.len());
+            let room = bytes.len().min(MAX_LINE - self.partial_line.len());
             let end = bytes[..room].iter().position(|byte| *byte == b'\n');
-            self.begun.extend_from_slice(&bytes[..end.unwrap_or(room)]);
+            self.partial_line.extend_from_slice(&bytes[..end.unwrap_or(room)]);
             bytes = &bytes[end.map_or(room, |end| end + 1)..];
             if end.is_some() {
-                lines.push(self.line());
-            } else if self.begun.len() == MAX_LINE {
+                lines.push(self.take_line());
+            } else if self.partial_line.len() == MAX_LINE {
                 self.end_line(lines);
             }
         }
     }
 
-    /// Ends the line with what was read of it.
+    /// Appends the partial line to `lines` as it is, unless it is empty.
     fn end_line(&mut self, lines: &mut Vec<String>) {
-        if !self.begun.is_empty() {
-            lines.push(self.line());
+        if !self.partial_line.is_empty() {
+            lines.push(self.take_line());
         }
     }
 
-    fn line(&mut self) -> String {
-        let line = String::from_utf8_lossy(&self.begun).into_owned();
-        self.begun.clear();
+    fn take_line(&mut self) -> String {
+        let line = String::from_utf8_lossy(&self.partial_line).into_owned();
+        self.partial_line.clear();
         line
     }
 }
 
-/// A missing file is not an error.
-fn found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
-    match looked {
-        Ok(thing) => Ok(Some(thing)),
+/// Turns the error for a missing file into `None`.
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -131,7 +135,7 @@ mod tests {
     }
 
     fn all(tail: &mut Tail) -> Vec<String> {
-        std::iter::from_fn(|| tail.more().unwrap()).flatten().collect()
+        std::iter::from_fn(|| tail.read_lines().unwrap()).flatten().collect()
     }
 
     fn folder() -> (tempfile::TempDir, PathBuf) {
@@ -143,14 +147,14 @@ mod tests {
     #[test]
     fn only_complete_lines_are_followed() {
         let (_folder, path) = folder();
-        let mut tail = Tail::of(path.clone(), 0).unwrap();
+        let mut tail = Tail::open(path.clone(), 0).unwrap();
         assert_eq!(all(&mut tail), [""; 0], "there is no file yet");
         write(&path, "one\ntwo é".as_bytes());
         assert_eq!(all(&mut tail), ["one"]);
         write(&path, b" and more\n\n\xff\n");
         assert_eq!(all(&mut tail), ["two é and more", "", "\u{fffd}"]);
         assert_eq!(all(&mut tail), [""; 0]);
-        let mut late = Tail::of(path, 3).unwrap();
+        let mut late = Tail::open(path, 3).unwrap();
         assert_eq!(all(&mut late), ["", "\u{fffd}"], "only the last bytes were asked for");
     }
 
@@ -158,7 +162,7 @@ mod tests {
     fn a_file_that_is_put_aside_is_read_to_its_end_and_then_the_next_one() {
         let (_folder, path) = folder();
         write(&path, b"one\n");
-        let mut tail = Tail::of(path.clone(), 100).unwrap();
+        let mut tail = Tail::open(path.clone(), 100).unwrap();
         assert_eq!(all(&mut tail), ["one"]);
         let aside = path.with_extension("old");
         fs::rename(&path, &aside).unwrap();
@@ -172,7 +176,7 @@ mod tests {
     fn a_file_that_is_cut_short_is_read_from_its_beginning() {
         let (_folder, path) = folder();
         write(&path, b"a long line\nbegun");
-        let mut tail = Tail::of(path.clone(), 100).unwrap();
+        let mut tail = Tail::open(path.clone(), 100).unwrap();
         assert_eq!(all(&mut tail), ["a long line"]);
         fs::write(&path, "new\n").unwrap();
         assert_eq!(all(&mut tail), ["begun", "new"]);
@@ -182,9 +186,9 @@ mod tests {
     fn a_line_without_an_end_is_held_only_up_to_its_bound() {
         let (_folder, path) = folder();
         write(&path, &vec![b'x'; 3 * MAX_LINE + 1]);
-        let mut tail = Tail::of(path.clone(), u64::MAX).unwrap();
+        let mut tail = Tail::open(path.clone(), u64::MAX).unwrap();
         assert_eq!(all(&mut tail).iter().map(String::len).collect::<Vec<_>>(), [MAX_LINE; 3]);
-        assert_eq!(tail.begun.len(), 1);
+        assert_eq!(tail.partial_line.len(), 1);
         write(&path, b"\n");
         assert_eq!(all(&mut tail), ["x"]);
     }

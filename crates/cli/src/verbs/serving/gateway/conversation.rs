@@ -1,4 +1,5 @@
-//! Keeps what the next backend of the gateway must know of a client's messages with the one before.
+//! Remembers what a client and a backend of the gateway have agreed, so that the next backend can continue the
+//! conversation.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 /// Requests that only read a list or that the gateway itself answers. They can be sent again.
-const HARMLESS: &[&str] = &[
+const REPEATABLE: &[&str] = &[
     "initialize",
     "ping",
     "prompts/list",
@@ -26,7 +27,7 @@ const LOST_CODE: i32 = -32_000;
 /// The prefix of the ids of the gateway's own requests, which no client uses.
 const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 
-/// A conversation, from the client's first message on. Lines are without their ends.
+/// A conversation, from the client's first message on. Lines are stored without their line breaks.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     /// Requests of the client without a response, by their ids as JSON.
@@ -35,7 +36,7 @@ pub(super) struct Conversation {
     initialize: Option<Value>,
     /// The client's `initialized` notification.
     initialized: Option<Vec<u8>>,
-    /// Lasting requests that were answered, by their method and what they are about.
+    /// Requests in [`LASTING`] that were answered, by their method and, for a subscription, the URI of the resource.
     lasting: BTreeMap<String, Value>,
     /// The number in the last id of the gateway's own requests.
     last_own_id: u64,
@@ -66,7 +67,7 @@ impl Conversation {
         let Ok(Shape { id, method: Some(method), .. }) = serde_json::from_slice::<Shape<'_>>(line) else { return };
         match id {
             Some(id) => {
-                let is_kept = HARMLESS.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
+                let is_kept = REPEATABLE.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
                 let line = is_kept.then(|| line.to_owned());
                 self.waiting.insert(id.get().to_owned(), Waiting { method, line });
             }
@@ -108,12 +109,12 @@ impl Conversation {
         }
     }
 
-    /// Handles the loss of the backend: returns an error for each request that it may have carried out. Harmless
+    /// Handles the loss of the backend: returns an error for each request that it may have carried out. Repeatable
     /// requests still wait, and are in [`Self::lines_to_repeat`].
     pub(super) fn fail_unanswered(&mut self) -> Vec<Vec<u8>> {
         let mut errors = Vec::new();
         self.waiting.retain(|id, waiting| {
-            if HARMLESS.contains(&&*waiting.method) {
+            if REPEATABLE.contains(&&*waiting.method) {
                 return true;
             }
             let id: Value = serde_json::from_str(id).unwrap_or_default();
@@ -136,8 +137,8 @@ impl Conversation {
         Some(self.with_own_id(request))
     }
 
-    /// Returns the lines to send after that: `initialized`, the lasting requests, and the requests that still wait for
-    /// an answer.
+    /// Returns the lines for the next backend that follow [`Self::initialize_again`]: `initialized`, the lasting
+    /// requests, and the requests that still wait for an answer.
     pub(super) fn lines_to_repeat(&mut self) -> Vec<Vec<u8>> {
         let mut lines: Vec<_> =
             self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();
@@ -149,7 +150,8 @@ impl Conversation {
     }
 
     /// Returns the notifications to the client once there is a new backend, which may have other tools, resources and
-    /// prompts. None for a client of the era without `initialize`: it has lost its subscriptions, and makes them again.
+    /// prompts. There are none for a client of the era without `initialize`: its subscriptions ended with the backend,
+    /// and it makes them again.
     pub(super) fn list_changes(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);

@@ -13,9 +13,9 @@ use tokio::{
 };
 
 use super::{
-    GatewayArgs, alone,
+    GatewayArgs, connect_to_daemon,
     conversation::{Conversation, is_response_to},
-    running,
+    serve_alone,
 };
 use crate::{
     error::{Exit, Failure, with_causes},
@@ -32,7 +32,7 @@ const NEXT_DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to look for the next daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the next backend may take until it can continue the conversation.
+/// How long the next backend may take to answer `initialize`, with which it continues the conversation.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of one message, in either direction.
@@ -60,7 +60,7 @@ impl<'a> Backend<'a> {
         let (here, there) = tokio::io::duplex(PIPE_BYTES);
         let (reader, writer) = tokio::io::split(here);
         let (gateway_reader, gateway_writer) = tokio::io::split(there);
-        let work = Box::pin(alone(args, world, gateway_reader, gateway_writer));
+        let work = Box::pin(serve_alone(args, world, gateway_reader, gateway_writer));
         Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 }
@@ -89,6 +89,7 @@ enum Ended {
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot take the daemon's place either.
 pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
+    // Only a gateway without options shares a daemon.
     let args = GatewayArgs::default();
     let conversation = RefCell::default();
     let mut front = Front { input: BufReader::new(stdin()), partial_line: Vec::new(), output: stdout(), conversation };
@@ -129,7 +130,7 @@ impl Front {
     async fn next_backend<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Backend<'a>, Failure> {
         let end = Instant::now() + NEXT_DAEMON_TIMEOUT;
         while Instant::now() < end {
-            if let Some(stream) = running(world).await {
+            if let Some(stream) = connect_to_daemon(world).await {
                 let mut daemon = Backend::daemon(stream);
                 if self.continues_with(&mut daemon).await {
                     world.screen.note("another toolrack daemon continues");
@@ -143,11 +144,11 @@ impl Front {
         let Backend { reader, writer, work } = &mut here;
         let started = tokio::select! {
             started = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => started,
-            ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_begun)),
+            ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_continued)),
         };
         match started {
             Ok(Ok(())) => Ok(here),
-            _ => Err(not_begun()),
+            _ => Err(not_continued()),
         }
     }
 
@@ -224,20 +225,20 @@ impl Front {
             ended = work.as_mut() => Ok(Ended::Work(ended)),
             forwarded = to_backend => {
                 forwarded?;
-                let last = async {
+                let remaining_responses = async {
                     tokio::select! {
                         _ = to_client => {}
                         _ = work.as_mut() => {}
                     }
                 };
-                let _ = timeout(RESPONSE_TIMEOUT, last).await;
+                let _ = timeout(RESPONSE_TIMEOUT, remaining_responses).await;
                 Ok(Ended::Client)
             }
         }
     }
 }
 
-fn not_begun() -> Failure {
+fn not_continued() -> Failure {
     Failure::new(
         Exit::Unreachable,
         "DAEMON_LOST",
@@ -246,8 +247,8 @@ fn not_begun() -> Failure {
     .hint("restart the MCP client, or run `toolrack up` before it")
 }
 
-/// Appends to `line` up to the end of a line, without the line break. Returns whether there was one: `false` at the end
-/// of the input. If this is dropped, a call with the same `line` continues.
+/// Appends the next line of the input to `line`, without the line break. Returns `false` if the input ends before a line
+/// break. If this future is dropped, another call with the same `line` continues where it stopped.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let available = from.fill_buf().await?;

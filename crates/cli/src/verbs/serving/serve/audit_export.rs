@@ -1,4 +1,4 @@
-//! Where the audit logs of a team are written to: `[audit_export]` of the team file.
+//! Prepares the export of a team's audit logs as `[audit_export]` of the team file describes it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,7 +26,7 @@ use crate::{
     wire::World,
 };
 
-/// The exporter of the team file; `None` if it names no place.
+/// Returns the exporter that the team file describes; `None` if it has no `[audit_export]`.
 ///
 /// # Errors
 /// When the place or the key cannot be used.
@@ -36,8 +36,8 @@ pub(super) async fn exporter(
     world: &World,
 ) -> Result<Option<AuditExporter>, Failure> {
     let Some(table) = &file.audit_export else { return Ok(None) };
-    let read_key = signing_key(table, world);
-    let key = read_key().await.map_err(refused)?;
+    let read_key = signing_key_reader(table, world);
+    let key = read_key().await.map_err(unusable_export)?;
     let place = place(table, world).await?;
     tracing::info!("audit logs are exported to {}, signed with the key {}", table.to, key.public().id());
     let tenants = file.tenants.iter().map(|tenant| LogName::Tenant(tenant.id.clone()));
@@ -46,24 +46,24 @@ pub(super) async fn exporter(
     Ok(Some(AuditExporter::new(table, key, place, logs, open).with_changing_key(read_key)))
 }
 
-fn refused(why: impl std::fmt::Display) -> Failure {
+fn unusable_export(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`[audit_export]` of the team file: {why}")).hint("docs/guide/teams.md has an example")
 }
 
-/// Reads the value of the placeholder `signing_key`, which may change while the daemon runs.
-fn signing_key(table: &AuditExportTable, world: &World) -> ReadSigningKey {
+/// Returns a function that reads the key in `signing_key`, whose placeholder may get another value while the daemon runs.
+fn signing_key_reader(table: &AuditExportTable, world: &World) -> ReadSigningKey {
     let (secrets, text) = (world.secrets(), table.signing_key.clone());
     Box::new(move || {
         let (secrets, text) = (Arc::clone(&secrets), text.clone());
         Box::pin(async move {
-            let pem = value(&secrets, "signing_key", &text).await?;
+            let pem = resolve(&secrets, "signing_key", &text).await?;
             SigningKey::from_pem(&pem).map_err(|error| format!("`signing_key` {error}"))
         })
     })
 }
 
-/// The value of a placeholder of the table.
-async fn value(secrets: &Interpolate, field: &str, text: &str) -> Result<String, String> {
+/// Returns the text of a field of the table, with its placeholder resolved.
+async fn resolve(secrets: &Interpolate, field: &str, text: &str) -> Result<String, String> {
     let field = format!("audit_export.{field} of the team file");
     secrets.setting(&field, text, true).await.map_err(|error| with_causes(&error))
 }
@@ -72,45 +72,47 @@ async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>
     match (&table.to, &table.s3) {
         (ExportTarget::Folder(path), _) => {
             make_folder(path)
-                .map_err(|error| refused(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
+                .map_err(|error| unusable_export(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
             Ok(Arc::new(Folder(path.clone())))
         }
         (ExportTarget::Bucket { .. }, Some(s3)) => {
-            let place = S3Place::new(table, world.egress(), credentials(s3, world)).map_err(refused)?;
-            // A placeholder without a value is better known now than with the first round.
-            place.begin_round().await.map_err(refused)?;
+            let place =
+                S3Place::new(table, world.egress(), credentials_reader(s3, world)).map_err(unusable_export)?;
+            // Report a placeholder without a value now, and not in the first round of exports.
+            place.begin_round().await.map_err(unusable_export)?;
             Ok(Arc::new(place))
         }
-        (other, _) => Err(refused(format!("this program cannot write to {other}"))),
+        (other, _) => Err(unusable_export(format!("this program cannot write to {other}"))),
     }
 }
 
-/// Reads the values of the placeholders of `[audit_export.s3]`, which may change while the daemon runs.
-fn credentials(table: &S3Table, world: &World) -> ReadS3Credentials {
+/// Returns a function that reads the credentials in `[audit_export.s3]`, whose placeholders may get other values while
+/// the daemon runs.
+fn credentials_reader(table: &S3Table, world: &World) -> ReadS3Credentials {
     let (secrets, table) = (world.secrets(), table.clone());
     Box::new(move || {
         let (secrets, table) = (Arc::clone(&secrets), table.clone());
         Box::pin(async move {
             let session_token = match &table.session_token {
-                Some(text) => Some(value(&secrets, "s3.session_token", text).await?),
+                Some(text) => Some(resolve(&secrets, "s3.session_token", text).await?),
                 None => None,
             };
             Ok(S3Credentials {
-                access_key_id: value(&secrets, "s3.access_key_id", &table.access_key_id).await?,
-                secret_access_key: value(&secrets, "s3.secret_access_key", &table.secret_access_key).await?,
+                access_key_id: resolve(&secrets, "s3.access_key_id", &table.access_key_id).await?,
+                secret_access_key: resolve(&secrets, "s3.secret_access_key", &table.secret_access_key).await?,
                 session_token,
             })
         })
     })
 }
 
-/// Opens the log of the daemon itself, and those of tenants that were used.
+/// Returns a function that opens the log of the daemon itself or of a tenant; `None` for a tenant that was never used.
 fn open_logs(file: Arc<TeamFile>, server: Option<Server>, world: &World) -> Result<OpenLogs, Failure> {
-    let own = world.store()?.clone();
+    let daemon_store = world.store()?.clone();
     Ok(Box::new(move |log| {
-        let (file, server, own) = (Arc::clone(&file), server.clone(), own.clone());
+        let (file, server, daemon_store) = (Arc::clone(&file), server.clone(), daemon_store.clone());
         Box::pin(async move {
-            let LogName::Tenant(id) = log else { return Ok(Some(OpenLog { store: own, closes: false })) };
+            let LogName::Tenant(id) = log else { return Ok(Some(OpenLog { store: daemon_store, closes: false })) };
             let Some(tenant) = file.tenant(&id) else { return Ok(None) };
             let store = store_of(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
             Ok(store.map(|store| OpenLog { store, closes: true }))
@@ -118,7 +120,7 @@ fn open_logs(file: Arc<TeamFile>, server: Option<Server>, world: &World) -> Resu
     }))
 }
 
-/// A folder of this machine, for example of another file system that is mounted there.
+/// A folder of this machine, for example one in which another file system is mounted.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -137,7 +139,8 @@ impl Place for Folder {
     }
 }
 
-/// Writes a file that is there as a whole or not at all. Returns `false` if there is one with other content.
+/// Writes a new file atomically: a reader sees all of it or no file. Returns `false`, and changes nothing, if there is a
+/// file of this name with other content.
 fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(path);
     make_folder(folder)?;

@@ -17,7 +17,8 @@ use toolrack_daemon::Tls;
 use super::args::ServeArgs;
 use crate::error::{Failure, in_words, with_causes};
 
-/// How often the files are read although no change was seen: a change behind a link of a mounted folder is not seen.
+/// How often the files are read even if no change was noticed: the watcher does not notice a change behind a symbolic
+/// link in a mounted folder.
 const READ_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The certificate and its key, each in a file.
@@ -36,14 +37,14 @@ impl CertificateFiles {
 
     pub(super) fn read(&self) -> Result<Tls, Failure> {
         let read = self.contents().and_then(|(certificate, key)| {
-            Tls::new(&certificate, &key).map_err(|error| self.with_names(&with_causes(&error)))
+            Tls::new(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))
         });
-        let hint = "--tls-cert is a file with the certificate and those that vouch for it, --tls-key one with its key";
+        let hint = "--tls-cert is a file with the certificate and its chain, --tls-key a file with its private key";
         read.map_err(|message| Failure::config(message).hint(hint))
     }
 
-    /// Gives `tls` the new contents of the files whenever they change, until `end`. If they cannot be used, the log says
-    /// why, and the old certificate stays.
+    /// Whenever the files change, gives `tls` their new contents, until `end` completes. If the new contents cannot be
+    /// used, the log says why, and the old certificate stays in use.
     pub(super) async fn follow_until(self, tls: Tls, watcher: &Watcher, end: impl Future<Output = ()>) {
         tokio::select! {
             () = self.follow(tls, watcher) => {}
@@ -78,9 +79,9 @@ impl CertificateFiles {
         // If reading panics, the old certificate stays as well.
         let read = tokio::task::spawn_blocking(move || files.contents()).await;
         let (certificate, key) = read.map_err(|error| error.to_string())??;
-        let is_other = tls.replace(&certificate, &key).map_err(|error| self.with_names(&with_causes(&error)))?;
-        if is_other {
-            tracing::info!("the new certificate in {} counts from now on", self.certificate.display());
+        let is_new = tls.replace(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))?;
+        if is_new {
+            tracing::info!("the new certificate in {} is used from now on", self.certificate.display());
         }
         Ok(())
     }
@@ -90,7 +91,7 @@ impl CertificateFiles {
         Ok((contents(&self.certificate)?, contents(&self.key)?))
     }
 
-    fn with_names(&self, problem: &str) -> String {
+    fn with_paths(&self, problem: &str) -> String {
         format!("{problem} (the certificate in {}, the key in {})", self.certificate.display(), self.key.display())
     }
 }

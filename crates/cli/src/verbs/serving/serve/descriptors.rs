@@ -13,14 +13,14 @@ const RESERVED_FILES: u64 = 1_024;
 
 /// Limits the connections in `options` to the available descriptors. Raises the limit of this process as far as needed
 /// and allowed; child processes inherit the limit.
-pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
+pub(super) fn limit_connections(options: Options, screen: &Screen) -> Options {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
     let wanted = hard.min(MAX_OPEN_FILES);
     let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
         true => wanted,
         false => soft,
     };
-    let most = most(limit).min(options.connections);
+    let most = connections_within(limit).min(options.connections);
     if most < options.connections {
         screen.warning(&format!(
             "at most {most} connections are served at once, because a process may have {limit} open files (`ulimit -n`)"
@@ -29,8 +29,8 @@ pub(super) fn fitted(options: Options, screen: &Screen) -> Options {
     Options { connections: most, unauthenticated: options.unauthenticated.min(most / 2).max(1), ..options }
 }
 
-/// How many connections `limit` open files allow.
-fn most(limit: u64) -> usize {
+/// How many connections `limit` open files allow: all but the reserved files, or half of all files if that is more.
+fn connections_within(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_FILES).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }
 
@@ -40,6 +40,6 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_the_servers() {
-        assert_eq!([64, 1_024, 4_096, 16_384].map(most), [32, 512, 3_072, 15_360]);
+        assert_eq!([64, 1_024, 4_096, 16_384].map(connections_within), [32, 512, 3_072, 15_360]);
     }
 }

@@ -1,8 +1,8 @@
 //! The daemon's side of [lending](crate::lending): runs the commands of other processes of the same user.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as Bound, sync::Arc,
-    time::Duration,
+    collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as StdUnixListener,
+    sync::Arc, time::Duration,
 };
 
 use clap::Parser as _;
@@ -27,7 +27,7 @@ use crate::{
     wire::{Borrower, World},
 };
 
-/// Commands that run at once. Further ones run in their own processes.
+/// The most commands that run here at once. Further ones run in their own processes.
 const MAX_COMMANDS: usize = 64;
 
 /// How long a command may take to send its greeting.
@@ -38,18 +38,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The parts of a daemon that it lends.
 struct Lender<'a, R> {
-    /// The build as it was when the daemon began.
+    /// The build of this program as it was when the daemon started: an update may replace its file.
     build: Option<Build>,
     world: &'a World,
     current: &'a Current,
     guard: &'a SocketGuard,
-    /// Runs a verb that can be lent.
+    /// Runs a verb whose run mode is [`RunMode::Lent`].
     run: R,
 }
 
-/// The socket for commands that other processes have the daemon do.
+/// The socket through which other processes have the daemon run their commands.
 pub(super) struct CommandSocket {
-    pub(super) socket: Bound,
+    pub(super) socket: StdUnixListener,
     pub(super) guard: Arc<SocketGuard>,
 }
 
@@ -72,9 +72,9 @@ pub(super) async fn lend(
             Some(()) = commands.next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
-                    commands.push(Box::pin(one(stream, &lender)));
+                    commands.push(Box::pin(serve_command(stream, &lender)));
                 }
-                // If the connection is closed, the command does the work itself.
+                // There are too many: when the connection closes, the command does the work itself.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a command could not be served: {error}");
@@ -88,8 +88,8 @@ pub(super) async fn lend(
     Ok(())
 }
 
-/// Handles one command, from its greeting to its end. The connection reports the outcome.
-async fn one(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
+/// Serves one command, from its greeting to its end. The outcome is sent over the connection.
+async fn serve_command(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
     let Some(stream) = lender.guard.admit(LocalSocket::Commands, stream).await else { return };
     let (from, to) = stream.into_split();
     let mut command = Command { from: BufReader::new(from), to, outbox: Outbox::default() };
@@ -98,7 +98,7 @@ async fn one(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) 
     }
 }
 
-/// A command that is under way.
+/// A command of another process, and the connection to that process.
 struct Command {
     from: BufReader<OwnedReadHalf>,
     to: OwnedWriteHalf,
@@ -110,26 +110,26 @@ impl Command {
         &mut self,
         lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
     ) -> io::Result<()> {
-        let (hello, asks_alone) = match timeout(GREETING_TIMEOUT, receive(&mut self.from)).await?? {
+        let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.from)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
             Some(ToDaemon::Fit(hello)) => (hello, true),
             Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
             _ => return Ok(()),
         };
         let lines = FarLines::new(self.outbox.clone());
-        let (verb, lent) = match lender.understood(*hello, &lines, &self.outbox).await {
-            Ok(understood) => understood,
+        let (verb, lent) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
+            Ok(verb_and_world) => verb_and_world,
             Err(why) => return send(&mut self.to, &ToCommand::Elsewhere(why)).await,
         };
-        if asks_alone {
+        if only_compares {
             return send(&mut self.to, &ToCommand::Misfits(lent.differences().await)).await;
         }
         send(&mut self.to, &ToCommand::Ready).await?;
-        // The command may have given up by now and be doing the work itself, so nothing begins without its `Go`.
+        // By now, the command may have given up waiting and do the work itself, so nothing begins without its `Go`.
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING_TIMEOUT, receive(&mut self.from)).await? else {
             return Ok(());
         };
-        let working = work((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
+        let working = run_to_end((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
         tokio::pin!(working);
         loop {
             tokio::select! {
@@ -137,8 +137,8 @@ impl Command {
                     Some(message) => send(&mut self.to, &message).await?,
                     None => return Ok(()),
                 },
-                is_there = &mut working => {
-                    if !is_there {
+                is_connected = &mut working => {
+                    if !is_connected {
                         return Ok(());
                     }
                     break;
@@ -165,11 +165,11 @@ impl<R> Lender<'_, R> {
         About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
     }
 
-    /// The verb that a command wants, and the world to run it in.
+    /// Returns the verb that a command wants, and the world to run it in.
     ///
     /// # Errors
-    /// Why the command alone would have another world, as a text for the user.
-    async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
+    /// When the daemon cannot run the command as its own process would; the text tells the user why.
+    async fn verb_and_world(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
         let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
@@ -198,9 +198,9 @@ async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) 
     }
 }
 
-/// Drives the verb as [`crate::run`] does, and sends its end after its output. Returns whether the command is still
-/// there.
-async fn work(
+/// Runs the verb as [`crate::run`] does, and sends its exit code after its output. Returns whether the command is still
+/// connected.
+async fn run_to_end(
     running: impl Future<Output = Result<Exit, Failure>>,
     world: &World,
     stopped: impl Future<Output = Option<Exit>>,
@@ -215,7 +215,7 @@ async fn work(
         result = running => result,
     };
     world.hush().await;
-    if let Some(why) = for_itself(&result, world)
+    if let Some(why) = reason_to_run_elsewhere(&result, world)
         && outbox.is_none_or(Outbox::take_back)
     {
         outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere(why)));
@@ -230,10 +230,10 @@ async fn work(
     true
 }
 
-/// Why the command alone would do something else: it has other servers, or the daemon's rules, which are made for
-/// callers without a terminal, forbid what the user typed. In both cases, nothing has begun.
-fn for_itself(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
+/// Returns why the command would do something else in its own process: it has other servers, or the daemon's rules,
+/// which are made for callers without a terminal, forbid what the user typed. In both cases, nothing has begun.
+fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
     let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
     let why = world.elsewhere().map(str::to_owned);
-    why.or_else(|| denied().then(|| "its rules forbid this command, and they are for other callers".to_owned()))
+    why.or_else(|| denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
 }

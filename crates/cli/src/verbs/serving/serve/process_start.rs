@@ -14,17 +14,17 @@ pub(crate) struct ProcessStart {
 }
 
 impl ProcessStart {
-    /// Returns the start of the process `pid`; `None` if there is no such process (a zombie counts as none), or this
+    /// Returns when the process `pid` was started; `None` if no such process runs (a zombie does not count), or if this
     /// system does not report start times.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
-        let ticks = started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let ticks = start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         Some(Self { boot, ticks })
     }
 }
 
-/// The time of the start in a line of `/proc/PID/stat` (proc(5)), unless the process has ended.
-fn started(line: &str) -> Option<u64> {
+/// Returns the start time in a line of `/proc/PID/stat` (proc(5)); `None` if the process has ended.
+fn start_ticks(line: &str) -> Option<u64> {
     // The name is in parentheses and may contain anything, even parentheses.
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn the_start_is_found_behind_any_name() {
         let line = |state: &str| format!("7 (a) b (c) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 9");
-        assert_eq!(started(&line("S")), Some(4242));
-        assert_eq!(started(&line("Z")), None);
-        assert_eq!(started("7 (a"), None);
+        assert_eq!(start_ticks(&line("S")), Some(4242));
+        assert_eq!(start_ticks(&line("Z")), None);
+        assert_eq!(start_ticks("7 (a"), None);
     }
 
     #[cfg(target_os = "linux")]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::process_start::ProcessStart;
 use crate::local_socket::{Key, LocalSocket, folder};
 
-/// A running daemon. Only its owner may read the record: it has the token.
+/// A running daemon. Only the user who runs it may read the record, because it contains the token.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) address: String,
@@ -34,18 +34,18 @@ pub(crate) struct Record {
 
 impl Record {
     /// The record of this process.
-    pub(crate) fn of_this(address: String, base: String, token: String) -> Self {
+    pub(crate) fn of_this_process(address: String, base: String, token: String) -> Self {
         let (pid, base) = (std::process::id(), Some(base));
         Self { address, base, token, pid, process_start: ProcessStart::of(pid), since: chrono::Utc::now().timestamp() }
     }
 
-    /// The dashboard, with the key to it.
+    /// The URL of the dashboard, with the token that opens it.
     pub(crate) fn url(&self) -> String {
         format!("{}/#token={}", self.base(), self.token)
     }
 
-    /// The MCP endpoint.
-    pub(crate) fn mcp(&self) -> String {
+    /// The URL of the MCP endpoint.
+    pub(crate) fn mcp_url(&self) -> String {
         format!("{}/mcp", self.base())
     }
 
@@ -55,11 +55,11 @@ impl Record {
 
     /// The record of the last daemon, whether it still runs or not.
     pub(crate) fn read(data: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(file(data)).ok()?).ok()
+        serde_json::from_slice(&fs::read(record_path(data)).ok()?).ok()
     }
 
     pub(crate) fn write(&self, data: &Path) -> io::Result<()> {
-        let file = file(data);
+        let file = record_path(data);
         let new = file.with_extension(format!("{}.new", self.pid));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
@@ -69,11 +69,11 @@ impl Record {
         fs::rename(new, file)
     }
 
-    /// Removes the record, unless another daemon has replaced it since.
-    pub(crate) fn forget(&self, data: &Path) {
+    /// Removes the record, the sockets and the key to them, unless another daemon has replaced them since.
+    pub(crate) fn remove(&self, data: &Path) {
         if Self::read(data).as_ref() == Some(self) {
-            // A stale record names a process that no longer runs.
-            let _ = fs::remove_file(file(data));
+            // A file that cannot be removed does no harm: its record names a process that no longer runs.
+            let _ = fs::remove_file(record_path(data));
             for socket in [LocalSocket::Commands, LocalSocket::Clients] {
                 let _ = fs::remove_file(socket.path(data));
             }
@@ -83,8 +83,8 @@ impl Record {
 
     /// Whether its process still runs. Another process that now has its number does not count.
     pub(crate) fn is_alive(&self) -> bool {
-        let has_number = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
-        has_number && (self.process_start.is_none() || ProcessStart::of(self.pid) == self.process_start)
+        let number_is_used = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
+        number_is_used && (self.process_start.is_none() || ProcessStart::of(self.pid) == self.process_start)
     }
 
     /// Sends the process a signal, if it is still the same process.
@@ -92,20 +92,20 @@ impl Record {
         if self.is_alive()
             && let Ok(pid) = i32::try_from(self.pid)
         {
-            // It may have ended in between.
+            // The process may have ended since the check.
             let _ = kill(Pid::from_raw(pid), signal);
         }
     }
 }
 
 /// The folder of the sockets, which only this user can enter.
-pub(crate) fn make_folder(data: &Path) -> io::Result<()> {
+pub(crate) fn make_socket_folder(data: &Path) -> io::Result<()> {
     let folder = folder(data);
     fs::create_dir_all(&folder)?;
     fs::set_permissions(folder, Permissions::from_mode(0o700))
 }
 
-/// Listens on `socket`. Removes the file of a killed daemon first.
+/// Listens on `socket`. First removes the socket file that a killed daemon may have left.
 pub(crate) fn listen(socket: LocalSocket, data: &Path) -> io::Result<UnixListener> {
     let path = socket.path(data);
     match fs::remove_file(&path) {
@@ -115,6 +115,6 @@ pub(crate) fn listen(socket: LocalSocket, data: &Path) -> io::Result<UnixListene
     UnixListener::bind(path)
 }
 
-fn file(data: &Path) -> PathBuf {
+fn record_path(data: &Path) -> PathBuf {
     data.join("daemon.json")
 }

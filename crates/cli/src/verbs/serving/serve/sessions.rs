@@ -1,5 +1,5 @@
-//! The worlds of the sessions of MCP clients: a host for the servers that run once for each session, and parts of the
-//! world of their user.
+//! Makes the world of each session of an MCP client: a host for the servers that run once for each session, and the
+//! parts that the session shares with its user's world.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use toolrack_host::{Policy, Principal};
 use toolrack_store::Store;
 use toolrack_team::TenantQuotas;
 
-use super::{ForAllWorlds, models, sign_ins};
+use super::{WorldOptions, models, sign_ins};
 use crate::{
     credentials::OfMachine,
     log_keeper::LogKeeper,
@@ -24,14 +24,14 @@ use crate::{
 };
 
 /// The parts that the sessions of one user share.
-pub(super) struct OfUser {
-    pub(super) typed: ForAllWorlds,
+pub(super) struct UserParts {
+    pub(super) world_options: WorldOptions,
     pub(super) model_context: ModelContext,
-    /// They borrow from the host of the user.
+    /// Makes hosts that borrow the servers of the user's host.
     pub(super) hosts: Hosts,
     pub(super) sign_in: SignIn,
     pub(super) credentials: Arc<dyn Fn() -> CredentialsOf + Send + Sync>,
-    /// The user, if a member of a tenant.
+    /// The user, if it is a member of a tenant and not the user of the machine.
     pub(super) member: Option<Principal>,
     pub(super) request: Request,
     pub(super) environment: Environment,
@@ -42,12 +42,12 @@ pub(super) struct OfUser {
     pub(super) quotas: TenantQuotas,
 }
 
-impl OfUser {
-    /// The parts of the only user of the machine.
-    pub(super) fn of_machine(typed: &ForAllWorlds, world: &World, parts: &Parts) -> Self {
+impl UserParts {
+    /// The parts of the user of the machine.
+    pub(super) fn of_machine(world_options: &WorldOptions, world: &World, parts: &Parts) -> Self {
         let stored = Arc::clone(world.stored());
         Self {
-            typed: typed.clone(),
+            world_options: world_options.clone(),
             model_context: world.model_context(),
             hosts: world.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
             sign_in: world.sign_in().clone(),
@@ -63,26 +63,26 @@ impl OfUser {
         }
     }
 
-    fn world(&self) -> WorldParts {
+    fn make_session_world(&self) -> WorldParts {
         // `before_applying` replaces these rules by those of the files, before any server of the world starts.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(self.questions.clone())));
         let host = self.hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
         // The log lines of a member's servers are stored nowhere.
         let log = self.member.is_none().then(|| self.hosts.log_of(&host)).flatten();
-        let (named, sources, typed_rules) =
-            (host.clone(), log.as_ref().map(LogKeeper::sources), self.typed.rules.clone());
+        let (host_to_name, sources, typed_rules) =
+            (host.clone(), log.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
         let parts = Parts {
             host,
             request: self.request.clone(),
-            watcher: self.typed.watcher.clone(),
+            watcher: self.world_options.watcher.clone(),
             environment: self.environment.clone(),
             store: self.store.clone(),
             secrets: Arc::clone(&self.secrets),
             vault: Arc::clone(&self.vault),
             questions: self.questions.clone(),
             quotas: self.quotas.clone(),
-            models: models(self.typed.model.clone(), self.model_context.clone()),
+            models: models(self.world_options.model.clone(), self.model_context.clone()),
             sign_ins: sign_ins(self.sign_in.clone(), Arc::clone(&self.secrets)),
             kind: WorldKind::Session(self.member.clone()),
             credentials: (self.credentials)(),
@@ -92,7 +92,7 @@ impl OfUser {
                 if let Some(sources) = &sources {
                     sources.expect(&loaded.desired);
                 }
-                named.set_naming(loaded.settings.tools.naming.clone());
+                host_to_name.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
         let after_end = async move {
@@ -104,10 +104,10 @@ impl OfUser {
     }
 }
 
-/// Makes the worlds of the sessions of a user.
-pub(super) fn for_sessions(of_user: OfUser) -> MakeWorld {
+/// Returns the function that makes the world of a session of a user.
+pub(super) fn session_world_maker(user_parts: UserParts) -> MakeWorld {
     Box::new(move |_, _| {
-        let world = of_user.world();
+        let world = user_parts.make_session_world();
         Box::pin(async move { Ok(world) })
     })
 }

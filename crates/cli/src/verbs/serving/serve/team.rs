@@ -1,4 +1,4 @@
-//! `serve --team`: the tenants, each with a world in a folder of its own.
+//! `serve --team`: makes the worlds of tenants, each from the tenant's own folder, and of their members.
 
 use std::{
     collections::BTreeMap,
@@ -32,9 +32,9 @@ use toolrack_team::{
 };
 
 use super::{
-    ForAllWorlds, ServeArgs, audit_export, for_agents, models, parts,
-    sessions::{OfUser, for_sessions},
-    sign_ins,
+    ServeArgs, WorldOptions, agent_world_maker, audit_export, models,
+    sessions::{UserParts, session_world_maker},
+    sign_ins, start_world,
 };
 use crate::{
     args::Global,
@@ -52,7 +52,7 @@ use crate::{
     wire::{CommandLine, MemberParts, Rows, Surroundings, World},
 };
 
-/// Reads the team file at `path`, and prepares all that serves the team. Its members are in the database of `world`.
+/// Reads the team file at `path`, and prepares everything that serves the team. The database of `world` has the members.
 ///
 /// # Errors
 /// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
@@ -60,7 +60,7 @@ use crate::{
 pub(super) async fn read(
     path: &Path,
     args: &ServeArgs,
-    typed: &ForAllWorlds,
+    world_options: &WorldOptions,
     world: &World,
 ) -> Result<ServedTeam, Failure> {
     let file = Arc::new(team_file::read(path)?);
@@ -68,34 +68,35 @@ pub(super) async fn read(
         Some(&address) => Some(replica_at(address, args.grace, &file, world).await?),
         None => None,
     };
-    let place = TenantDatabase::of(path, world)?;
-    place.link_folders(&file, world).await?;
+    let tenant_database = TenantDatabase::of(path, world)?;
+    tenant_database.link_folders(&file, world).await?;
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
-    let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
+    let no_http_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
     let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), world.egress());
-    let door = door.map_err(|error| no_client(&error))?;
+    let door = door.map_err(|error| no_http_client(&error))?;
     let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
         let issuers = Issuers::new(Arc::clone(&file), world.egress(), Arc::clone(door.refusals()));
-        authority = authority.trusting(issuers.map_err(|error| no_client(&error))?);
+        authority = authority.trusting(issuers.map_err(|error| no_http_client(&error))?);
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let ids = tenants.keys().cloned().collect();
-    let exporter = audit_export::exporter(&file, place.server.clone(), world).await?;
+    let exporter = audit_export::exporter(&file, tenant_database.server.clone(), world).await?;
     let audit_export = exporter.as_ref().map(AuditExporter::status);
-    let forget = forget(tenants.clone(), place.clone());
-    let (authority, for_tenants) = (Arc::new(authority), for_tenants(tenants, place, typed, world));
+    let forget = member_forgetter(tenants.clone(), tenant_database.clone());
+    let (authority, for_tenants) =
+        (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, world));
     let team = Team { tenants: ids, authority, door, for_tenants, forget, audit_export };
     Ok(ServedTeam { team, replica, exporter })
 }
 
-/// A team, and what runs beside it.
+/// A team, and what runs together with it.
 pub(super) struct ServedTeam {
     pub(super) team: Team,
     /// With `--replica`: how this daemon works together with its siblings.
     pub(super) replica: Option<ReplicaOptions>,
-    /// Exports the audit logs, if the team file says where to.
+    /// Exports the audit logs, if the team file has `[audit_export]`.
     pub(super) exporter: Option<AuditExporter>,
 }
 
@@ -122,7 +123,8 @@ async fn replica_at(
     let defaults = ReplicaOptions::at(address, heartbeats);
     let times = file.replicas;
     let heartbeat_timeout = times.heartbeat_timeout.unwrap_or(defaults.heartbeat_timeout);
-    // A home becomes free when a replica that ends has finished its calls, or when its siblings remove one that died.
+    // A replica is the home of the tenants that it serves. They can get another home when the replica ends and has
+    // finished its calls, or when the other replicas remove it because it died.
     let default_takeover = defaults.takeover_timeout.max(grace + 2 * heartbeat_timeout);
     let takeover_timeout = times.takeover_timeout.unwrap_or(default_takeover);
     Ok(ReplicaOptions { heartbeat_timeout, takeover_timeout, ..defaults })
@@ -131,37 +133,37 @@ async fn replica_at(
 /// The database with the rows of the tenants: a server, or a file in each tenant's folder.
 #[derive(Clone)]
 struct TenantDatabase {
-    /// The team file, by its full path without links.
-    team: PathBuf,
+    /// The full path of the team file, without symbolic links.
+    team_file: PathBuf,
     /// `None` for files.
     server: Option<Server>,
 }
 
 impl TenantDatabase {
-    fn of(team: &Path, world: &World) -> Result<Self, Failure> {
+    fn of(team_file: &Path, world: &World) -> Result<Self, Failure> {
         let server = world.server().cloned();
-        let team = team.canonicalize().map_err(|error| {
-            Failure::config(format!("the team file {} cannot be used: {}", team.display(), in_words(&error)))
+        let team_file = team_file.canonicalize().map_err(|error| {
+            Failure::config(format!("the team file {} cannot be used: {}", team_file.display(), in_words(&error)))
         })?;
-        Ok(Self { team, server })
+        Ok(Self { team_file, server })
     }
 
-    /// Links the folder of the daemon, and those of the tenants that exist, to the server, so that other commands find
-    /// the rows there. Does nothing for files.
+    /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that other
+    /// commands find the rows there. Does nothing if the rows are in files.
     async fn link_folders(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());
         }
-        link::take(world.places.data(), &Link { team: self.team.clone(), tenant: None }).await?;
+        link::take(world.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
         for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
             self.link_home(tenant).await?;
         }
         Ok(())
     }
 
-    /// Links the folder of `tenant` to the server.
+    /// Writes a link to the server into the folder of `tenant`.
     async fn link_home(&self, tenant: &Tenant) -> Result<(), Failure> {
-        let link = Link { team: self.team.clone(), tenant: Some(tenant.id.clone()) };
+        let link = Link { team: self.team_file.clone(), tenant: Some(tenant.id.clone()) };
         link::take(Places::under(&tenant.home).data(), &link).await
     }
 
@@ -187,12 +189,12 @@ pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result
 }
 
 /// Returns the function that deletes what is stored for a removed member of a tenant.
-fn forget(tenants: BTreeMap<String, Tenant>, place: TenantDatabase) -> Forget {
+fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDatabase) -> Forget {
     Box::new(move |tenant, member| {
-        let (tenant, place) = (tenants.get(&tenant).cloned(), place.clone());
+        let (tenant, tenant_database) = (tenants.get(&tenant).cloned(), tenant_database.clone());
         Box::pin(async move {
             match tenant {
-                Some(tenant) => forget_in(&tenant, &place, &member).await,
+                Some(tenant) => forget_member(&tenant, &tenant_database, &member).await,
                 None => Err("the team file has no such tenant".to_owned()),
             }
         })
@@ -200,9 +202,10 @@ fn forget(tenants: BTreeMap<String, Tenant>, place: TenantDatabase) -> Forget {
 }
 
 /// Deletes what is stored for `member`: the rows in the database of the tenant, and the member's folder.
-async fn forget_in(tenant: &Tenant, place: &TenantDatabase, member: &str) -> Result<(), String> {
-    if let Some(store) = store_of(tenant, place.server.as_ref()).await.map_err(|failure| failure.message)? {
-        let forgotten = forget_from(&store, member).await;
+async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member: &str) -> Result<(), String> {
+    let server = tenant_database.server.as_ref();
+    if let Some(store) = store_of(tenant, server).await.map_err(|failure| failure.message)? {
+        let forgotten = forget_rows(&store, member).await;
         store.close().await;
         forgotten.map_err(|error| with_causes(&error))?;
     }
@@ -214,8 +217,8 @@ async fn forget_in(tenant: &Tenant, place: &TenantDatabase, member: &str) -> Res
     }
 }
 
-/// Deletes the values, answers, quota uses and tokens of `member`. Needs no key to secrets, because it opens none.
-async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
+/// Deletes the values, answers, quota uses and tokens of `member`. Decrypts no secret, and so needs no key.
+async fn forget_rows(store: &Store, member: &str) -> Result<(), StoreError> {
     store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
     store.forget_answers_of(member).await?;
     store.forget_quota_uses(&holder_of_member(member)).await?;
@@ -236,24 +239,25 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// Returns the function that makes the world of a tenant from the tenant's own folder. Of `world` it takes only the key
-/// to secrets and the variables that [`environment_of`] passes on.
-fn for_tenants(
+/// Returns the function that makes the world of a tenant from the tenant's own folder. From `world`, a tenant gets only
+/// the key to secrets and the variables that [`environment_of`] passes on.
+fn tenant_world_maker(
     tenants: BTreeMap<String, Tenant>,
-    place: TenantDatabase,
-    typed: &ForAllWorlds,
+    tenant_database: TenantDatabase,
+    world_options: &WorldOptions,
     world: &World,
 ) -> MakeWorld {
-    let (environment, typed) = (world.environment.clone(), typed.clone());
+    let (environment, world_options) = (world.environment.clone(), world_options.clone());
     let key = world.stored().variable().map(OsStr::to_owned);
     Box::new(move |id, _| {
-        let (tenant, typed, place) = (tenants.get(&id).cloned(), typed.clone(), place.clone());
+        let (tenant, world_options, tenant_database) =
+            (tenants.get(&id).cloned(), world_options.clone(), tenant_database.clone());
         let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment, key.as_deref()));
         Box::pin(async move {
             let (Some(tenant), Some(environment)) = (tenant, environment) else {
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
             };
-            world_of_tenant(tenant, environment, typed, &place).await.map_err(|failure| {
+            make_tenant_world(tenant, environment, world_options, &tenant_database).await.map_err(|failure| {
                 // The operator reads the reason in the log; members must not get paths of the machine.
                 tracing::error!("the tenant `{id}` cannot be served: {}", failure.message);
                 let message = format!("the servers of the tenant `{id}` cannot be started now");
@@ -264,11 +268,11 @@ fn for_tenants(
 }
 
 /// Makes the world of `tenant`, and its folder if there is none.
-async fn world_of_tenant(
+async fn make_tenant_world(
     tenant: Tenant,
     environment: Environment,
-    typed: ForAllWorlds,
-    place: &TenantDatabase,
+    world_options: WorldOptions,
+    tenant_database: &TenantDatabase,
 ) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
@@ -278,22 +282,22 @@ async fn world_of_tenant(
     })?;
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
-    let rows = place.rows(&tenant).await?;
+    let rows = tenant_database.rows(&tenant).await?;
     let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
     let world = World::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
     let world = Arc::new(world.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Fails without a database, because there would be no audit log.
-    let keeping = keep_quotas(world.quotas(), world.store()?).await?;
+    let quota_writer = QuotaWriter::start(world.quotas(), world.store()?).await?;
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
-    let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())))?;
+    let mut parts = start_world(&world_options, &world, Arc::new(LiveRules::new(Policy::default())))?;
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.kind, parts.credentials) = (WorldKind::Tenant, OfMember::of_all(Arc::clone(world.stored())));
     parts.own_servers = own_servers(&tenant, &world).await?;
-    let for_agents = Some(for_agents(&typed, &world, WorldKind::AgentOfTenant));
-    let for_members = Some(for_members(&typed, &world, &parts));
+    let for_agents = Some(agent_world_maker(&world_options, &world, WorldKind::AgentOfTenant));
+    let for_members = Some(member_world_maker(&world_options, &world, &parts));
     let after_end = async move {
-        keeping.end().await;
+        quota_writer.end().await;
         world.close().await;
         if let Ok(store) = world.store() {
             store.close().await;
@@ -303,12 +307,21 @@ async fn world_of_tenant(
 }
 
 /// The task that stores how much of each quota was used.
-struct KeepingQuotas {
+struct QuotaWriter {
     ending: CancellationToken,
     task: TaskTracker,
 }
 
-impl KeepingQuotas {
+impl QuotaWriter {
+    /// Lets `quotas` continue from the use that the store has, and starts the task that stores further use.
+    async fn start(quotas: &TenantQuotas, store: &Store) -> Result<Self, Failure> {
+        quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
+        let (ending, task) = (CancellationToken::new(), TaskTracker::new());
+        task.spawn(quotas.clone().keep(store.clone(), ending.clone()));
+        task.close();
+        Ok(Self { ending, task })
+    }
+
     /// Stores what is not stored yet, and ends the task.
     async fn end(self) {
         self.ending.cancel();
@@ -316,58 +329,51 @@ impl KeepingQuotas {
     }
 }
 
-/// Lets `quotas` continue from the use that the store has, and stores what is used from now on.
-async fn keep_quotas(quotas: &TenantQuotas, store: &Store) -> Result<KeepingQuotas, Failure> {
-    quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
-    let (ending, task) = (CancellationToken::new(), TaskTracker::new());
-    task.spawn(quotas.clone().keep(store.clone(), ending.clone()));
-    task.close();
-    Ok(KeepingQuotas { ending, task })
-}
-
 /// Returns the servers that members of the tenant have added for themselves, or `None` if the team file lets them add
 /// none.
 async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnServers>>, Failure> {
     let Some(allowed) = &tenant.own_servers else { return Ok(None) };
     let added = Arc::new(AddedByMembers::new(Arc::clone(world.stored())));
-    let own =
-        OwnServers::new(allowed.most.get().into(), Egress::new(allowed.egress(), Arc::new(SystemLookup)), added).await;
-    let own = own.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
-    Ok(Some(Arc::new(own)))
+    let egress = Egress::new(allowed.egress(), Arc::new(SystemLookup));
+    let own_servers = OwnServers::new(allowed.most.get().into(), egress, added).await;
+    let own_servers = own_servers.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
+    Ok(Some(Arc::new(own_servers)))
 }
 
-/// Returns the function that makes the world of a member of the tenant: a host of the member's own, to which the
+/// Returns the function that makes the world of a member of the tenant: a host for the member alone, to which the
 /// tenant's host lends its servers, and the parts that only the member has.
-fn for_members(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWorld {
-    let (members, typed, model_context) = (Arc::new(world.for_members()), typed.clone(), world.model_context());
-    let of_tenant = OfTenant {
-        request: of_tenant.request.clone(),
-        store: of_tenant.store.clone(),
-        questions: of_tenant.questions.clone(),
-        quotas: of_tenant.quotas.clone(),
-        vault: Arc::clone(&of_tenant.vault),
-        own_servers: of_tenant.own_servers.clone(),
+fn member_world_maker(world_options: &WorldOptions, world: &World, tenant_parts: &Parts) -> MakeWorld {
+    let (members, world_options, model_context) =
+        (Arc::new(world.for_members()), world_options.clone(), world.model_context());
+    let tenant_parts = TenantParts {
+        request: tenant_parts.request.clone(),
+        store: tenant_parts.store.clone(),
+        questions: tenant_parts.questions.clone(),
+        quotas: tenant_parts.quotas.clone(),
+        vault: Arc::clone(&tenant_parts.vault),
+        own_servers: tenant_parts.own_servers.clone(),
     };
     Box::new(move |_, member| {
-        let (members, typed, model_context) = (Arc::clone(&members), typed.clone(), model_context.clone());
-        let of_tenant = of_tenant.clone();
+        let (members, world_options, model_context) =
+            (Arc::clone(&members), world_options.clone(), model_context.clone());
+        let tenant_parts = tenant_parts.clone();
         Box::pin(async move {
             let Some(member) = member else {
                 return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
             };
-            let of_member = members.parts_of(&member).map_err(|error| {
+            let member_parts = members.parts_of(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
             })?;
-            Ok(world_of_member(of_member, member, &typed, model_context, of_tenant))
+            Ok(make_member_world(member_parts, member, &world_options, model_context, tenant_parts))
         })
     })
 }
 
 /// The parts that the worlds of a tenant's members get from the tenant.
 #[derive(Clone)]
-struct OfTenant {
+struct TenantParts {
     request: Request,
     store: Option<Store>,
     questions: Questions,
@@ -377,23 +383,23 @@ struct OfTenant {
 }
 
 /// Makes the world of `member` from the member's own parts and those of the tenant.
-fn world_of_member(
-    parts: MemberParts,
+fn make_member_world(
+    member_parts: MemberParts,
     member: Principal,
-    typed: &ForAllWorlds,
+    world_options: &WorldOptions,
     model_context: ModelContext,
-    of_tenant: OfTenant,
+    tenant_parts: TenantParts,
 ) -> WorldParts {
-    let OfTenant { request, store, questions, quotas, vault, own_servers } = of_tenant;
-    let MemberParts { environment, secrets, sign_in, hosts, credentials } = parts;
+    let TenantParts { request, store, questions, quotas, vault, own_servers } = tenant_parts;
+    let MemberParts { environment, secrets, sign_in, hosts, credentials } = member_parts;
     let questions = questions.concealing(Arc::clone(&secrets));
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
-    let (host_to_name, typed_rules) = (host.clone(), typed.rules.clone());
-    let for_sessions = for_sessions(OfUser {
-        typed: typed.clone(),
+    let (host_to_name, typed_rules) = (host.clone(), world_options.rules.clone());
+    let for_sessions = session_world_maker(UserParts {
+        world_options: world_options.clone(),
         model_context: model_context.clone(),
         hosts: hosts.borrowing(host.clone(), member.clone()),
         sign_in: sign_in.clone(),
@@ -413,14 +419,14 @@ fn world_of_member(
     let parts = Parts {
         host,
         request,
-        watcher: typed.watcher.clone(),
+        watcher: world_options.watcher.clone(),
         environment,
         store,
         secrets: Arc::clone(&secrets),
         vault,
         questions,
         quotas,
-        models: models(typed.model.clone(), model_context),
+        models: models(world_options.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
         kind: WorldKind::Member(member),
         credentials: credentials.of_this_one(),
@@ -438,9 +444,9 @@ fn world_of_member(
 /// Returns the environment of a tenant: the daemon's variables that say nothing about its user, those that the team
 /// file names, the tenant's folder as home, and the key to secrets, which [`World::open`] takes out of the environment.
 fn environment_of(tenant: &Tenant, of_daemon: &Environment, key: Option<&OsStr>) -> Environment {
-    let is_harmless =
+    let says_nothing_of_the_user =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
-    let passes = |name: &str| is_harmless(name) || tenant.environment.iter().any(|named| named == name);
+    let passes = |name: &str| says_nothing_of_the_user(name) || tenant.environment.iter().any(|named| named == name);
     let kept = of_daemon.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
     let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));

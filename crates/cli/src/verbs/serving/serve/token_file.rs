@@ -14,8 +14,8 @@ use crate::error::{Exit, Failure, in_words};
 /// Bytes of a token: 256 bits in hex.
 const LENGTH: usize = 64;
 
-/// A token for this launch alone.
-pub(super) fn made() -> Result<Token, Failure> {
+/// Makes a random token.
+pub(super) fn new_token() -> Result<Token, Failure> {
     Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))
 }
 
@@ -23,19 +23,20 @@ pub(super) fn made() -> Result<Token, Failure> {
 ///
 /// # Errors
 /// When the file cannot be used, holds something else than a token, or can be read by other users.
-pub(super) fn token(file: &Path, anew: bool) -> Result<Token, Failure> {
+pub(super) fn read_or_make(file: &Path, anew: bool) -> Result<Token, Failure> {
     match read(file)? {
         Some(token) if !anew => Ok(token),
-        _ => made(),
+        _ => new_token(),
     }
 }
 
-/// Stores `token` in `file`, for its owner only. A daemon that does not start changes nothing.
+/// Stores `token` in `file`, which only its owner may read. To be called once the daemon listens, so that a daemon that
+/// cannot start does not change the file.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
-    if read(file)?.is_some_and(|kept| kept.reveal() == token.reveal()) {
+pub(super) fn store(file: &Path, token: &Token) -> Result<(), Failure> {
+    if read(file)?.is_some_and(|stored| stored.reveal() == token.reveal()) {
         return Ok(());
     }
     write(file, token).map_err(|error| unusable(file, &in_words(&error)))
@@ -43,14 +44,14 @@ pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
 
 /// Returns the token in `file`; `None` if there is no such file.
 fn read(file: &Path) -> Result<Option<Token>, Failure> {
-    let refused = |error: &io::Error| unusable(file, &in_words(error));
-    // Opening a pipe would wait forever.
+    let failed = |error: &io::Error| unusable(file, &in_words(error));
+    // Without this flag, opening a named pipe would wait for a writer, possibly forever.
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
     let opened = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| refused(&error))?,
+        opened => opened.map_err(|error| failed(&error))?,
     };
-    let metadata = opened.metadata().map_err(|error| refused(&error))?;
+    let metadata = opened.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(unusable(file, "it is not a file"));
     }
@@ -63,16 +64,17 @@ fn read(file: &Path) -> Result<Option<Token>, Failure> {
         return Err(unusable(file, "it belongs to another user"));
     }
     let mut text = String::new();
-    opened.take(LENGTH as u64 + 2).read_to_string(&mut text).map_err(|error| refused(&error))?;
+    // Two more bytes are enough for a line break, and to recognize a text that is too long.
+    opened.take(LENGTH as u64 + 2).read_to_string(&mut text).map_err(|error| failed(&error))?;
     let token = text.trim_end();
     if token.len() != LENGTH || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let what = format!("it does not hold a token, which is {LENGTH} hexadecimal digits");
-        return Err(unusable(file, &what).hint("name a file that does not exist yet: the daemon makes it"));
+        let why = format!("it does not hold a token, which is {LENGTH} hexadecimal digits");
+        return Err(unusable(file, &why).hint("name a file that does not exist yet: the daemon makes it"));
     }
     Ok(Some(Token::given(token)))
 }
 
-/// Writes a new file and replaces the old one by it, so that no reader sees half of it.
+/// Writes a new file and then replaces the old one with it, so that no reader sees half of a token.
 fn write(file: &Path, token: &Token) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -97,8 +99,8 @@ mod tests {
     use super::*;
 
     fn kept(file: &Path, anew: bool) -> Token {
-        let token = token(file, anew).unwrap();
-        keep(file, &token).unwrap();
+        let token = read_or_make(file, anew).unwrap();
+        store(file, &token).unwrap();
         token
     }
 
@@ -108,10 +110,10 @@ mod tests {
         let file = folder.path().join("token");
         let first = kept(&file, false);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(token(&file, false).unwrap().reveal(), first.reveal());
+        assert_eq!(read_or_make(&file, false).unwrap().reveal(), first.reveal());
         let second = kept(&file, true);
         assert_ne!(second.reveal(), first.reveal());
-        assert_eq!(token(&file, false).unwrap().reveal(), second.reveal());
+        assert_eq!(read_or_make(&file, false).unwrap().reveal(), second.reveal());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
 
@@ -123,18 +125,18 @@ mod tests {
         for mode in [0o640, 0o604, 0o660] {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             for anew in [false, true] {
-                assert!(token(&file, anew).unwrap_err().message.contains("other users"), "{mode:o}");
+                assert!(read_or_make(&file, anew).unwrap_err().message.contains("other users"), "{mode:o}");
             }
         }
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"x".repeat(LENGTH), &"a".repeat(LENGTH + 1)] {
             fs::write(&file, text).unwrap();
             for anew in [false, true] {
-                assert!(token(&file, anew).unwrap_err().message.contains("does not hold a token"), "{text:?}");
+                assert!(read_or_make(&file, anew).unwrap_err().message.contains("does not hold a token"), "{text:?}");
             }
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
-        assert!(token(folder.path(), false).is_err());
-        assert!(keep(&folder.path().join("no/such"), &made().unwrap()).is_err());
+        assert!(read_or_make(folder.path(), false).is_err());
+        assert!(store(&folder.path().join("no/such"), &new_token().unwrap()).is_err());
     }
 }

@@ -6,7 +6,7 @@ use toolrack_store::journal::{Journal, Opened};
 
 use super::{
     Chat, Conversation,
-    commands::{BESIDE, COMMANDS, Command},
+    commands::{COMMANDS, Command, PROMPT_AND_RESOURCE_HELP},
 };
 use crate::{
     args::ModelArgs,
@@ -32,10 +32,10 @@ const MAX_SHOWN: usize = 20;
 
 /// The next step after a command.
 #[derive(Debug)]
-pub(super) enum After {
-    Next,
+pub(super) enum NextStep {
+    ReadInput,
     Leave,
-    /// The user says this.
+    /// Send these messages as the user's turn.
     Say(Vec<Message>),
 }
 
@@ -43,10 +43,14 @@ impl Chat<'_> {
     /// Runs `command`.
     ///
     /// # Errors
-    /// When it does not work. The conversation stays as it was.
-    pub(super) async fn does(&mut self, command: Command, now: &mut Conversation) -> Result<After, Failure> {
+    /// When the command fails. The conversation stays as it was.
+    pub(super) async fn run_command(
+        &mut self,
+        command: Command,
+        conversation: &mut Conversation,
+    ) -> Result<NextStep, Failure> {
         match command {
-            Command::Quit => return Ok(After::Leave),
+            Command::Quit => return Ok(NextStep::Leave),
             Command::Help => self.show(help()).await?,
             Command::Mcp => {
                 let servers: Vec<_> = self.tools.servers().into_iter().map(list::render::Server::from).collect();
@@ -62,15 +66,15 @@ impl Chat<'_> {
                 self.show_offers("prompts", prompts::render::page(&offers), &failures).await?;
             }
             Command::Allow(pattern) => {
-                self.world.screen.note(&format!("`{pattern}` runs without asking, unless it is denied"));
+                self.world.screen.note(&format!("tools that match `{pattern}` run without asking, unless they are denied"));
                 self.tools.rules().allow(pattern);
             }
             Command::Deny(pattern) => {
-                self.world.screen.note(&format!("`{pattern}` does not run"));
+                self.world.screen.note(&format!("tools that match `{pattern}` do not run"));
                 self.tools.rules().deny(pattern);
             }
             Command::Model(None) => self.world.screen.note(self.agent.model.name()),
-            Command::Model(Some(name)) => self.take_model(name, now).await?,
+            Command::Model(Some(name)) => self.change_model(name, conversation).await?,
             Command::System(None) => {
                 let system = self.agent.system.as_deref().unwrap_or("nothing");
                 self.world.screen.say(&text::for_terminal(system));
@@ -80,14 +84,14 @@ impl Chat<'_> {
                 let list = ListSessionsArgs { limit: MAX_SHOWN, search: None, after: None };
                 sessions::run(SessionsVerb::List(list), self.world).await?;
             }
-            Command::Resume(typed) => *now = self.opened(&typed).await?,
-            Command::New => now.begin_new(self),
-            Command::Export(file) => self.export(file, now).await?,
-            Command::Cost => self.show_cost(now).await?,
+            Command::Resume(typed) => *conversation = self.resume(&typed).await?,
+            Command::New => conversation.begin_new(self),
+            Command::Export(file) => self.export(file, conversation).await?,
+            Command::Cost => self.show_cost(conversation).await?,
             Command::Clear => self.world.screen.clear_all(),
-            Command::Prompt(meant) => return self.prompt(meant).await.map(After::Say),
+            Command::Prompt(request) => return self.get_prompt(request).await.map(NextStep::Say),
         }
-        Ok(After::Next)
+        Ok(NextStep::ReadInput)
     }
 
     /// Shows a page for users. There is no JSON form of it.
@@ -99,18 +103,19 @@ impl Chat<'_> {
         self.world.screen.page(page).await
     }
 
-    async fn show_offers(&self, what: &str, page: String, failures: &[Failure]) -> Result<(), Failure> {
+    /// Shows the page of the prompts or resources; `plural` is their name in messages.
+    async fn show_offers(&self, plural: &str, page: String, failures: &[Failure]) -> Result<(), Failure> {
         for failure in failures {
             self.world.screen.warning(&failure.message);
         }
         if page.is_empty() && failures.is_empty() {
-            self.world.screen.note(&format!("there are no {what}"));
+            self.world.screen.note(&format!("there are no {plural}"));
         }
         self.show(page).await
     }
 
     async fn show_tools(&self, search: Option<String>) -> Result<(), Failure> {
-        let selection = self.tools.of_user();
+        let selection = self.tools.user_tools();
         let found = match &search {
             Some(words) => tools::search(&self.agent.host, words, MAX_SHOWN, &selection).await,
             None => {
@@ -130,37 +135,37 @@ impl Chat<'_> {
         .await
     }
 
-    async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
+    async fn change_model(&mut self, name: String, conversation: &mut Conversation) -> Result<(), Failure> {
         let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
         let chosen =
             ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.world.model_context()).await?;
-        now.journal.answered_by(chosen.model.name());
+        conversation.journal.answered_by(chosen.model.name());
         self.world.samples_with(&chosen);
-        let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());
+        let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);
-        self.world.screen.note(&at_hand);
+        self.world.screen.note(&description);
         Ok(())
     }
 
-    /// The conversation that `typed` names.
-    async fn opened(&self, typed: &str) -> Result<Conversation, Failure> {
-        let session = sessions::named(typed, self.world).await?;
+    /// Opens the conversation that `typed` names, and shows its end.
+    async fn resume(&self, typed: &str) -> Result<Conversation, Failure> {
+        let session = sessions::find_session(typed, self.world).await?;
         let opened = Journal::open(self.world.store()?, session, self.agent.model.name(), self.world.conceal()).await;
         let conversation = Conversation::resumed(opened.map_err(|error| sessions::failed(&error))?);
         self.greet(&conversation).await?;
         Ok(conversation)
     }
 
-    async fn export(&self, file: Option<String>, now: &Conversation) -> Result<(), Failure> {
-        let session = now.journal.id().ok_or_else(nothing_stored)?.to_string();
+    async fn export(&self, file: Option<String>, conversation: &Conversation) -> Result<(), Failure> {
+        let session = conversation.journal.id().ok_or_else(nothing_stored)?.to_string();
         let is_json = file.as_deref().is_some_and(|file| file.to_ascii_lowercase().ends_with(".json"));
         let format = if is_json { Format::Json } else { Format::Md };
         let export = ExportSessionArgs { session, format, output: file.map(Into::into) };
         sessions::run(SessionsVerb::Export(export), self.world).await.map(drop)
     }
 
-    async fn show_cost(&self, now: &Conversation) -> Result<(), Failure> {
-        let session = now.journal.id().ok_or_else(nothing_stored)?;
+    async fn show_cost(&self, conversation: &Conversation) -> Result<(), Failure> {
+        let session = conversation.journal.id().ok_or_else(nothing_stored)?;
         let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
         let cost = ShownSession::new(session, &str::to_owned).cost(self.world.screen.look());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
@@ -180,7 +185,7 @@ fn nothing_stored() -> Failure {
 }
 
 fn help() -> String {
-    let rows: Vec<_> = (COMMANDS.iter().chain(BESIDE))
+    let rows: Vec<_> = (COMMANDS.iter().chain(PROMPT_AND_RESOURCE_HELP))
         .map(|known| {
             let slash = if known.name.starts_with('@') { "" } else { "/" };
             let words = format!("{slash}{} {}", known.name, known.argument);

@@ -8,35 +8,35 @@ use crate::error::{Exit, Failure};
 
 /// A command, as `/help` shows it.
 #[derive(Debug)]
-pub(super) struct KnownItems {
+pub(super) struct CommandHelp {
     pub(super) name: &'static str,
     /// Its argument, in brackets if it may be left out.
     pub(super) argument: &'static str,
     pub(super) about: &'static str,
 }
 
-const fn known(name: &'static str, argument: &'static str, about: &'static str) -> KnownItems {
-    KnownItems { name, argument, about }
+const fn help(name: &'static str, argument: &'static str, about: &'static str) -> CommandHelp {
+    CommandHelp { name, argument, about }
 }
 
 /// Every command, in the order of `/help`.
-pub(super) const COMMANDS: &[KnownItems] = &[
-    known("help", "", "Show the commands"),
-    known("mcp", "", "Show the states of the servers"),
-    known("tools", "[SEARCH]", "Show the tools, or those that fit"),
-    known("resources", "", "Show the resources of the servers"),
-    known("prompts", "", "Show the prompts of the servers"),
-    known("allow", "GLOB", "Run tools that match without asking, until this ends"),
-    known("deny", "GLOB", "Never run tools that match, until this ends"),
-    known("model", "[MODEL]", "Show which model answers, or choose another one"),
-    known("system", "[TEXT]", "Show the system prompt, or change it"),
-    known("sessions", "", "Show the stored conversations"),
-    known("resume", "SESSION", "Continue another conversation"),
-    known("new", "", "Begin another conversation"),
-    known("export", "[FILE]", "Print this conversation, or write it to a file (.md or .json)"),
-    known("cost", "", "Show what this conversation has cost"),
-    known("clear", "", "Clear the screen"),
-    known("quit", "", "Leave"),
+pub(super) const COMMANDS: &[CommandHelp] = &[
+    help("help", "", "Show the commands"),
+    help("mcp", "", "Show the states of the servers"),
+    help("tools", "[SEARCH]", "Show the tools, or those that fit"),
+    help("resources", "", "Show the resources of the servers"),
+    help("prompts", "", "Show the prompts of the servers"),
+    help("allow", "GLOB", "Run tools that match without asking, until you leave"),
+    help("deny", "GLOB", "Never run tools that match, until you leave"),
+    help("model", "[MODEL]", "Show which model answers, or choose another one"),
+    help("system", "[TEXT]", "Show the system prompt, or change it"),
+    help("sessions", "", "Show the stored conversations"),
+    help("resume", "SESSION", "Continue another conversation"),
+    help("new", "", "Begin another conversation"),
+    help("export", "[FILE]", "Print this conversation, or write it to a file (.md or .json)"),
+    help("cost", "", "Show what this conversation has cost"),
+    help("clear", "", "Clear the screen"),
+    help("quit", "", "Leave"),
 ];
 
 /// The command that the user typed.
@@ -63,9 +63,9 @@ pub(super) enum Command {
 }
 
 /// The lines of `/help` about prompts, and about resources in a message.
-pub(super) const BESIDE: &[KnownItems] = &[
-    known("SERVER:PROMPT", "[NAME=VALUE …]", "Use a prompt of a server; /prompts lists them"),
-    KnownItems {
+pub(super) const PROMPT_AND_RESOURCE_HELP: &[CommandHelp] = &[
+    help("SERVER:PROMPT", "[NAME=VALUE …]", "Use a prompt of a server; /prompts lists them"),
+    CommandHelp {
         name: "@SERVER:URI",
         argument: "",
         about: "… anywhere in what you say adds a resource; /resources shows them",
@@ -78,27 +78,28 @@ pub(super) const BESIDE: &[KnownItems] = &[
 /// When there is no such command, or it is used in a wrong way.
 pub(super) fn parse(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
     let text = text.trim();
-    if let Some(prompt) = prompt(text.strip_prefix('/')?, servers) {
+    if let Some(prompt) = parse_prompt(text.strip_prefix('/')?, servers) {
         return Some(prompt);
     }
     let (name, rest) = text.strip_prefix('/')?.split_once(char::is_whitespace).unwrap_or((&text[1..], ""));
-    // A path, or a comment of a program.
+    // A path, or a comment in a program, is meant for the model.
     if name.is_empty() || name.contains(['/', '*', '.']) || text.contains('\n') {
         return None;
     }
-    Some(command(name, rest.trim()))
+    Some(parse_command(name, rest.trim()))
 }
 
-/// The prompt that `text` names: what stands before the colon is the longest name of a server that fits.
-fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
-    let of_server = |server: &ServerName| text.strip_prefix(server.as_str())?.strip_prefix(':');
-    let known = servers.iter().filter(|server| of_server(server).is_some());
-    if let Some(server) = known.max_by_key(|server| server.as_str().len()) {
-        let rest = of_server(server).unwrap_or_default();
+/// Parses `text` as `SERVER:PROMPT …`; `None` when it is meant for the model. Names of servers may contain colons: if
+/// several fit, the longest one counts.
+fn parse_prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
+    let rest_after = |server: &ServerName| text.strip_prefix(server.as_str())?.strip_prefix(':');
+    let fitting = servers.iter().filter(|server| rest_after(server).is_some());
+    if let Some(server) = fitting.max_by_key(|server| server.as_str().len()) {
+        let rest = rest_after(server).unwrap_or_default();
         return Some(PromptRequest::parse(server.as_str(), rest).map(Command::Prompt));
     }
     let (server, rest) = text.split_whitespace().next()?.split_once(':')?;
-    // Anything else with a colon in it is not a name.
+    // Other texts with a colon, such as paths, are meant for the model.
     if server.is_empty() || rest.is_empty() || [server, rest].iter().any(|part| part.contains(['/', '*', '.'])) {
         return None;
     }
@@ -111,18 +112,18 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
     Some(Err(failure.hint(hint).server(&*server)))
 }
 
-fn command(name: &str, rest: &str) -> Result<Command, Failure> {
+fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
     let name = name.to_ascii_lowercase();
-    // Its names in other programs.
+    // Other programs have these names for it.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
         let meant = closest(&name, COMMANDS.iter().map(|known| known.name));
         let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
         return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
     };
-    let usage = |what: &str| Failure::usage(format!("/{name}: {what}")).hint(format!("/{name} {}", known.argument));
+    let usage = |problem: &str| Failure::usage(format!("/{name}: {problem}")).hint(format!("/{name} {}", known.argument));
     match known.argument {
-        "" if !rest.is_empty() => return Err(Failure::usage(format!("/{name} stands alone"))),
+        "" if !rest.is_empty() => return Err(Failure::usage(format!("/{name} takes no argument"))),
         argument if rest.is_empty() && !argument.is_empty() && !argument.starts_with('[') => {
             return Err(usage("which?"));
         }
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!(refused("/tolls").hint.unwrap(), "did you mean /tools?");
         assert_eq!(refused("/xyz").hint.unwrap(), "/help shows all commands");
         assert_eq!(refused("/resume").hint.unwrap(), "/resume SESSION");
-        assert_eq!(refused("/quit now").message, "/quit stands alone");
+        assert_eq!(refused("/quit now").message, "/quit takes no argument");
         assert_eq!(["/exit", "/q"].map(|typed| parse(typed).unwrap().unwrap()), [Command::Quit, Command::Quit]);
     }
 }

@@ -1,4 +1,4 @@
-//! The line that the user edits, on a thread of its own.
+//! Runs the line editor at a terminal, in a separate thread.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::{
     known::KnownItems,
-    offer::Offer,
+    offer::ChatCompleter,
     typed::{self, Typed},
 };
 use crate::{
@@ -39,27 +39,27 @@ const MAX_WAITING_LINES: usize = 64;
 /// The name of the menu of completions.
 const MENU: &str = "completions";
 
-/// A task that waits for what is typed.
+/// How a request gets the text that the user typed.
 type Request = oneshot::Sender<io::Result<Typed>>;
 
 /// Edits one text per request.
 #[derive(Debug)]
 pub(super) struct Editor {
-    /// Taken when the editor ends.
+    /// `None` once the editor ends.
     requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
-    leave: Arc<AtomicBool>,
+    must_end: Arc<AtomicBool>,
     above: SyncSender<String>,
 }
 
 impl Editor {
-    /// `known` is what Tab offers.
+    /// Starts the thread. The Tab key offers `known`.
     ///
     /// # Errors
     /// When the system refuses a thread.
     pub(super) fn start(world: &World, known: Arc<KnownItems>) -> Result<Self, Failure> {
         let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
-        let leave = Arc::new(AtomicBool::new(false));
+        let must_end = Arc::new(AtomicBool::new(false));
         let history = history(&world.places.data().join("chat-history"));
         let history = history.map_err(|(file, error)| {
             let file = file.display();
@@ -69,14 +69,14 @@ impl Editor {
         let printer = ExternalPrinter::new(MAX_WAITING_LINES);
         let above = printer.sender();
         let (to_thread, requests) = mpsc::channel();
-        let signal = Arc::clone(&leave);
+        let break_signal = Arc::clone(&must_end);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            let editor = reedline(history.ok(), is_coloured, Offer { known })
-                .with_break_signal(signal)
+            let editor = reedline(history.ok(), is_coloured, ChatCompleter { known })
+                .with_break_signal(break_signal)
                 .with_external_printer(printer);
-            serve(&requests, editor, &Marks { unicode });
+            serve(&requests, editor, &LinePrompt { unicode });
         });
-        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), leave, above })
+        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), must_end, above })
     }
 
     /// Shows a line above the edited text, a moment later.
@@ -85,6 +85,8 @@ impl Editor {
         let _ = self.above.try_send(line);
     }
 
+    /// Returns the next text that the user types.
+    ///
     /// # Errors
     /// When the terminal cannot be read.
     pub(super) async fn next(&self) -> Result<Typed, Failure> {
@@ -102,7 +104,7 @@ impl Editor {
 impl Drop for Editor {
     /// Waits until the terminal is restored. The editor checks a few times a second whether it has to end.
     fn drop(&mut self) {
-        self.leave.store(true, Ordering::Relaxed);
+        self.must_end.store(true, Ordering::Relaxed);
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -110,14 +112,14 @@ impl Drop for Editor {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, marks: &Marks) {
+fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &LinePrompt) {
     while let Ok(request) = requests.recv() {
-        let typed = match editor.read_line(marks) {
+        let typed = match editor.read_line(prompt) {
             Ok(Signal::Success(text)) => {
                 // Write the history after each line, in case this process is killed. A failure only means that the line
                 // is not remembered.
                 let _ = editor.sync_history();
-                Ok(Typed::Text(typed::joined(&text)))
+                Ok(Typed::Text(typed::join_lines(&text)))
             }
             Ok(Signal::CtrlC) => Ok(Typed::Interrupted),
             Ok(_) => Ok(Typed::End),
@@ -127,19 +129,19 @@ fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, marks: &Marks
     }
 }
 
-fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, offer: Offer) -> Reedline {
+fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, completer: ChatCompleter) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
     let tab = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(tab));
     let menu = ColumnarMenu::default().with_name(MENU);
     let mut editor = Reedline::create()
-        .with_completer(Box::new(offer))
+        .with_completer(Box::new(completer))
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_quick_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)))
-        .with_validator(Box::new(Backslash))
-        .with_highlighter(Box::new(Plain))
+        .with_validator(Box::new(BackslashContinues))
+        .with_highlighter(Box::new(NoHighlighting))
         .with_ansi_colors(is_coloured)
         .use_bracketed_paste(true);
     if let Some(history) = history {
@@ -161,18 +163,18 @@ fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
 }
 
 /// A text that ends with a backslash continues on the next line.
-struct Backslash;
+struct BackslashContinues;
 
-impl Validator for Backslash {
+impl Validator for BackslashContinues {
     fn validate(&self, text: &str) -> ValidationResult {
-        if typed::goes_on(text) { ValidationResult::Incomplete } else { ValidationResult::Complete }
+        if typed::is_continued(text) { ValidationResult::Incomplete } else { ValidationResult::Complete }
     }
 }
 
-/// Checks nothing: the user does not write code.
-struct Plain;
+/// Shows the text as it is: it is not code, which the default highlighter expects.
+struct NoHighlighting;
 
-impl Highlighter for Plain {
+impl Highlighter for NoHighlighting {
     fn highlight(&self, text: &str, _: usize) -> StyledText {
         let mut styled = StyledText::new();
         styled.push((Default::default(), text.to_owned()));
@@ -180,12 +182,12 @@ impl Highlighter for Plain {
     }
 }
 
-/// The prompt in front of the lines.
-struct Marks {
+/// The prompt in front of the edited lines.
+struct LinePrompt {
     unicode: bool,
 }
 
-impl Prompt for Marks {
+impl Prompt for LinePrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed("")
     }

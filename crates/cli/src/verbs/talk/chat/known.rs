@@ -21,11 +21,11 @@ const MAX_WORD: usize = 300;
 /// The most bytes of a description.
 const MAX_DESCRIPTION: usize = 80;
 
-/// The items of all servers; shared by the task that lists them and the code that offers them.
+/// The prompts and resources of all servers; shared by the task that lists them and the code that offers them.
 #[derive(Debug, Default)]
 pub(super) struct KnownItems(ArcSwap<Vec<Arc<ServerItems>>>);
 
-/// The items of one server.
+/// The prompts and resources of one server.
 #[derive(Debug)]
 struct ServerItems {
     server: String,
@@ -44,7 +44,7 @@ pub(super) struct KnownPrompt {
     pub(super) arguments: Vec<String>,
 }
 
-/// A resource that the user can type, or the beginning of a template's resources.
+/// A resource that the user can type, or the beginning that all resources of a template share.
 #[derive(Clone, Debug)]
 pub(super) struct KnownResource {
     pub(super) server: String,
@@ -52,7 +52,7 @@ pub(super) struct KnownResource {
     pub(super) word: String,
     /// What it is; safe to print.
     pub(super) about: String,
-    /// Whether `word` is the complete URI, and not the beginning of a template's.
+    /// Whether `word` has a complete URI, and not the beginning of a template's URIs.
     pub(super) is_complete: bool,
 }
 
@@ -156,12 +156,12 @@ impl ItemCollector {
         // Subscribes first, so that no server is missed.
         let events = host.events();
         let mut task = JoinSet::new();
-        task.spawn(learn(host.clone(), events, Arc::clone(known), is_wanted));
+        task.spawn(collect_items(host.clone(), events, Arc::clone(known), is_wanted));
         Self { _task: task }
     }
 }
 
-async fn learn(
+async fn collect_items(
     host: Host,
     mut events: broadcast::Receiver<Event>,
     known: Arc<KnownItems>,
@@ -170,14 +170,14 @@ async fn learn(
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut asking = JoinSet::new();
     let all = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
-    let mut next: Vec<ServerName> = all.collect();
+    let mut to_ask: Vec<ServerName> = all.collect();
     loop {
-        for server in next.drain(..).filter(|server| is_wanted(server)) {
+        for server in to_ask.drain(..).filter(|server| is_wanted(server)) {
             asking.spawn(ask(host.clone(), server, Arc::clone(&known)));
         }
         tokio::select! {
             event = events.recv() => match event {
-                Ok(Event::McpServerState { server, state }) if is_connected(&state) => next.push(server),
+                Ok(Event::McpServerState { server, state }) if is_connected(&state) => to_ask.push(server),
                 // After missed events, items are offered late or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,

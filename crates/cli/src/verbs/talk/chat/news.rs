@@ -7,7 +7,7 @@ use toolrack_host::{Event, Host, ServerName, State, text};
 
 use crate::render::{Look, Sign, Tone, count, paint};
 
-/// Bytes of a line.
+/// The most bytes of a line.
 const MAX_LINE_BYTES: usize = 240;
 
 /// News about the servers for the user, one line each.
@@ -35,7 +35,7 @@ impl News {
         loop {
             match self.events.recv().await {
                 Ok(event) => {
-                    if let Some(line) = self.line(event) {
+                    if let Some(line) = self.event_line(event) {
                         return line;
                     }
                 }
@@ -46,10 +46,10 @@ impl News {
         }
     }
 
-    fn line(&mut self, event: Event) -> Option<String> {
+    fn event_line(&mut self, event: Event) -> Option<String> {
         match event {
-            Event::McpServerState { server, state } => self.state(&server, &state),
-            Event::McpToolsUpdated { server, tools } => self.tools(server, tools),
+            Event::McpServerState { server, state } => self.state_line(&server, &state),
+            Event::McpToolsUpdated { server, tools } => self.tools_line(server, tools),
             Event::McpToolQuarantined { server, quarantined } => {
                 let sign = paint(Tone::Waiting, self.look.sign(Sign::Paused));
                 let tool = format!("`{server}/{}`", quarantined.tool);
@@ -60,7 +60,7 @@ impl News {
         }
     }
 
-    fn state(&self, server: &ServerName, state: &State) -> Option<String> {
+    fn state_line(&self, server: &ServerName, state: &State) -> Option<String> {
         let (sign, tone, words) = match state {
             State::Connected { tools } => {
                 (Sign::Good, Tone::Good, format!("`{server}` is connected ({})", count(*tools, "tool")))
@@ -83,7 +83,7 @@ impl News {
         Some(format!("{} {}", paint(tone, self.look.sign(sign)), text::for_line(&text::clip(&words, MAX_LINE_BYTES))))
     }
 
-    fn tools(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {
+    fn tools_line(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {
         tools.sort_unstable();
         // A server without a connection has no tools until it is back.
         if tools.is_empty() || self.tools.get(&server) == Some(&tools) {

@@ -10,76 +10,83 @@ use super::{commands::COMMANDS, known::KnownItems};
 const MAX_CANDIDATES: usize = 100;
 
 /// The characters that may precede the `@` of a resource in the same word.
-const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
+const OPENING_CHARACTERS: &[char] = &['(', '[', '{', '<', '"', '\''];
 
 /// Offers completions of the typed text.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct ChatCompleter {
     pub(super) known: Arc<KnownItems>,
 }
 
-impl Completer for Offer {
-    fn complete(&mut self, text: &str, at: usize) -> CompletionResult {
-        CompletionResult::fresh(offered(text, at, &self.known))
+impl Completer for ChatCompleter {
+    fn complete(&mut self, text: &str, cursor: usize) -> CompletionResult {
+        CompletionResult::fresh(suggestions(text, cursor, &self.known))
     }
 }
 
-fn offered(text: &str, at: usize, known: &KnownItems) -> Vec<Suggestion> {
-    let Some(before) = text.get(..at) else {
+fn suggestions(text: &str, cursor: usize, known: &KnownItems) -> Vec<Suggestion> {
+    let Some(before) = text.get(..cursor) else {
         return Vec::new();
     };
     let start = before
         .rfind(char::is_whitespace)
         .map_or(0, |space| space + before[space..].chars().next().map_or(0, char::len_utf8));
     let word = &before[start..];
-    let mention = word.trim_start_matches(BEFORE);
-    let mut offered = if let Some(typed) = mention.strip_prefix('@') {
-        mentions(known, typed, Span::new(at - mention.len(), at))
+    let mention = word.trim_start_matches(OPENING_CHARACTERS);
+    let mut suggestions = if let Some(typed) = mention.strip_prefix('@') {
+        mentions(known, typed, Span::new(cursor - mention.len(), cursor))
     } else if start == 0
         && let Some(typed) = word.strip_prefix('/')
     {
-        commands(known, typed, Span::new(0, at))
+        commands(known, typed, Span::new(0, cursor))
     } else if let Some(command) = before.strip_prefix('/').filter(|_| !word.contains('=')) {
-        arguments(known, command, word, Span::new(start, at))
+        arguments(known, command, word, Span::new(start, cursor))
     } else {
         Vec::new()
     };
-    offered.truncate(MAX_CANDIDATES);
-    offered
+    suggestions.truncate(MAX_CANDIDATES);
+    suggestions
 }
 
-fn suggestion(value: String, about: &str, span: Span, goes_on: bool) -> Suggestion {
+fn suggestion(value: String, about: &str, span: Span) -> Suggestion {
     let description = Some(about.to_owned()).filter(|about| !about.is_empty());
-    Suggestion { value, description, span, append_whitespace: goes_on, ..Suggestion::default() }
+    Suggestion { value, description, span, ..Suggestion::default() }
 }
 
-/// First the server, then what it has: as with folders and files.
+/// Completes the name of a server first, and then one of its resources, as a shell completes folders and files.
 fn mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let (servers, resources) = (known.servers(), known.resources());
     let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
         let fits = resources.iter().filter(|resource| resource.word.starts_with(typed));
         return fits
-            .map(|found| suggestion(format!("@{}", found.word), &found.about, span, found.is_complete))
+            .map(|found| Suggestion {
+                append_whitespace: found.is_complete,
+                ..suggestion(format!("@{}", found.word), &found.about, span)
+            })
             .collect();
     }
     let has_some = |server: &&String| resources.iter().any(|found| found.server == **server);
     let fits = servers.iter().filter(|server| server.starts_with(typed)).filter(has_some);
-    fits.map(|server| suggestion(format!("@{server}:"), "", span, false)).collect()
+    fits.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
 fn commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let fits = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
-    let commands =
-        fits.map(|command| suggestion(format!("/{}", command.name), command.about, span, !command.argument.is_empty()));
+    let commands = fits.map(|command| Suggestion {
+        append_whitespace: !command.argument.is_empty(),
+        ..suggestion(format!("/{}", command.name), command.about, span)
+    });
     let prompts = known.prompts();
     let fits = prompts.iter().filter(|prompt| prompt.word.starts_with(typed));
-    let prompts =
-        fits.map(|prompt| suggestion(format!("/{}", prompt.word), &prompt.about, span, !prompt.arguments.is_empty()));
+    let prompts = fits.map(|prompt| Suggestion {
+        append_whitespace: !prompt.arguments.is_empty(),
+        ..suggestion(format!("/{}", prompt.word), &prompt.about, span)
+    });
     commands.chain(prompts).collect()
 }
 
-/// `name=` for each argument of the prompt that is not there yet.
+/// Suggests `name=` for each argument of the prompt that the user has not typed yet.
 fn arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
     let prompts = known.prompts();
     let mut words = command.split_whitespace();
@@ -89,7 +96,7 @@ fn arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<S
     };
     let given: Vec<_> = words.filter_map(|word| Some(word.split_once('=')?.0)).collect();
     let fits = |name: &&String| name.starts_with(word) && !given.contains(&name.as_str());
-    prompt.arguments.iter().filter(fits).map(|name| suggestion(format!("{name}="), "", span, false)).collect()
+    prompt.arguments.iter().filter(fits).map(|name| suggestion(format!("{name}="), "", span)).collect()
 }
 
 #[cfg(test)]
@@ -117,7 +124,7 @@ mod tests {
     }
 
     fn names(text: &str) -> Vec<String> {
-        offered(text, text.len(), &known()).into_iter().map(|suggestion| suggestion.value).collect()
+        suggestions(text, text.len(), &known()).into_iter().map(|suggestion| suggestion.value).collect()
     }
 
     #[test]
@@ -147,7 +154,7 @@ mod tests {
         assert_eq!(names("@docs:"), ["@docs:docs://a", "@docs:<docs://b c>", "@docs:docs://of/"]);
         assert_eq!(names("@docs:docs://o"), ["@docs:docs://of/"]);
         assert_eq!(names("x@do"), Vec::<String>::new());
-        let span = offered("see @do, please", 7, &known())[0].span;
+        let span = suggestions("see @do, please", 7, &known())[0].span;
         assert_eq!((span.start, span.end), (4, 7));
     }
 }

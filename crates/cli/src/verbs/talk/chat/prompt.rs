@@ -50,19 +50,19 @@ impl Chat<'_> {
     /// Gets the prompt, shows it, and makes it the user's message.
     ///
     /// # Errors
-    /// When there is no such prompt, an argument is missing or too many, or the server refuses.
-    pub(super) async fn prompt(&self, meant: PromptRequest) -> Result<Vec<Message>, Failure> {
-        let PromptRequest { server, prompt: name, mut arguments } = meant;
+    /// When there is no such prompt, an argument is missing or unknown, or the server refuses.
+    pub(super) async fn get_prompt(&self, request: PromptRequest) -> Result<Vec<Message>, Failure> {
+        let PromptRequest { server, prompt: name, mut arguments } = request;
         let host = &self.agent.host;
         let known = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
         let prompt = find(&server, &name, &known)?;
-        check(prompt, &arguments)?;
+        refuse_unknown(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
         let filled =
             host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| Failure::of_call(&error))?;
         let mut messages = Vec::new();
         for message in &filled.messages {
-            messages.push(shaped(host, &server, &prompt.name, message, self.tools.conceal()).await?);
+            messages.push(to_model_message(host, &server, &prompt.name, message, self.tools.conceal()).await?);
         }
         if messages.is_empty() {
             return Err(Failure::new(Exit::Tool, "EMPTY_PROMPT", "the prompt has no messages").server(&*server));
@@ -114,8 +114,8 @@ fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt,
     })
 }
 
-/// Checks that the prompt takes these arguments: a misspelt one would go unnoticed.
-fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
+/// Refuses arguments that the prompt does not have: a misspelt one would go unnoticed.
+fn refuse_unknown(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
     match given.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
@@ -131,8 +131,8 @@ fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failur
     }
 }
 
-/// A message as it goes into the conversation. A resource in it is marked as data, whatever the role of the message.
-async fn shaped(
+/// Turns a message of a prompt into one of the conversation. A resource in it is marked as data, whatever its role.
+async fn to_model_message(
     host: &Host,
     server: &str,
     prompt: &str,
@@ -150,15 +150,14 @@ async fn shaped(
     Ok(Message::new(role, words).with_parts(shaped.media))
 }
 
-/// `messages` as the turn of the user. Consecutive messages of the same role become one. If a model could not continue
-/// after the last one, or the first is not the user's, they all become one message of the user, which names the role of
-/// each.
+/// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
+/// begins and speaks last: if that is not so, all become one message of the user, in which those of the model are marked.
 fn turn_of(messages: Vec<Message>) -> Vec<Message> {
-    let is_persons = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
-    let as_told = is_persons(messages.first()) && is_persons(messages.last());
+    let is_users = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
+    let keeps_roles = is_users(messages.first()) && is_users(messages.last());
     let mut turn: Vec<Message> = Vec::new();
     for mut message in messages {
-        if !as_told && message.role == Role::Assistant {
+        if !keeps_roles && message.role == Role::Assistant {
             message.content.insert_str(0, "[what the model said before]\n");
             message.role = Role::User;
         }

@@ -6,7 +6,7 @@ use super::{editor::Editor, known::KnownItems};
 use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 
 /// At the end of a line, this continues the text on the next line.
-const GOES_ON: char = '\\';
+const CONTINUATION: char = '\\';
 
 /// The user's input.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// `known` is what an editor offers.
+    /// Returns the input at a terminal, where an editor offers `known`, or that from anything else.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -74,7 +74,7 @@ async fn lines(terminal: &Terminal) -> Typed {
             None if text.is_empty() => return Typed::End,
             None => return Typed::Text(text),
         }
-        if !text.ends_with(GOES_ON) {
+        if !text.ends_with(CONTINUATION) {
             return Typed::Text(text);
         }
         text.pop();
@@ -83,13 +83,13 @@ async fn lines(terminal: &Terminal) -> Typed {
 }
 
 /// Whether `text` continues on another line.
-pub(super) fn goes_on(text: &str) -> bool {
-    text.ends_with(GOES_ON)
+pub(super) fn is_continued(text: &str) -> bool {
+    text.ends_with(CONTINUATION)
 }
 
-/// `text` without its continuation marks.
-pub(super) fn joined(text: &str) -> String {
-    text.replace(&format!("{GOES_ON}\n"), "\n")
+/// Returns the lines of `text` without the continuation marks at their ends.
+pub(super) fn join_lines(text: &str) -> String {
+    text.replace(&format!("{CONTINUATION}\n"), "\n")
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_backslash_at_the_end_continues_the_line_and_is_not_sent() {
-        assert!(goes_on("one\\") && !goes_on("one\\ ") && !goes_on("one"));
-        assert_eq!(joined("one\\\ntwo\\three\nfour"), "one\ntwo\\three\nfour");
+        assert!(is_continued("one\\") && !is_continued("one\\ ") && !is_continued("one"));
+        assert_eq!(join_lines("one\\\ntwo\\three\nfour"), "one\ntwo\\three\nfour");
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct ShowSessionArgs {
     #[arg(value_name = "SESSION", default_value = "last")]
     pub(crate) session: String,
 
-    /// Only this many messages, the last ones
+    /// Show only this many of the last messages
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
 

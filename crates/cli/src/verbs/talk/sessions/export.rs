@@ -7,7 +7,7 @@ use toolrack_store::transcript::markdown;
 
 use super::{
     args::{ExportSessionArgs, Format},
-    named,
+    find_session,
     render::Document,
     transcript,
 };
@@ -28,14 +28,14 @@ struct Exported {
 }
 
 pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let session = named(&args.session, world).await?;
-    let (about, messages) = transcript(&session, 0, world).await?;
-    let document = Document { session: &about, messages: &messages };
+    let session = find_session(&args.session, world).await?;
+    let (shown, messages) = transcript(&session, 0, world).await?;
+    let document = Document { session: &shown, messages: &messages };
     let (format, content) = match args.format {
-        Format::Md => ("md", markdown::document(&about.session, &messages)),
+        Format::Md => ("md", markdown::document(&shown.session, &messages)),
         Format::Json => ("json", json(&document)?),
     };
-    let id = about.session.id.to_string();
+    let id = shown.session.id.to_string();
     let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
         // Only its owner may read a conversation.

@@ -24,7 +24,7 @@ pub(crate) struct Document<'a> {
     pub(crate) messages: &'a [TranscriptMessage],
 }
 
-/// A session whose title is safe to show to a user who may see the session.
+/// A session whose title has no known secrets.
 #[derive(Clone, Debug, Serialize)]
 #[serde(into = "About")]
 pub(crate) struct ShownSession {
@@ -139,7 +139,7 @@ fn spent(spent: Spent) -> Vec<String> {
     facts
 }
 
-/// `$0.0123`; a very small amount is shown as such.
+/// Formats an amount, such as `$0.0123`. A very small one is `less than $0.0001`.
 fn money(billionths: u64) -> String {
     match billionths {
         0 => "$0".to_owned(),
@@ -149,7 +149,7 @@ fn money(billionths: u64) -> String {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a few digits of it are shown")]
+#[expect(clippy::cast_precision_loss, reason = "only a few digits are shown")]
 fn dollars(billionths: u64) -> f64 {
     billionths as f64 / 1e9
 }

@@ -13,26 +13,26 @@ use crate::{
     verbs::offers::call::render as call,
 };
 
-/// The part of a folded result that is shown.
-const LINES: usize = 8;
-const CHARACTERS: usize = 800;
+/// The most lines of a folded result that are shown, and the most characters.
+const MAX_FOLDED_LINES: usize = 8;
+const MAX_FOLDED_CHARACTERS: usize = 800;
 
-/// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
-/// call are one line.
-pub(crate) fn page(about: &ShownSession, entry: &[TranscriptMessage], full: bool, look: Look) -> String {
-    let facts = about.facts().join(&format!(" {} ", look.dot()));
+/// The conversation: its title, and then `messages`, which are its last ones. Unless `full`, long results are folded,
+/// and the arguments of a call are one line.
+pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, look: Look) -> String {
+    let facts = shown.facts().join(&format!(" {} ", look.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
-        paint(Tone::Strong, &about.session.prefix),
-        about.name(),
+        paint(Tone::Strong, &shown.session.prefix),
+        shown.name(),
         paint(Tone::Faint, &facts)
     )];
-    let left_out = usize::try_from(about.session.messages).unwrap_or(usize::MAX).saturating_sub(entry.len());
+    let left_out = usize::try_from(shown.session.messages).unwrap_or(usize::MAX).saturating_sub(messages.len());
     if left_out > 0 {
         parts.push(paint(Tone::Faint, &format!("{} {} before", look.ellipsis(), count(left_out, "message"))));
     }
-    parts.extend((0..entry.len()).map(|index| message(entry, index, full, look)));
-    if about.session.has_open_turn {
+    parts.extend((0..messages.len()).map(|index| message(messages, index, full, look)));
+    if shown.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
     parts.join("\n\n")
@@ -47,8 +47,8 @@ fn message(all: &[TranscriptMessage], index: usize, full: bool, look: Look) -> S
         let folded = entry.kind == Role::Tool && !full;
         lines.extend(if folded { fold(content, look) } else { content.lines().map(indented).collect() });
     }
-    lines.extend(entry.parts.iter().map(|part| indented(&of_part(part))));
-    lines.extend(entry.tool_calls.iter().flat_map(|call| of_call(call, full, look)));
+    lines.extend(entry.parts.iter().map(|part| indented(&part_label(part))));
+    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, full, look)));
     lines.join("\n")
 }
 
@@ -72,35 +72,36 @@ fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
 
 /// The first lines, and how much more there is.
 fn fold(content: &str, look: Look) -> Vec<String> {
-    let mut room = CHARACTERS;
+    let mut room = MAX_FOLDED_CHARACTERS;
     let mut shown = Vec::new();
     let mut rest = content.lines();
-    for line in rest.by_ref().take(LINES) {
+    for line in rest.by_ref().take(MAX_FOLDED_LINES) {
         let cut = line.char_indices().nth(room).map_or(line, |(at, _)| &line[..at]);
         room -= cut.chars().count();
         shown.push(indented(cut));
         if cut.len() < line.len() {
             let left =
                 line.chars().count() - cut.chars().count() + rest.map(|line| line.chars().count()).sum::<usize>();
-            shown.push(folded(&count(left, "more character"), look));
+            shown.push(fold_mark(&count(left, "more character"), look));
             return shown;
         }
     }
     match rest.count() {
         0 => shown,
         left => {
-            shown.push(folded(&count(left, "more line"), look));
+            shown.push(fold_mark(&count(left, "more line"), look));
             shown
         }
     }
 }
 
-fn folded(what: &str, look: Look) -> String {
-    indented(&paint(Tone::Faint, &format!("{} {what}; --full shows all", look.ellipsis())))
+/// The line in place of what is left out.
+fn fold_mark(left_out: &str, look: Look) -> String {
+    indented(&paint(Tone::Faint, &format!("{} {left_out}; --full shows all", look.ellipsis())))
 }
 
 /// `→ fs__list {"path":"."}`
-fn of_call(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
+fn call_lines(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
     let arrow = if look.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
     let written = match &call.input {
@@ -117,7 +118,7 @@ fn of_call(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
 }
 
 /// A label for content that is not text.
-fn of_part(part: &Value) -> String {
+fn part_label(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
     let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();
