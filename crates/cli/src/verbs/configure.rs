@@ -3,8 +3,8 @@
 pub(crate) mod add;
 pub(crate) mod config;
 pub(crate) mod edits;
+mod entry_secrets;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod remove;
-mod sealed;
 pub(crate) mod switch;

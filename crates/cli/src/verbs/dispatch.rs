@@ -13,23 +13,24 @@ pub(crate) enum RunMode {
     Alone,
 }
 
-/// Makes [`Verb`](super::Verb) from lines of the form `Name(Words) => function;`.
+/// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
 ///
-/// The function takes the words and a world. `words` hands it the whole command line between these two, `lent` and
-/// `broken` choose a [`RunMode`], and `alone` hands it the whole command line and a screen instead of a world.
+/// The function takes the arguments and a world. With the option `words`, it takes the whole command line between these
+/// two; with `alone`, it takes the arguments, the whole command line, and a screen instead of a world. `lent`, `broken`
+/// and `alone` also choose a [`RunMode`].
 macro_rules! verbs {
-    ($($(#[$($about:tt)*])* $name:ident($words:ty) => $run:path $(, $way:ident)?;)+) => {
+    ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)?;)+) => {
         /// A verb with its arguments.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Verb {
-            $($(#[$($about)*])* $name($words),)+
+            $($(#[$($about)*])* $name($args),)+
         }
 
         impl Verb {
             /// How the verb is run.
             pub(crate) fn run_mode(&self) -> RunMode {
                 match self {
-                    $(Self::$name(_) => $crate::verbs::dispatch::run_mode!($($way)?),)+
+                    $(Self::$name(_) => $crate::verbs::dispatch::run_mode!($($option)?),)+
                 }
             }
 
@@ -46,11 +47,11 @@ macro_rules! verbs {
                     world.refuse_broken().await?;
                 }
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, world $(, $way)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, world $(, $option)?),)+
                 }
             }
 
-            /// Runs it in the world of a daemon, if it [can be lent](RunMode::Lent).
+            /// Runs the verb in a world that a daemon lends, if it [can be lent](RunMode::Lent).
             ///
             /// # Errors
             /// As [`Self::run`]; any other verb is refused.
@@ -60,7 +61,7 @@ macro_rules! verbs {
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
                 world.refuse_broken().await?;
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, world $(, $way)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, world $(, $option)?),)+
                 }
             }
         }
@@ -99,13 +100,13 @@ macro_rules! run {
     };
 }
 
-/// Like [`run`], for a daemon. It must not contain verbs that a daemon cannot run: `serve` is a verb, too, and would
-/// contain itself.
+/// Like [`run`], but for a daemon. Must not call verbs that a daemon cannot run: `serve` calls this, so its future
+/// would contain itself.
 macro_rules! run_lent {
     ($run:path, $args:ident, $world:ident, lent) => {
         $run($args, $world).await
     };
-    ($run:path, $args:ident, $world:ident $(, $way:ident)?) => {{
+    ($run:path, $args:ident, $world:ident $(, $option:ident)?) => {{
         let _ = $args;
         Err($crate::error::Failure::new($crate::error::Exit::Other, "INTERNAL", "a daemon cannot run this command"))
     }};

@@ -18,10 +18,10 @@ use crate::{
 const MAX_INPUT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How long stdin may stay open before the command tells the user that it waits.
-const NOTICE_AFTER: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. If stdin does not end soon,
-/// tells the user on `screen` that the command waits for it.
+/// tells the user on `screen` that the command waits for it. `what` names the text in messages, such as `the entry`.
 ///
 /// # Errors
 /// When it cannot be read, is not text, or is larger than 8 MiB.
@@ -29,12 +29,12 @@ pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> R
     let is_stdin = word == "-";
     // Stdin may stay silent forever, and signals must be handled meanwhile.
     let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
-    let read = match timeout(NOTICE_AFTER, &mut reading).await {
+    let read = match timeout(NOTICE_DELAY, &mut reading).await {
         Ok(read) => read,
         Err(_) => {
             if is_stdin {
                 screen.note(&format!(
-                    "reading {what} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` is an empty one"
+                    "reading {what} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` gives an empty one"
                 ));
             }
             reading.await
@@ -44,7 +44,7 @@ pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> R
 }
 
 fn read_now(what: &str, word: String) -> Result<String, Failure> {
-    let (mut from, place): (Box<dyn Read>, String) = if word == "-" {
+    let (mut source, place): (Box<dyn Read>, String) = if word == "-" {
         (Box::new(io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = word.strip_prefix('@') {
         let file = std::fs::File::open(path)
@@ -54,7 +54,8 @@ fn read_now(what: &str, word: String) -> Result<String, Failure> {
         return Ok(word);
     };
     let mut text = String::new();
-    from.by_ref()
+    source
+        .by_ref()
         .take(MAX_INPUT_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
@@ -64,17 +65,33 @@ fn read_now(what: &str, word: String) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The value of the variable `name`: typed unseen when there is a terminal, the next line of stdin otherwise.
+/// Asks the user at the terminal for the secret value `name`, and does not show what is typed.
 ///
 /// # Errors
-/// When nothing was typed.
-pub(super) async fn secret(name: &str, interactive: bool) -> Result<String, Failure> {
+/// When the value is empty, or the user does not answer.
+pub(super) async fn ask_secret(name: &str) -> Result<String, Failure> {
     let question = format!("{name}:");
-    let typed = tokio::task::spawn_blocking(move || if interactive { read_hidden(&question) } else { line() }).await;
-    let typed = typed.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot read stdin"))??;
-    match typed.is_empty() {
+    non_empty(name, move || read_hidden(&question)).await
+}
+
+/// Reads the secret value `name`, which is the next line of stdin.
+///
+/// # Errors
+/// When the value is empty, or stdin cannot be read.
+pub(super) async fn read_secret_line(name: &str) -> Result<String, Failure> {
+    non_empty(name, read_line).await
+}
+
+/// Reads the value `name` on a thread for blocking work, and refuses an empty one.
+async fn non_empty(
+    name: &str,
+    read: impl FnOnce() -> Result<String, Failure> + Send + 'static,
+) -> Result<String, Failure> {
+    let value = tokio::task::spawn_blocking(read).await;
+    let value = value.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot read stdin"))??;
+    match value.is_empty() {
         true => Err(Failure::usage(format!("no value for `{name}` was given"))),
-        false => Ok(typed),
+        false => Ok(value),
     }
 }
 
@@ -83,7 +100,7 @@ fn read_hidden(question: &str) -> Result<String, Failure> {
     prompt.prompt().map_err(|error| unanswered(&error))
 }
 
-fn line() -> Result<String, Failure> {
+fn read_line() -> Result<String, Failure> {
     let mut line = String::new();
     let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_line(&mut line);
     read.map_err(|error| Failure::usage(format!("cannot read stdin: {}", in_words(&error))))?;

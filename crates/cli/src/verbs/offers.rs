@@ -16,25 +16,26 @@ use crate::{error::Failure, verbs::reach, wire::World};
 
 /// An item of one server, as JSON documents show it.
 #[derive(Debug, Serialize)]
-struct OfServer<'a, T> {
+struct ServerItem<'a, T> {
     server: &'a str,
     #[serde(flatten)]
     item: &'a T,
 }
 
-impl<'a, T> OfServer<'a, T> {
-    /// The items of all servers, in one list.
-    fn all<O>(offers: &'a [O], of: impl Fn(&'a O) -> (&'a str, &'a [T])) -> Vec<Self> {
-        let of_one = |offer| {
-            let (server, items) = of(offer);
+impl<'a, T> ServerItem<'a, T> {
+    /// The items of all servers, in one list. `server_and_items` returns those of one server.
+    fn all<O>(offers: &'a [O], server_and_items: impl Fn(&'a O) -> (&'a str, &'a [T])) -> Vec<Self> {
+        let items_of = |offer| {
+            let (server, items) = server_and_items(offer);
             items.iter().map(move |item| Self { server, item })
         };
-        offers.iter().flat_map(of_one).collect()
+        offers.iter().flat_map(items_of).collect()
     }
 }
 
-/// The items of the `named` servers (of all servers if none is named), and the failures of those that cannot be asked.
-async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
+/// Asks the `named` servers for their items, or all servers if none is named. Also returns the failures of those that
+/// cannot be asked.
+async fn ask_named<O, F: Future<Output = Result<O, Failure>>>(
     world: &World,
     loaded: &Loaded,
     named: &[String],
@@ -42,13 +43,13 @@ async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
     let host = reach::connect_to_show(world, loaded, named).await?;
     let mut complaints = reach::complaints(&host, named);
-    let (offers, failures) = of_each(&host, &reach::connected(&host), ask).await;
+    let (offers, failures) = ask_each(&host, &reach::connected(&host), ask).await;
     complaints.extend(failures);
     Ok((offers, complaints))
 }
 
 /// The answers of `servers` to `ask`, and the failures of those that do not answer.
-async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
+async fn ask_each<O, F: Future<Output = Result<O, Failure>>>(
     host: &Host,
     servers: &[ServerName],
     ask: impl Fn(Host, ServerName) -> F,
@@ -63,20 +64,20 @@ async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
     (offers, failures)
 }
 
-/// Prints the items, as `document` or as `page`. If the page is empty and there are no failures, prints `nothing`.
+/// Prints the items, as `document` or as `page`. If the page is empty and there are no failures, prints `empty_note`.
 async fn show(
     world: &World,
     complaints: &[Failure],
     document: impl Serialize,
     page: impl FnOnce() -> String,
-    nothing: &str,
+    empty_note: &str,
 ) -> Result<(), Failure> {
     if world.screen.json() {
         return world.screen.document(&document).await;
     }
     let page = page();
     if page.is_empty() && complaints.is_empty() {
-        world.screen.note(nothing);
+        world.screen.note(empty_note);
     }
     world.screen.page(page).await
 }

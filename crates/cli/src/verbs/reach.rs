@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
-pub(crate) fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
+pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
     for name in named {
         if !loaded.desired.contains_key(name.as_str()) {
             return Err(no_such_server(name, loaded, Exit::Usage));
@@ -32,9 +32,9 @@ pub(crate) fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure
 /// cannot be used, and a daemon that has tried to connect them already knows the result.
 ///
 /// # Errors
-/// As [`only`] and [`World::connect`].
+/// As for [`select_servers`] and [`World::connect`].
 pub(crate) async fn connect_to_show(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
-    let desired = only(loaded, named)?;
+    let desired = select_servers(loaded, named)?;
     if named.is_empty() { world.connect_to_show(desired).await } else { world.connect(desired).await }
 }
 
@@ -58,28 +58,28 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
         .server(name)
 }
 
-/// The target of a selector, as far as the configuration determines it. A verb resolves its selector once.
+/// The target of a selector, as far as the configuration determines it.
 pub(crate) enum Target {
-    /// This tool of this server; the server itself where `tool` is empty.
+    /// This tool of this server; the server itself if `tool` is empty.
     Tool { server: ServerName, tool: String },
     /// A name as a model sees it: only the catalog knows its server, which is one of these.
     ModelName(BTreeSet<ServerName>),
 }
 
-/// Returns the server of this one command, and the name in `selector`. A name that another command printed begins with
-/// the server.
-pub(crate) fn of_once(selector: &str) -> (String, String) {
-    let own = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
-    (ONCE.to_owned(), own.unwrap_or(selector).to_owned())
+/// Splits `selector` if the command line describes a server for this one command: returns the name of that server
+/// ([`ONCE`]), and what is named at it. A selector that another command printed begins with the name of the server.
+pub(crate) fn split_once_selector(selector: &str) -> (String, String) {
+    let name = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
+    (ONCE.to_owned(), name.unwrap_or(selector).to_owned())
 }
 
 impl Target {
-    /// Returns the target of `selector` if it is at the server of this one command.
+    /// Returns the target of `selector` at the server that the command line describes for this one command.
     ///
     /// # Errors
     /// Never: the name of that server is valid.
     pub(crate) fn of_once(selector: &str) -> Result<Self, Failure> {
-        let (server, tool) = of_once(selector);
+        let (server, tool) = split_once_selector(selector);
         let server = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Self::Tool { server, tool })
     }
@@ -103,14 +103,14 @@ impl Target {
             return Ok(Self::Tool { server, tool: String::new() });
         }
         // The longest name wins, because names of servers may contain dots.
-        let at_dot = selector.rmatch_indices('.').find_map(|(at, _)| Some((known(&selector[..at])?, at)));
-        if let Some((server, at)) = at_dot {
-            return Ok(Self::Tool { server, tool: selector[at + 1..].to_owned() });
+        let at_dot = selector.rmatch_indices('.').find_map(|(dot, _)| Some((known(&selector[..dot])?, dot)));
+        if let Some((server, dot)) = at_dot {
+            return Ok(Self::Tool { server, tool: selector[dot + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
-        // A style that hides the server says nothing about it.
-        let showing = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
-        let namings: Vec<_> = showing
+        // Only stable styles have names that contain the server.
+        let styles = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
+        let namings: Vec<_> = styles
             .flat_map(|style| {
                 let naming = |dashes| Naming { style: style.clone(), dashes, ..Naming::default() };
                 [Dashes::Keep, Dashes::Underscore].map(naming)
@@ -139,7 +139,7 @@ impl Target {
     }
 }
 
-/// Why `server` cannot be used; `None` if its state shows no reason.
+/// The failure that says why `server` cannot be used; `None` if it can be.
 pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
@@ -173,7 +173,7 @@ pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
 pub(crate) fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
     let mut complaints = complaints.into_iter();
     let first = if named.is_empty() { None } else { complaints.next() };
-    // A JSON document contains them.
+    // In JSON, the document contains the warnings.
     if !world.screen.json() {
         complaints.for_each(|complaint| world.screen.warning(&complaint.message));
     }
@@ -194,7 +194,7 @@ pub(crate) fn connected(host: &Host) -> Vec<ServerName> {
 /// # Errors
 /// When there is no such server or it cannot be used.
 pub(crate) async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host, ServerName), Failure> {
-    let desired = only(loaded, &[name.to_owned()])?;
+    let desired = select_servers(loaded, &[name.to_owned()])?;
     let host = world.connect(desired).await?;
     let servers = host.status();
     let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {

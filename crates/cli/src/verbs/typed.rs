@@ -1,6 +1,6 @@
 //! The command line as it was typed.
 
-mod alone;
+mod common_verbs;
 mod configuration;
 mod once;
 
@@ -59,7 +59,7 @@ impl Cli {
 
     /// Like [`Self::of_words`], but leaves the command after `record` or `replay` unparsed.
     fn of_one_command(words: &[OsString]) -> Result<Self, clap::Error> {
-        if let Some(mut cli) = Self::of_a_common_verb(words) {
+        if let Some(mut cli) = Self::parse_common_verb(words) {
             cli.take_once()?;
             return Ok(cli);
         }
@@ -70,7 +70,7 @@ impl Cli {
         cli.take_once()?;
         if let Verb::Add(args) = &mut cli.verb {
             let after_dashes = args.follows_dashes(words);
-            cli.global = cli.global.followed_by(args.take_what_follows_a_url(after_dashes)?);
+            cli.global = cli.global.followed_by(args.take_options_after_url(after_dashes)?);
         }
         Ok(cli)
     }

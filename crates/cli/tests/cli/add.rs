@@ -180,7 +180,7 @@ fn arguments_of_add_that_contradict_each_other_are_refused() {
     assert_snapshot!(rack.run(&["add", "x", "--tpyo", "y"]), @"
         $ toolrack add x --tpyo y
         --- stderr ---
-        error: unexpected argument '--tpyo'; a command that begins so goes after `--`
+        error: unexpected argument '--tpyo'; a command that begins with `-` goes after `--`
         hint: toolrack add --help
         [2]
     ");

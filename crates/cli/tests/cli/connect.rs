@@ -90,7 +90,7 @@ fn connect_and_undo_report_what_they_did() {
         $ toolrack connect codex --yes -- --server fs
         connected Codex: toolrack is in [HOME]/home/.codex/config.toml
         --- stderr ---
-        Codex has the tools when it is restarted; `toolrack connect codex --undo` takes it out again
+        Codex has the tools when it is restarted; `toolrack connect codex --undo` undoes this
         [0]
     ");
     assert_snapshot!(rack.run(&["connect", "codex", "--undo", "--dry-run"]), @r#"
@@ -163,7 +163,7 @@ fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
         $ toolrack connect cursor --yes --name rack
         connected Cursor: rack is in [HOME]/home/.cursor/mcp.json
         --- stderr ---
-        Cursor has the tools when it is restarted; `toolrack connect cursor --undo --name rack` takes it out again
+        Cursor has the tools when it is restarted; `toolrack connect cursor --undo --name rack` undoes this
         [0]
     ");
     let _ = rack.run(&["connect", "cursor", "--undo", "--yes", "--name", "rack"]).ends_with(0);
@@ -232,7 +232,7 @@ fn over_http_no_file_gets_the_token() {
         $ toolrack connect vscode --http --yes
         connected VS Code: toolrack is in [HOME]/home/.config/Code/User/mcp.json
         --- stderr ---
-        start the daemon with `toolrack up --token-file FILE`, and VS Code with TOOLRACK_TOKEN set to what FILE holds; `toolrack connect vscode --undo` takes it out again
+        start the daemon with `toolrack up --token-file FILE`, and VS Code with TOOLRACK_TOKEN set to the token in FILE; `toolrack connect vscode --undo` undoes this
         [0]
     ");
     let file = rack.home.read("home/.config/Code/User/mcp.json");

@@ -246,7 +246,7 @@ fn a_user_who_agrees_to_an_entry_sees_its_container_and_a_change_of_it_waits_aga
     };
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", entry("fake"))]));
     let pending = rack.run(&["pending", "theirs"]).ends_with(0);
-    for words in ["what its image says --fast", "fake", "~/notes:/notes:ro", "\"network\":\"none\""] {
+    for words in ["the command of its image --fast", "fake", "~/notes:/notes:ro", "\"network\":\"none\""] {
         assert!(pending.stdout.contains(words), "{words}: {pending}");
     }
     assert!(engine.calls().is_empty(), "the engine is not used before the user agreed");

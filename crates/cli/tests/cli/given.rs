@@ -83,7 +83,7 @@ fn one_file_does_not_take_several_pieces_that_are_not_text() {
         [image image/png, 70 B]
         [resource application/octet-stream, 3 B]
         --- stderr ---
-        error: 2 pieces of the result are not text, and one file holds one
+        error: 2 pieces of the result are not text, and a file can hold only one of them
         hint: `--json` prints them all, in Base64
         [1]
     ");

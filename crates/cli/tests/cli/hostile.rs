@@ -69,9 +69,9 @@ fn pressing_tab_in_it_does_nothing_and_offers_nothing_that_a_shell_would_run() {
 fn adding_a_server_under_a_name_of_theirs_starts_neither() {
     let repository = Repository::clone();
     let ran = repository.run("below", &["add", "touches", "--", "/nonexistent/server"]).ends_with(0);
-    assert!(ran.stderr.contains("it is not used here: `touches` is"), "{ran}");
+    assert!(ran.stderr.contains("the new entry is not used here: `touches` is"), "{ran}");
     let ran = repository.run("below", &["add", "builtin", "--", "/nonexistent/server"]).ends_with(0);
-    assert!(ran.stderr.contains("it is not used here: `builtin` is"), "{ran}");
+    assert!(ran.stderr.contains("the new entry is not used here: `builtin` is"), "{ran}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn import_lists_the_servers_and_adds_none_unasked() {
           o fake  already here                                       [FAKE] stdio
           ! two   another program means something else by this name  https://example.com/mcp
         --- stderr ---
-        nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one
+        nothing was added; `toolrack import --all` adds all from your own files, `--server NAME` a single one
         [0]
     ");
     assert_eq!(servers(&rack), ["same"]);
@@ -77,7 +77,7 @@ fn all_adds_the_user_s_own_servers() {
         added fake to [HOME]/toolrack/mcp.json
         --- stderr ---
         warning: `two` means several things: choose one, such as toolrack import cursor --server two
-        `theirs` is a project's, of VS Code: choose it with --server
+        `theirs` comes from a project file of VS Code: to add it, use --server
         `toolrack list` connects to them
         [0]
     ");

@@ -102,8 +102,8 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         Usage: toolrack call [OPTIONS] <TOOL> [NAME=VALUE]... [-- <COMMAND>...]
 
         Arguments:
-          <TOOL>           The tool: server/tool, server.tool, or the name that a model sees; only its name
-                           after the address of a server
+          <TOOL>           The tool: server/tool, server.tool, or the name that a model sees; after the
+                           address of a server, only the tool's own name
           [NAME=VALUE]...  The arguments of the tool: NAME=VALUE or NAME:=JSON
           [COMMAND]...     Use only the server that this command starts, and only this time
 
@@ -138,7 +138,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           path=README.md       a value, read as the tool's schema says: text, number, true or false
           paths=a paths=b      several values for a list
           filter:='{"a": 1}'   JSON as it stands
-          '{"path": "."}'      a JSON object has several at once
+          '{"path": "."}'      a JSON object sets several at once
 
         For a server that is not configured, write the tool after its address, or before `--` and its
         command.

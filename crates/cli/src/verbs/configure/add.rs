@@ -16,7 +16,7 @@ use toolrack_host::{ServerName, text};
 
 use super::{
     edits::{self, Document},
-    sealed,
+    entry_secrets,
 };
 use crate::{
     error::{Exit, Failure},
@@ -45,7 +45,7 @@ struct Addition {
     entry: Value,
     place: Place,
     options: Options,
-    /// Whether to try the server afterwards.
+    /// Whether to connect to the server afterwards.
     test: bool,
     /// The secrets that the entry refers to, to be stored sealed.
     sealed: Sealed,
@@ -55,7 +55,7 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
     dialog::complete(&mut args, world).await?;
     let after_dashes = args.follows_dashes(words);
     let name = new_name(args.name.as_deref().unwrap_or_default())?;
-    let target = args.target(after_dashes).map_err(|error| not_options(&error))?;
+    let target = args.target(after_dashes).map_err(|error| invalid_options(&error))?;
     let mut options = args.options;
     if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
         refuse_address(command, world)?;
@@ -64,14 +64,14 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
     let asked = ask_for_values(&mut options, world).await?;
     let mut sealed = Sealed::default();
     if !options.plain && !asked.is_empty() {
-        let taken = sealed::taken(world).await?;
+        let used_names = entry_secrets::stored_names(world).await?;
         for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked.contains(variable)) {
-            *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &taken));
+            *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &used_names));
         }
     }
-    let mut entry = entry(&target, &options, world)?;
+    let mut entry = build_entry(&target, &options, world)?;
     if !options.plain {
-        sealed::seal(&mut sealed, name.as_str(), &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, world).await?;
     }
     let addition = Addition {
         entry,
@@ -89,9 +89,9 @@ pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failu
     let text = input::read("the entry", args.entry, &world.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
-    let (mut entry, mut sealed) = (the_one_entry(name.as_str(), value)?, Sealed::default());
+    let (mut entry, mut sealed) = (find_entry(name.as_str(), value)?, Sealed::default());
     if !args.plain {
-        sealed::seal(&mut sealed, name.as_str(), &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, world).await?;
     }
     let addition = Addition {
         entry,
@@ -114,12 +114,12 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     };
     // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
     let shown = match edit(Options { dry_run: true, ..options }).await {
-        Err(taken) if taken.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
+        Err(exists) if exists.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
             options.replace = true;
             let shown = edit(Options { dry_run: true, ..options }).await?;
             world.screen.say(shown.diff.trim_end());
             if !options.dry_run && !world.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
-                return Err(taken);
+                return Err(exists);
             }
             shown
         }
@@ -128,7 +128,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     let edited = if options.dry_run {
         shown
     } else {
-        sealed::keep(&sealed, world).await?;
+        entry_secrets::store(&sealed, world).await?;
         edit(options).await?
     };
     // The user who types an entry agrees to it, in this folder.
@@ -137,14 +137,14 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     }
     let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
     if !world.screen.json() {
-        let done = format!("added the {kind} server {name} to {}", edits::shown(&edited.path));
+        let done = format!("added the {kind} server {name} to {}", edits::path_text(&edited.path));
         edits::report(&done, &document, world).await?;
     }
-    sealed::tell(&sealed, world);
+    entry_secrets::report_stored(&sealed, world);
     for problem in &edited.warnings {
         world.screen.problem(problem);
     }
-    let tried = if test && !options.dry_run { try_it(&name, &edited, world).await? } else { None };
+    let tried = if test && !options.dry_run { try_server(&name, &edited, world).await? } else { None };
     let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
     if world.screen.json() {
         world.screen.document(&Added { edit: &document, server }).await?;
@@ -164,10 +164,10 @@ struct Trial {
 
 /// Checks a name for a new server: it must need no quotes in any shell.
 fn new_name(name: &str) -> Result<ServerName, Failure> {
-    let known = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
+    let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | ':');
     if name.chars().all(is_plain) && !name.starts_with('-') {
-        return Ok(known);
+        return Ok(server);
     }
     let better: Vec<&str> = name.split(|c| !is_plain(c)).filter(|part| !part.is_empty()).collect();
     let better = better.join("-");
@@ -190,13 +190,13 @@ fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
             Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
         );
     }
-    let is_there = |program: &str| world.folder.join(program).exists();
-    if !command.contains(char::is_whitespace) || is_there(command) {
+    let exists = |program: &str| world.folder.join(program).exists();
+    if !command.contains(char::is_whitespace) || exists(command) {
         return Ok(target);
     }
     let words = shell_words::split(command).unwrap_or_default();
     match words.split_first() {
-        Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || is_there(program)) => {
+        Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
             let name = text::for_line(program);
             world.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
@@ -207,8 +207,8 @@ fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
     }
 }
 
-/// Refuses a `command` that is meant as an address: `add` would take it for a program, and the options after it for the
-/// program's arguments.
+/// Refuses a `command` that is probably meant as an address: otherwise, `add` would treat it as a program, and the
+/// options after it as arguments of the program.
 fn refuse_address(command: &str, world: &World) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
@@ -238,7 +238,7 @@ fn looks_like_address(word: &str) -> bool {
 }
 
 /// Returns the failure for words after a URL that are not options.
-fn not_options(error: &clap::Error) -> Failure {
+fn invalid_options(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();
     let message = first.strip_prefix("error: ").unwrap_or(first);
@@ -254,7 +254,11 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<S
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
-        *value = Some(input::secret(name, world.screen.interactive()).await?);
+        let typed = match world.screen.interactive() {
+            true => input::ask_secret(name).await?,
+            false => input::read_secret_line(name).await?,
+        };
+        *value = Some(typed);
         asked.push(name.clone());
     }
     Ok(asked)
@@ -262,7 +266,7 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<S
 
 /// Returns the entry for `name` in the given JSON: the JSON itself, or if that is a whole file, the entry of that name
 /// under `mcpServers` or `servers`, or the only one there.
-fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
+fn find_entry(name: &str, value: Value) -> Result<Value, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
     let Some(mut servers) = servers else {
         return Ok(value);
@@ -279,7 +283,7 @@ fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
 }
 
 /// Returns the entry as it is written to the file. Does not check it: [`edit::add`] does.
-fn entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
+fn build_entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
     let mut entry = Map::new();
     let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
     match target {
@@ -348,17 +352,17 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// Connects the new server as any other command would, and returns the outcome; or `None`, with a warning, if another
-/// entry with this name is used here.
-async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
+/// Connects to the new server as any other command would, and returns the outcome. Warns and returns `None` if the new
+/// entry is not used here, because another one has this name.
+async fn try_server(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());
     if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
         let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
-        world.screen.warning(&format!("it is not used here: `{name}` is {other}"));
+        world.screen.warning(&format!("the new entry is not used here: `{name}` is {other}"));
         return Ok(None);
     }
-    let desired = reach::only(&loaded, &[name.to_string()])?;
+    let desired = reach::select_servers(&loaded, &[name.to_string()])?;
     let host = world.connect(desired).await?;
     let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
         return Ok(None);
@@ -366,7 +370,7 @@ async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Opt
     let failure = reach::unusable(&host, &status);
     let mut server = Server::from(status);
     if world.screen.json() {
-        server.look_at(&host.catalog().findings());
+        server.count_findings(&host.catalog().findings());
     }
     Ok(Some(Trial { server, failure }))
 }

@@ -25,7 +25,7 @@ use crate::{
   toolrack config show
   toolrack config validate")]
 pub(crate) enum ConfigVerb {
-    /// Print the files that apply here, the weakest first
+    /// Print the files that apply here; a later one overrides an earlier one
     #[command(after_help = "Examples:
   toolrack config path
   $EDITOR \"$(toolrack config path --scope user)\"")]
@@ -102,8 +102,8 @@ async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&Paths { files }).await?;
     } else if scope.is_some() {
-        // Alone on its line, for `$(…)`.
-        world.screen.verbatim(files.iter().map(|file| edits::shown(file.path())).collect()).await?;
+        // Only the path, so that `$(…)` can use it.
+        world.screen.verbatim(files.iter().map(|file| edits::path_text(file.path())).collect()).await?;
     } else {
         world.screen.page(files::page(&files, world.screen.look())).await?;
     }
@@ -126,8 +126,8 @@ async fn show(world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn validate(named: Vec<PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
-    let loaded = if named.is_empty() { world.read().await } else { world.read_only(&named).await };
+async fn validate(files: Vec<PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
+    let loaded = if files.is_empty() { world.read().await } else { world.read_only(&files).await };
     let mut problems = loaded.problems.clone();
     problems.extend(loaded.idle_rules());
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =

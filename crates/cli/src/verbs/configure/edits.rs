@@ -63,7 +63,7 @@ pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// The failure for an entry of a file that was only named on the command line, and so must not be edited.
+/// The failure for an entry of a file that the user named on the command line: such a file is not edited.
 pub(crate) fn not_ours(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
@@ -82,7 +82,7 @@ pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Re
     }
 }
 
-/// Runs an edit on a thread of its own: it may wait for another process that edits the same file.
+/// Runs an edit on a separate thread, because it may wait for another process that edits the same file.
 ///
 /// # Errors
 /// The errors of the edit; nothing is written then.
@@ -122,7 +122,7 @@ pub(crate) async fn report(done: &str, document: &Document, world: &World) -> Re
     world.screen.page(document.diff.clone()).await
 }
 
-/// A path in a line.
-pub(crate) fn shown(path: &Path) -> String {
+/// Returns the text of a path, safe to print in a line.
+pub(crate) fn path_text(path: &Path) -> String {
     text::for_line(&path.display().to_string()).into_owned()
 }

@@ -12,7 +12,7 @@ use toolrack_config::{
     trust::content_hash,
 };
 
-use super::{edits, sealed};
+use super::{edits, entry_secrets};
 use crate::{
     args::{Scope, Write, programs},
     error::{Exit, Failure},
@@ -29,17 +29,17 @@ use render::{Added, Document, Offered, Standing};
   toolrack import --server github --server fs=files
   toolrack import --all
 
-What a project's file brings (.cursor/mcp.json, .vscode/mcp.json, ...) is added only when it is chosen by name.")]
+Servers in a project's file (.cursor/mcp.json, .vscode/mcp.json, ...) are added only when you choose them by name.")]
 pub(crate) struct ImportArgs {
     /// Only servers of these programs
     #[arg(value_name = "PROGRAM", value_parser = programs())]
     pub(crate) clients: Vec<Client>,
 
-    /// Add everything that you have configured yourself and that has a name of its own
+    /// Add all servers from your own files whose names are not ambiguous
     #[arg(long, conflicts_with = "server")]
     pub(crate) all: bool,
 
-    /// Add this server, under another name if one follows; may be given more than once
+    /// Add this server, or add it under the name NEW; may be given more than once
     #[arg(long, value_name = "NAME[=NEW]")]
     pub(crate) server: Vec<String>,
 
@@ -75,32 +75,37 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
         world.screen.page(render::page(&offered, world.screen.look())).await?;
     }
     let choices = if args.all {
-        everything(&offered, args.write.scope.is_some(), world)
+        all_unambiguous(&offered, args.write.scope.is_some(), world)
     } else if args.server.is_empty() {
         if is_choosing { ask(&offered).await? } else { Vec::new() }
     } else {
-        args.server.iter().map(|word| named(word, &found)).collect::<Result<_, _>>()?
+        args.server.iter().map(|word| find_offer(word, &found)).collect::<Result<_, _>>()?
     };
     let mut added = Vec::new();
     let mut failed = None;
     for choice in choices {
         match add(&choice, &args, world).await {
-            Ok(done) => added.push(done),
+            Ok(server) => added.push(server),
             Err(failure) if failed.is_none() => failed = Some(failure),
             Err(failure) => world.screen.warning(&failure.message),
         }
     }
-    conclude(&offered, &added, &args, world).await?;
+    print_outcome(&offered, &added, &args, world).await?;
     failed.map_or(Ok(Exit::Ok), Err)
 }
 
-async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, world: &World) -> Result<(), Failure> {
+async fn print_outcome(
+    offered: &[Offered<'_>],
+    added: &[Added],
+    args: &ImportArgs,
+    world: &World,
+) -> Result<(), Failure> {
     let screen = &world.screen;
     if screen.json() {
         return screen.document(&Document { offers: offered, added, dry_run: args.write.dry_run }).await;
     }
     for added in added {
-        screen.page(if args.write.dry_run { added.diff.clone() } else { render::done(added) }).await?;
+        screen.page(if args.write.dry_run { added.diff.clone() } else { render::outcome(added) }).await?;
     }
     let is_new = |offer: &Offered<'_>| offer.standing == Standing::New;
     if offered.is_empty() {
@@ -110,7 +115,9 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
     } else if added.is_empty() && args.all {
         screen.note("nothing was added; `--server NAME` chooses a single one");
     } else if added.is_empty() {
-        screen.note("nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one");
+        screen.note(
+            "nothing was added; `toolrack import --all` adds all from your own files, `--server NAME` a single one",
+        );
     } else if !args.write.dry_run {
         screen.note("`toolrack list` connects to them");
     }
@@ -122,7 +129,7 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     if let Some(entry) = loaded.entry(&offer.name) {
         let is_same = entry.hash == offer.hash
             || entry.view == offer.view
-            || entry.hash == sealed::hash_of(&offer.name, &offer.entry);
+            || entry.hash == entry_secrets::hash_without_secrets(&offer.name, &offer.entry);
         return if is_same { Standing::Same } else { Standing::Taken };
     }
     let first = found.named(&offer.name).next();
@@ -133,9 +140,10 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     }
 }
 
-/// Everything that the user has configured elsewhere and that is unambiguous. An entry for one folder alone, other than
-/// this project, is included only when `has_destination` is set: the user has said where all goes.
-fn everything<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
+/// The new servers that the user has configured in other programs, without those whose names are ambiguous. Skips
+/// servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`). Notes on the
+/// screen which new servers are skipped.
+fn all_unambiguous<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
@@ -143,7 +151,9 @@ fn everything<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World)
         let rivals = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
         if offer.from_project {
             let program = offer.client.title();
-            world.screen.note(&format!("`{}` is a project's, of {program}: choose it with --server", offer.name));
+            world
+                .screen
+                .note(&format!("`{}` comes from a project file of {program}: to add it, use --server", offer.name));
         } else if rivals {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
             world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
@@ -158,8 +168,8 @@ fn everything<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World)
     choices
 }
 
-/// The offer that `NAME` or `NAME=NEW` means.
-fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
+/// Finds the offer that `NAME` or `NAME=NEW` means.
+fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let (name, new) = word.split_once('=').unwrap_or((word, word));
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
@@ -169,9 +179,9 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
             .server(name));
     };
     if let Some(rival) = offers.find(|other| other.hash != offer.hash) {
-        let (one, two) = (offer.client, rival.client);
-        let message = format!("`{name}` of {} and of {} differ", one.title(), two.title());
-        let hint = format!("say whose: toolrack import {} --server {word}", one.id());
+        let (first, second) = (offer.client, rival.client);
+        let message = format!("`{name}` of {} and of {} differ", first.title(), second.title());
+        let hint = format!("say whose: toolrack import {} --server {word}", first.id());
         return Err(Failure::usage(message).hint(hint).server(name));
     }
     Ok(Choice { offer, name: new.to_owned() })
@@ -206,22 +216,22 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
     let place = edits::place(args.write.scope.unwrap_or(default), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
-        sealed::seal(&mut sealed, &choice.name, &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, world).await?;
     }
     let hash = content_hash(&entry);
-    let edit = |dry_run| {
+    let edit = |options: Options| {
         let (name, path, entry) = (choice.name.clone(), place.path.clone(), entry.clone());
-        edits::run(&choice.name, move || edit::add(&path, &name, &entry, Options { replace: false, dry_run }))
+        edits::run(&choice.name, move || edit::add(&path, &name, &entry, options))
     };
-    // An entry that cannot be added leaves no secret behind.
-    let mut edited = edit(true).await.map_err(|failure| match failure.code {
+    // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
+    let mut edited = edit(Options { replace: false, dry_run: true }).await.map_err(|failure| match failure.code {
         "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
         _ => failure,
     })?;
     if !args.write.dry_run {
-        sealed::keep(&sealed, world).await?;
-        edited = edit(false).await?;
-        sealed::tell(&sealed, world);
+        entry_secrets::store(&sealed, world).await?;
+        edited = edit(Options { replace: false, dry_run: false }).await?;
+        entry_secrets::report_stored(&sealed, world);
     }
     if place.scope == Layer::Project && !args.write.dry_run {
         edits::approve_written(&choice.name, &hash, world).await?;

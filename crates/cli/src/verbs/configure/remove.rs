@@ -32,7 +32,7 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let loaded = world.load().await?;
     let entry = edits::entry(&loaded, name)?;
     let place = match args.write.scope {
-        // This file may have only an `enabled`, which is not an entry.
+        // The file of this scope may have no entry of the server, but only an `enabled` for it.
         Some(scope) => edits::place_in(scope, Some(entry), world),
         None => only_place(entry)?,
     };
@@ -41,16 +41,16 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let options = Options { dry_run, ..Options::default() };
     let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
     if let (Layer::Project, Some(project), false) = (place.scope, &entry.project, dry_run) {
-        // An entry that is put back later needs a new approval.
+        // If the entry is added again later, it needs a new approval.
         world.revoke(project, name).await?;
     }
     if !dry_run {
         forget_switch(entry, &place, world).await?;
     }
-    let done = format!("removed the server {name} from {}", edits::shown(&edited.path));
+    let done = format!("removed the server {name} from {}", edits::path_text(&edited.path));
     edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
-    if !dry_run && let Some(left) = world.read().await.entry(name) {
-        world.screen.note(&format!("`{name}` now means the entry of {} ({})", left.source, left.scope));
+    if !dry_run && let Some(remaining) = world.read().await.entry(name) {
+        world.screen.note(&format!("`{name}` now means the entry of {} ({})", remaining.source, remaining.scope));
     }
     Ok(Exit::Ok)
 }

@@ -62,9 +62,9 @@ async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, 
     })
     .await?;
     let done = if edited.diff.is_empty() {
-        format!("{name} is {word} already, in {}", edits::shown(&edited.path))
+        format!("{name} is {word} already, in {}", edits::path_text(&edited.path))
     } else {
-        format!("{word} {name} in {}", edits::shown(&edited.path))
+        format!("{word} {name} in {}", edits::path_text(&edited.path))
     };
     if !dry_run {
         keep_approval(entry, &place, world).await?;
@@ -80,7 +80,8 @@ async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
-/// Switching a project's own entry changes its content. A user who approved it before still does: nothing else is new.
+/// Switching an entry in a project's file changes the content of the entry. Approves the new content if the user has
+/// approved the old one and nothing else has changed.
 async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
     let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
     if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {

@@ -18,7 +18,8 @@ pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 /// The name of the command that is completed.
 const COMMAND: &str = "toolrack";
 
-/// The script that makes `shell` complete the words of `toolrack`. `program` is how this program was called.
+/// The script that makes `shell` complete the words of `toolrack`. `program` is the word with which this program was
+/// started, in `folder`.
 pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
     let program = Path::new(program);
     // A name is looked up on the path each time; a path must mean the same in every folder.
@@ -26,11 +27,11 @@ pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> St
         Some(folder) if program.components().count() > 1 => folder.join(program),
         _ => program.to_owned(),
     };
-    of(shell, &program.to_string_lossy())
+    fill_in(shell, &program.to_string_lossy())
 }
 
-/// The script for `shell`, calling `program`.
-fn of(shell: Shell, program: &str) -> String {
+/// The script for `shell`, which calls `program`.
+fn fill_in(shell: Shell, program: &str) -> String {
     let (script, program) = match shell {
         // Works in bash 3.2 and later.
         Shell::Bash => (include_str!("scripts/bash"), shell_words::quote(program)),

@@ -63,7 +63,7 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(entry_checks(entry, &loaded, named, world).await);
     }
     if !args.offline {
-        let failed: Vec<_> = checks.iter().filter_map(|check| check.lost_server().map(str::to_owned)).collect();
+        let failed: Vec<_> = checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
         checks.extend(connections(&loaded, named, &failed, world).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
@@ -81,27 +81,28 @@ fn files(loaded: &Loaded) -> Vec<Check> {
     let idle = loaded.idle_rules();
     for file in &loaded.files {
         let path = file.path.display().to_string();
-        let mut troubles = loaded
+        let mut problem_checks = loaded
             .problems
             .iter()
             .chain(&idle)
             .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
             .map(Check::of_problem)
             .peekable();
-        if troubles.peek().is_none() && file.path.exists() {
+        if problem_checks.peek().is_none() && file.path.exists() {
             let servers = loaded.entries.iter().filter(|entry| entry.source.path.as_ref() == Some(&file.path)).count();
             let what = format!("read ({}), {}", file.scope, count(servers, "server"));
             checks.push(Check::good("file", &path, what));
         }
-        checks.extend(troubles);
-        checks.extend(open_to_others(&file.path, file.scope, loaded));
+        checks.extend(problem_checks);
+        checks.extend(secrets_open_to_others(&file.path, file.scope, loaded));
     }
     checks
 }
 
 /// Returns a warning if the user's own file at `path` may hold secrets and other users of this machine can read it.
-fn open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
+fn secrets_open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
     let is_own = matches!(scope, Layer::User | Layer::Local);
+    // In the view of an entry, `***` stands for a value that may be a secret.
     let holds_secrets = loaded
         .entries
         .iter()
@@ -111,7 +112,7 @@ fn open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
     }
     let path = path.display().to_string();
     let hint = format!("chmod 600 {}, or write ${{NAME}} instead of the value", shell_words::quote(&path));
-    let what = "it holds values that may be secrets, and others on this machine can read it";
+    let what = "the file holds values that may be secrets, and other users of this machine can read it";
     Some(Check::doubtful("file", &path, what).hint(hint))
 }
 
@@ -164,13 +165,14 @@ fn sandbox() -> [Check; 3] {
 }
 
 fn landlock() -> Check {
-    let what = |what: &str, abi: i32| format!("Landlock ABI {abi}: {what}");
+    // In parentheses is the version of Linux that has what is missing.
+    let with_abi = |coverage: &str, abi: i32| format!("Landlock ABI {abi}: {coverage}");
     let name = "landlock";
     match toolrack_host::supervisor::landlock() {
-        Some(abi @ 6..) => Check::good("sandbox", name, what("files, TCP ports, signals", abi)),
-        Some(abi @ 4..) => Check::good("sandbox", name, what("files and TCP ports, no signals (Linux 6.12)", abi)),
-        Some(abi @ 3..) => Check::good("sandbox", name, what("files, no TCP ports (Linux 6.7)", abi)),
-        Some(abi) => Check::good("sandbox", name, what("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
+        Some(abi @ 6..) => Check::good("sandbox", name, with_abi("files, TCP ports, signals", abi)),
+        Some(abi @ 4..) => Check::good("sandbox", name, with_abi("files and TCP ports, no signals (Linux 6.12)", abi)),
+        Some(abi @ 3..) => Check::good("sandbox", name, with_abi("files, no TCP ports (Linux 6.7)", abi)),
+        Some(abi) => Check::good("sandbox", name, with_abi("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
         None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
     }
 }
@@ -201,7 +203,7 @@ fn namespaces() -> Check {
 fn path(world: &World) -> Option<Check> {
     let path = world.environment.get("PATH")?;
     absolute_path(path)?;
-    let what = "it has a relative or empty folder, which means the working folder; servers get the others only";
+    let what = "it has a relative or empty folder, which means the working folder; servers get only the other folders";
     Some(Check::doubtful("path", "PATH", what).hint("remove `.` and empty folders from PATH"))
 }
 
@@ -265,7 +267,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
     if entry.trust == Trust::Pending {
         let what = match &entry.depends_on {
             Some(word) => format!(
-                "`{word}` means another thing in each folder, so the entry waits for your agreement in this one"
+                "`{word}` means something else in each folder, so the entry waits for your agreement in this one"
             ),
             None => format!("the entry comes from {}, and waits for your agreement", entry.source),
         };

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
         servers.extend(host.status().into_iter().map(Server::from));
         if world.screen.json() {
             let findings = host.catalog().findings();
-            servers.iter_mut().for_each(|server| server.look_at(&findings));
+            servers.iter_mut().for_each(|server| server.count_findings(&findings));
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     } else {
         let page = render::page(&servers, world.screen.look());
         world.screen.page(page).await?;
-        // A file that cannot be read may have servers.
+        // If a file could not be read, it is not known whether servers are configured in it.
         let is_read = !loaded.problems.iter().any(Problem::is_error);
         if named.is_empty() && is_read && servers.iter().all(|server| server.name() == builtin::NAME) {
             world.screen.note(match loaded.settings.role {
@@ -63,12 +63,12 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
         if servers.iter().any(Server::is_pending) {
             world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
         }
-        if servers.iter().any(Server::has_strangers) {
-            world
-                .screen
-                .note("`toolrack trust diff` shows how tools have changed, `toolrack trust approve` uses them so");
+        if servers.iter().any(Server::has_quarantined) {
+            world.screen.note(
+                "`toolrack trust diff` shows how tools have changed, `toolrack trust approve` approves the changes",
+            );
         }
     }
-    let worst = servers.iter().filter_map(Server::failing).min_by_key(|exit| *exit as u8);
+    let worst = servers.iter().filter_map(Server::failure_exit).min_by_key(|exit| *exit as u8);
     Ok(if args.exit_code { worst.unwrap_or(Exit::Ok) } else { Exit::Ok })
 }

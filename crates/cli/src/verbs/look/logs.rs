@@ -36,9 +36,9 @@ pub(crate) struct LogsArgs {
 }
 
 /// How often to look for new lines.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Lines that are shown at once while following.
+/// The most lines that are read at once while following.
 const MAX_BATCH_LINES: usize = 1_000;
 
 /// The output of `logs --json`. With `--follow`, each line of a log is one line of JSON instead.
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: LogsArgs, world: &World) -> Result<Exit, Failure> 
     }
     query.limit = MAX_BATCH_LINES;
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let lines = world.log(&query).await?;
         query.after = lines.last().map_or(query.after, |line| line.id);
         show(&lines, world).await?;

@@ -33,7 +33,7 @@ pub(crate) struct TestArgs {
 pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> {
     let named = &args.only.servers;
     let loaded = world.load().await?;
-    let mut desired = reach::only(&loaded, named)?;
+    let mut desired = reach::select_servers(&loaded, named)?;
     if named.is_empty() {
         // A server that the user switched off is not a failure.
         desired.retain(|_, spec| spec.enabled);
@@ -55,19 +55,19 @@ pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
     failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
 }
 
-/// Connects, and measures until each server is connected or has failed.
+/// Connects the servers, and measures how long each takes until it is connected or has failed.
 async fn connect(
     desired: Desired,
     world: &World,
 ) -> Result<(Host, BTreeMap<ServerName, std::time::Duration>), Failure> {
     let mut events = world.host().events();
-    let begin = Instant::now();
+    let start = Instant::now();
     let mut took = BTreeMap::new();
-    let mut note = |event: Event| {
+    let mut record_time = |event: Event| {
         if let Event::McpServerState { server, state } = event
             && !matches!(state, State::Connecting)
         {
-            took.insert(server, begin.elapsed());
+            took.insert(server, start.elapsed());
         }
     };
     let connecting = world.connect(desired);
@@ -75,12 +75,12 @@ async fn connect(
     let host = loop {
         tokio::select! {
             biased;
-            event = events.recv() => event.into_iter().for_each(&mut note),
+            event = events.recv() => event.into_iter().for_each(&mut record_time),
             host = &mut connecting => break host?,
         }
     };
     while let Ok(event) = events.try_recv() {
-        note(event);
+        record_time(event);
     }
     Ok((host, took))
 }

@@ -36,7 +36,7 @@ use crate::{
   path=README.md       a value, read as the tool's schema says: text, number, true or false
   paths=a paths=b      several values for a list
   filter:='{\"a\": 1}'   JSON as it stands
-  '{\"path\": \".\"}'      a JSON object has several at once
+  '{\"path\": \".\"}'      a JSON object sets several at once
 
 For a server that is not configured, write the tool after its address, or before `--` and its command.
 
@@ -48,7 +48,8 @@ Examples:
   toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
-    /// The tool: server/tool, server.tool, or the name that a model sees; only its name after the address of a server
+    /// The tool: server/tool, server.tool, or the name that a model sees; after the address of a server, only the
+    /// tool's own name
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 
@@ -79,36 +80,36 @@ pub(crate) struct CallArgs {
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Check the command line before starting anything.
     let as_call = arguments::as_call(&args.selector, &args.arguments);
-    let as_words = |failure: Failure| match &as_call {
+    let with_call_hint = |failure: Failure| match &as_call {
         Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
             failure.hint(format!("arguments come after the tool: toolrack call {words}"))
         }
         _ => failure,
     };
-    let given = arguments::parse(&args.arguments).map_err(|error| as_words(error.into()))?;
-    let base = base(args.args.clone(), world).await?;
+    let given = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
+    let base = base_arguments(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
     world.samples_with_configured(&loaded);
     // The tool may be in quarantine: the host refuses its call below.
-    let (host, found) = named(&args.selector, &loaded, world).await.map_err(as_words)?;
+    let (host, found) = find_tool(&args.selector, &loaded, world).await.map_err(with_call_hint)?;
     let (server, tool) = (&found.server, found.tool());
     // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
     // important reason.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-    let of_tool = |failure: Failure| {
+    let with_tool = |failure: Failure| {
         failure
             .hint(format!("`{}` shows what it takes", tools_command(server, &tool.name, world)))
             .server(server.as_str())
             .tool(&tool.name)
     };
-    let arguments = arguments::fit(base, given, &schema, !is_checked).map_err(|error| of_tool(error.into()))?;
+    let arguments = arguments::fit(base, given, &schema, !is_checked).map_err(|error| with_tool(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed(&arguments, &schema) {
             world.screen.warning(&remark);
         }
-        arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
+        arguments::check(&arguments, schema).await.map_err(|error| with_tool(error.into()))?;
     }
 
     let mut request =
@@ -129,7 +130,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// Returns the command that shows what `tool` takes.
+/// Returns the command that shows the arguments of `tool`.
 fn tools_command(server: &ServerName, tool: &str, world: &World) -> String {
     match world.once() {
         Some(once) => once.line(&format!("tools {}", shell_words::quote(tool))),
@@ -142,32 +143,32 @@ fn tools_command(server: &ServerName, tool: &str, world: &World) -> String {
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
-pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
-    let meant = match world.once() {
+pub(crate) async fn find_tool(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
+    let target = match world.once() {
         Some(_) => Target::of_once(selector)?,
         None => Target::parse(selector, loaded)?,
     };
     let mut desired = loaded.desired.clone();
-    desired.retain(|name, _| meant.may_be(name));
+    desired.retain(|name, _| target.may_be(name));
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
-    let found = match &meant {
+    let found = match &target {
         Target::Tool { server, tool } => catalog.tool_of(server, tool),
         Target::ModelName(_) => {
-            let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
-            catalog.select(selector).ok().or_else(other)
+            let find_otherwise = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+            catalog.select(selector).ok().or_else(find_otherwise)
         }
     };
     match found {
         Some(found) => Ok((host, found.clone())),
         None => {
-            let mut failure = missing(&host, &catalog.unknown(selector), &meant);
+            let mut failure = unknown_tool(&host, &catalog.unknown(selector), &target);
             if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
                 // A server for one command has no name that the next command could use.
                 if let Some(once) = world.once() {
                     *hint = format!("`{}` shows its tools", once.line("tools"));
                 }
-                if !world.can_ask() && meant.server().is_some_and(|server| server.as_str() != builtin::NAME) {
+                if !world.can_ask() && target.server().is_some_and(|server| server.as_str() != builtin::NAME) {
                     hint.push_str("; at a terminal, or with `--answer`, a server may offer more");
                 }
             }
@@ -182,8 +183,8 @@ fn is_timeout(error: &CallError) -> bool {
 }
 
 /// Returns why the selector of `unknown` names no tool. If its server cannot be used, returns that failure instead.
-fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
-    let named = meant.server();
+fn unknown_tool(host: &Host, unknown: &Unknown, target: &Target) -> Failure {
+    let named = target.server();
     for server in host.status() {
         if Some(&server.name) == named
             && let Some(failure) = reach::unusable(host, &server)
@@ -192,21 +193,21 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
         }
     }
     let selector = unknown.selector.as_str();
-    let tool = match meant {
+    let tool = match target {
         Target::Tool { tool, .. } if !tool.is_empty() => tool,
         _ => selector,
     };
-    if let Some(failure) = set_aside(host, selector, meant) {
+    if let Some(failure) = excluded_tool(host, selector, target) {
         return failure;
     }
     let catalog = host.catalog();
-    let of_server = || catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let server_tools = || catalog.tools().filter(|entry| Some(&entry.server) == named);
     let mut message = format!("there is no tool `{selector}`");
-    if named.is_some() && of_server().next().is_none() {
+    if named.is_some() && server_tools().next().is_none() {
         message.push_str(": its server is connected, and offers no tools");
     }
-    let of_server = of_server();
-    let similar = closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
+    let server_tools = server_tools();
+    let similar = closest(tool, server_tools.map(|entry| entry.tool().name.as_str()));
     let hint = match (similar, named, unknown.suggestions.as_slice()) {
         (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
@@ -218,16 +219,17 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
 }
 
 /// Returns the failure for a tool that its server lists, but that the host has excluded because it cannot be used.
-fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
+fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;
-        let as_models_see_it = format!("mcp__{server}__");
-        let tool = match meant {
+        let model_prefix = format!("mcp__{server}__");
+        let tool = match target {
             Target::Tool { server: named, tool } if named == server => tool,
             Target::Tool { .. } => return None,
-            Target::ModelName(_) => selector.strip_prefix(&as_models_see_it).unwrap_or(selector),
+            Target::ModelName(_) => selector.strip_prefix(&model_prefix).unwrap_or(selector),
         };
         let tool = text::for_line(tool);
+        // The host warns of such a tool in these words.
         let start = format!("the tool {tool} cannot be used: ");
         let why = status.warnings.iter().find_map(|warning| warning.strip_prefix(&start))?;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
@@ -239,7 +241,7 @@ fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
 }
 
 /// Returns the object of `--args`, to which the arguments in words are added; empty without `--args`.
-async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
+async fn base_arguments(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
     let Some(args) = args else {
         return Ok(Map::new());
     };
@@ -285,7 +287,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }
-        // Name only the artifacts that the text does not name: a text that was cut has the handle of the whole text.
+        // Name only the artifacts that the text does not name: a shortened text contains the handle of the whole text.
         for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
             let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
             world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));

@@ -62,7 +62,7 @@ pub(crate) async fn deliver(
             }
         };
     };
-    let content = match content(pieces) {
+    let content = match file_content(pieces) {
         Ok(content) => content,
         Err(failure) => {
             screen.verbatim(page).await?;
@@ -85,7 +85,7 @@ fn is_bytes(piece: &Raw<'_>) -> bool {
 }
 
 /// The content of the file for these pieces.
-fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
+fn file_content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
     let encoded: Vec<&str> =
         pieces.iter().filter_map(|piece| if let Raw::Bytes(encoded) = piece { Some(*encoded) } else { None }).collect();
     match encoded.as_slice() {
@@ -95,11 +95,16 @@ fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
             Ok(texts.collect::<Vec<_>>().join("\n").into_bytes())
         }
         [only] => BASE64.decode(only).map_err(|_| {
-            Failure::new(Exit::Other, "BAD_CONTENT", "the server sent bytes that are no Base64, and cannot be decoded")
-                .hint("`--json` shows them as they came")
+            Failure::new(
+                Exit::Other,
+                "BAD_CONTENT",
+                "the server sent bytes that are not valid Base64, and cannot be decoded",
+            )
+            .hint("`--json` shows them as they came")
         }),
         several => {
-            let message = format!("{} pieces of the result are not text, and one file holds one", several.len());
+            let message =
+                format!("{} pieces of the result are not text, and a file can hold only one of them", several.len());
             Err(Failure::new(Exit::Other, "SEVERAL_CONTENTS", message).hint("`--json` prints them all, in Base64"))
         }
     }
@@ -110,17 +115,17 @@ mod tests {
     use super::*;
 
     fn code(pieces: &[Raw<'_>]) -> &'static str {
-        content(pieces).unwrap_err().code
+        file_content(pieces).unwrap_err().code
     }
 
     #[test]
     fn a_file_gets_the_one_piece_that_is_not_text_or_all_text() {
         let text = |text: &'static str| Raw::Text(text.into());
-        assert_eq!(content(&[text("a\u{1b}[m\r\n")]).unwrap(), b"a\x1b[m\r\n", "as it is");
-        assert_eq!(content(&[text("a"), text("b")]).unwrap(), b"a\nb");
-        assert_eq!(content(&[]).unwrap(), b"");
+        assert_eq!(file_content(&[text("a\u{1b}[m\r\n")]).unwrap(), b"a\x1b[m\r\n", "as it is");
+        assert_eq!(file_content(&[text("a"), text("b")]).unwrap(), b"a\nb");
+        assert_eq!(file_content(&[]).unwrap(), b"");
         for encoded in ["AAH/Ag==", "AAH/Ag"] {
-            assert_eq!(content(&[text("a"), Raw::Bytes(encoded)]).unwrap(), [0, 1, 255, 2]);
+            assert_eq!(file_content(&[text("a"), Raw::Bytes(encoded)]).unwrap(), [0, 1, 255, 2]);
         }
         assert_eq!(code(&[Raw::Bytes("AAEC"), Raw::Bytes("AAEC")]), "SEVERAL_CONTENTS");
         assert_eq!(code(&[Raw::Bytes("no base64")]), "BAD_CONTENT");

@@ -22,7 +22,8 @@ use render::{FilledDocument, Offer};
   toolrack prompt https://example.com/mcp greeting name=Ada
   toolrack prompt greeting name=Ada -- npx -y my-server")]
 pub(crate) struct PromptArgs {
-    /// The prompt: server/prompt; only its name after the address of a server, or before `--` and a command
+    /// The prompt: server/prompt; after the address of a server, or before `--` and a command, only the prompt's own
+    /// name
     #[arg(value_name = "PROMPT")]
     pub(crate) selector: String,
 
@@ -36,7 +37,7 @@ pub(crate) struct PromptArgs {
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let (offers, complaints) = super::of_named(world, &loaded, &args.servers, offer).await?;
+    let (offers, complaints) = super::ask_named(world, &loaded, &args.servers, list_prompts).await?;
     let conceal = world.concealer();
     let list = |offer: &Offer| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
     world.note_offers(&loaded, offers.iter().map(list).collect()).await;
@@ -48,10 +49,10 @@ pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &Worl
 
 /// The prompts of `servers`, and the failures of those that do not answer.
 pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    super::of_each(host, servers, offer).await
+    super::ask_each(host, servers, list_prompts).await
 }
 
-async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
+async fn list_prompts(host: Host, server: ServerName) -> Result<Offer, Failure> {
     let prompts = host.prompts(server.as_str()).await.map_err(|error| Failure::of_call(&error))?;
     Ok(Offer { server: server.to_string(), prompts })
 }
@@ -59,8 +60,8 @@ async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
 pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
     let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
     let loaded = world.load().await?;
-    let meant = match args.selector.split_once('/') {
-        _ if world.once().is_some() => Some(reach::of_once(&args.selector)),
+    let server_and_prompt = match args.selector.split_once('/') {
+        _ if world.once().is_some() => Some(reach::split_once_selector(&args.selector)),
         // If there is no such server, connecting reports that.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Target::parse(&args.selector, &loaded)? {
@@ -68,7 +69,7 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
             _ => None,
         },
     };
-    let Some((server, prompt)) = meant else {
+    let Some((server, prompt)) = server_and_prompt else {
         return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
             .hint("`toolrack prompts` shows all prompts"));
     };

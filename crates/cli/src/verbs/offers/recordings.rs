@@ -1,8 +1,8 @@
-//! `toolrack record` and `toolrack replay`: they run another verb, and either record its servers or replace them by a
-//! recording.
+//! `toolrack record` and `toolrack replay`: they run another verb, and either record the messages of its servers or
+//! answer from a recording.
 //!
-//! Reading the command line removes them, so that only the other verb runs. The world does the rest
-//! ([`tape`](crate::wire)).
+//! The parser of the command line puts the other verb in their place, so that only that verb runs. The world records
+//! and replays ([`tape`](crate::wire)).
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -67,9 +67,9 @@ impl Verb {
     /// Checks that the verb is one that `record` and `replay` can run: it uses servers, and ends.
     ///
     /// # Errors
-    /// As clap says it.
+    /// When it is another verb.
     pub(crate) fn check_taped(&self) -> Result<(), clap::Error> {
-        let can = matches!(
+        let is_suitable = matches!(
             self,
             Self::Tools(_)
                 | Self::Call(_)
@@ -83,7 +83,7 @@ impl Verb {
                 | Self::Test(_)
                 | Self::Why(_)
         );
-        if can {
+        if is_suitable {
             return Ok(());
         }
         let why = "`record` and `replay` take a command that uses servers: tools, call, resources, read, prompts, prompt, \
@@ -92,15 +92,15 @@ impl Verb {
     }
 }
 
-/// Never runs: the command line is read as the verb after it.
-fn inner_verb() -> Result<Exit, Failure> {
+/// Never called, because the parser replaces `record` and `replay` with the verb after them.
+fn not_replaced() -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Other, "INTERNAL", "a recorded command was not understood"))
 }
 
 pub(crate) async fn record(_: RecordArgs, _: &World) -> Result<Exit, Failure> {
-    inner_verb()
+    not_replaced()
 }
 
 pub(crate) async fn replay(_: ReplayArgs, _: &World) -> Result<Exit, Failure> {
-    inner_verb()
+    not_replaced()
 }

@@ -49,7 +49,7 @@ pub(crate) struct ReadArgs {
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let (offers, complaints) = super::of_named(world, &loaded, &args.servers, offer).await?;
+    let (offers, complaints) = super::ask_named(world, &loaded, &args.servers, list_resources).await?;
     let conceal = world.concealer();
     let list = |offer: &Offer| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
     world.note_offers(&loaded, offers.iter().map(list).collect()).await;
@@ -61,10 +61,10 @@ pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &Worl
 
 /// The resources of `servers`, and the failures of those that do not answer.
 pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    super::of_each(host, servers, offer).await
+    super::ask_each(host, servers, list_resources).await
 }
 
-async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
+async fn list_resources(host: Host, server: ServerName) -> Result<Offer, Failure> {
     let (resources, templates) =
         futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
             .await
@@ -92,7 +92,7 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World)
     let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
     let mut plain = render::read_plain(&contents);
     if args.follow && !plain.ends_with('\n') {
-        // The next version begins a line.
+        // The next version must begin on a new line.
         plain.push('\n');
     }
     let pages = deliver::Pages { shown: render::read_page(&contents), plain: Some(plain) };
@@ -109,7 +109,7 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
     let uri = args.uri.as_deref().unwrap_or_default();
     subscriptions.subscribe(host, server.as_str(), uri).await.map_err(|error| match error {
         SubscribeError::Call(error) => Failure::of_call(&error),
-        full => Failure::new(Exit::Other, "SUBSCRIPTIONS", full.to_string()).server(server.as_str()),
+        other => Failure::new(Exit::Other, "SUBSCRIPTIONS", other.to_string()).server(server.as_str()),
     })?;
     loop {
         print(args, host, server, world).await?;
@@ -117,27 +117,28 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
         world.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             _ = subscriptions.updated() => {}
-            failure = lost(host, server, &mut events) => return Err(failure),
+            failure = wait_until_lost(host, server, &mut events) => return Err(failure),
         }
     }
 }
 
-/// Returns once the host makes no further attempt to connect to `server`. After each reconnect, the host subscribes
-/// again.
-async fn lost(host: &Host, server: &ServerName, events: &mut broadcast::Receiver<Event>) -> Failure {
+/// Waits until the host makes no further attempt to connect to `server`, and returns the failure of the server. A
+/// server that is connected again is not lost: the host then subscribes again.
+async fn wait_until_lost(host: &Host, server: &ServerName, events: &mut broadcast::Receiver<Event>) -> Failure {
     loop {
-        // The state below also shows what was missed.
+        // Missed events do not matter, because the state below is the present one.
         let is_closed = matches!(events.recv().await, Err(broadcast::error::RecvError::Closed));
         let status = host.status().into_iter().find(|status| status.name == *server);
-        let gone = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` no longer exists"));
+        let no_server = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` no longer exists"));
         match status {
-            Some(status) if !is_over(&status.state) && !is_closed => {}
-            Some(status) => return reach::unusable(host, &status).unwrap_or_else(gone),
-            None => return gone(),
+            Some(status) if !is_final(&status.state) && !is_closed => {}
+            Some(status) => return reach::unusable(host, &status).unwrap_or_else(no_server),
+            None => return no_server(),
         }
     }
 }
 
-fn is_over(state: &State) -> bool {
+/// Whether the host makes no further attempt to connect in this state.
+fn is_final(state: &State) -> bool {
     matches!(state, State::Failed { .. } | State::NeedsAuth { .. } | State::Disabled | State::PendingTrust)
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
     let named = &args.servers;
     let loaded = world.load().await?;
     match named.as_slice() {
-        [word] if loaded.entry(word).is_none() => return one(word, &args, &loaded, world).await,
+        [word] if loaded.entry(word).is_none() => return show_one(word, &args, &loaded, world).await,
         words => {
             let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
             if let Some(tool) = tool {
@@ -73,18 +73,18 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
         None => all(&catalog),
     };
-    let none = found.is_empty().then(|| nothing(&catalog, args.search.as_deref()));
+    let nothing_found = found.is_empty().then(|| nothing_found(&catalog, args.search.as_deref()));
     if world.screen.json() {
         let mut warnings = reach::messages(&complaints);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
-        warnings.extend(none.filter(|_| args.search.is_some()));
+        warnings.extend(nothing_found.filter(|_| args.search.is_some()));
         world.screen.document(&render::document(&found, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
-        let telling = if named.is_empty() { &[] } else { servers.as_slice() };
+        let with_instructions = if named.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => render::ranked(&found, args.schema),
-            None => render::page(&found, telling, args.detail()),
+            None => render::page(&found, with_instructions, args.detail()),
         };
         world.screen.page(page).await?;
         for server in &servers {
@@ -92,14 +92,14 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
                 world.screen.warning(&format!("`{}`: {warning}", server.name));
             }
         }
-        if let Some(unshown) = unshown(&servers).filter(|_| args.search.is_none()) {
-            world.screen.note(&unshown);
+        if let Some(message) = unshown_tools(&servers).filter(|_| args.search.is_none()) {
+            world.screen.note(&message);
         }
         if !world.can_ask() {
             world.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
-        if let Some(none) = none.filter(|_| args.search.is_some() || complaints.is_empty()) {
-            world.screen.note(&none);
+        if let Some(message) = nothing_found.filter(|_| args.search.is_some() || complaints.is_empty()) {
+            world.screen.note(&message);
         }
     }
     reach::conclude(world, complaints, named)
@@ -112,25 +112,29 @@ impl ToolsArgs {
 }
 
 /// How many tools of these servers are not shown, and why; `None` if all are shown.
-fn unshown(servers: &[ServerStatus]) -> Option<String> {
+fn unshown_tools(servers: &[ServerStatus]) -> Option<String> {
     let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
-    let held: usize = servers.iter().map(|server| server.quarantined.iter().filter(|it| !it.usable).count()).sum();
-    let is_of_no_use = |warning: &&String| warning.contains(" cannot be used: ");
-    let of_no_use: usize = servers.iter().map(|server| server.warnings.iter().filter(is_of_no_use).count()).sum();
-    let kinds =
-        [(hidden, "that `tools` in an entry leaves out"), (held, "in quarantine"), (of_no_use, "that cannot be used")];
+    let quarantined = servers.iter().flat_map(|server| &server.quarantined).filter(|tool| !tool.usable).count();
+    // The host warns of each tool that it cannot use in these words.
+    let is_of_unusable_tool = |warning: &&String| warning.contains(" cannot be used: ");
+    let unusable = servers.iter().flat_map(|server| &server.warnings).filter(is_of_unusable_tool).count();
+    let kinds = [
+        (hidden, "that `tools` in an entry leaves out"),
+        (quarantined, "in quarantine"),
+        (unusable, "that cannot be used"),
+    ];
     let reasons: Vec<_> =
         kinds.into_iter().filter(|(number, _)| *number > 0).map(|(number, why)| format!("{number} {why}")).collect();
     (!reasons.is_empty()).then(|| format!("not shown: {}", reasons.join(", ")))
 }
 
 /// Shows the tool that is called `word`, as a call would name it.
-async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Result<Exit, Failure> {
+async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Result<Exit, Failure> {
     if args.search.is_some() {
         return Err(reach::no_such_server(word, loaded, Exit::Usage));
     }
-    let (host, found) = match call::named(word, loaded, world).await {
-        // It may also have been meant for a server.
+    let (host, found) = match call::find_tool(word, loaded, world).await {
+        // The user may also have misspelt the name of a server.
         Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
             let no_server = reach::no_such_server(word, loaded, Exit::Usage);
             if no_server.code != "UNKNOWN_SERVER" {
@@ -154,7 +158,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
     if world.screen.json() {
         let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
-        world.screen.document(&render::one(&found, &judged, &servers, &warnings)).await?;
+        world.screen.document(&render::one_document(&found, &judged, &servers, &warnings)).await?;
     } else {
         world.screen.page(one::page(&found, &judged, args.detail())).await?;
     }
@@ -169,13 +173,13 @@ pub(crate) fn all(catalog: &Catalog) -> Vec<Shown> {
 }
 
 /// The tools that fit, the best first.
-pub(crate) async fn search(host: &Host, words: &str, limit: usize, of: &Selection) -> Vec<Shown> {
-    let hits = host.search(words, limit, of).await;
+pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &Selection) -> Vec<Shown> {
+    let hits = host.search(words, limit, selection).await;
     hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 
 /// The message when no tool is shown, with similar names.
-fn nothing(catalog: &Catalog, searched: Option<&str>) -> String {
+fn nothing_found(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();
     };

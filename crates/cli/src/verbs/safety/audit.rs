@@ -93,7 +93,8 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
             Err(match broken {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
-                _ => failure.hint("`toolrack audit export` prints the rows; those before the damaged one were not changed"),
+                _ => failure
+                    .hint("`toolrack audit export` prints the rows; those before the damaged one were not changed"),
             })
         }
     }

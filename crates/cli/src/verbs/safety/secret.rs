@@ -106,7 +106,7 @@ fn new_key_note(stored: &Stored) -> Option<String> {
 /// Reads a value: at a terminal, the user types it; otherwise, it is the content of stdin without the last line break.
 async fn read_value(name: &str, world: &World) -> Result<String, Failure> {
     if world.screen.interactive() {
-        return input::secret(name, true).await;
+        return input::ask_secret(name).await;
     }
     if std::io::stdin().is_terminal() {
         return Err(Failure::usage("no user can be asked for the value").hint("give it on stdin"));
@@ -219,7 +219,7 @@ fn sealed_values(count: usize) -> String {
 /// shown: a key with a typing error would make everything unreadable.
 async fn new_key(world: &World) -> Result<String, Failure> {
     let key = read_value("new key", world).await?;
-    if world.screen.interactive() && input::secret("new key again", true).await? != key {
+    if world.screen.interactive() && input::ask_secret("new key again").await? != key {
         return Err(Failure::usage("these are two different keys, and nothing was changed"));
     }
     Ok(key)

@@ -88,7 +88,9 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     world.screen.verbatim(secret.reveal().to_owned()).await?;
-    world.screen.note(&format!("for {member} ({}), until {ends_at}; the token is not shown again", member.role().word()));
+    world
+        .screen
+        .note(&format!("for {member} ({}), until {ends_at}; the token is not shown again", member.role().word()));
     if let Some(profile) = &args.profile {
         world.screen.note(&format!("the token opens {} and nothing else", Endpoint::of(Some(profile))));
     }

@@ -42,8 +42,9 @@ pub(crate) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Fa
     let loaded = world.load().await?;
     let approvals = world.approvals().await?;
     let refusals = world.refusals().await?;
-    let (refused, waiting): (Vec<_>, Vec<_>) =
-        pending_entries(&loaded, &args.servers, &approvals)?.into_iter().partition(|waiting| is_refused(waiting, &refusals));
+    let (refused, waiting): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
+        .into_iter()
+        .partition(|waiting| is_refused(waiting, &refusals));
     if world.screen.json() {
         world.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
     } else {

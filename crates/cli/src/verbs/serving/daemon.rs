@@ -271,7 +271,8 @@ async fn status(world: &World) -> Result<Exit, Failure> {
 
 fn page(status: &Status) -> String {
     let total = status.servers.values().sum();
-    let states: Vec<_> = status.servers.iter().map(|(state, number)| format!("{number} {}", state_in_words(state))).collect();
+    let states: Vec<_> =
+        status.servers.iter().map(|(state, number)| format!("{number} {}", state_in_words(state))).collect();
     let mut lines = vec![
         format!("process {} since {}", status.pid.unwrap_or_default(), status.since.as_deref().unwrap_or("?")),
         status.url.clone().unwrap_or_default(),

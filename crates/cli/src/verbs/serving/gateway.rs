@@ -83,7 +83,7 @@ async fn serve_alone(
     if let Some(name) = profile {
         require_profile(name, &loaded)?;
     }
-    let mut desired = reach::only(&loaded, &policy.server)?;
+    let mut desired = reach::select_servers(&loaded, &policy.server)?;
     let selection = match &*policy.tool {
         [] => Selection::all(),
         only => Selection::all().only(only.iter().cloned()),
@@ -112,8 +112,8 @@ async fn serve_alone(
         Some(scripts) => {
             desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
             host.apply(desired.clone()).await;
-            // Add the script server last, because it describes the tools of all other servers to the model. It announces
-            // servers that come later.
+            // Add the script server last, because it describes the tools of all other servers to the model. It
+            // announces servers that come later.
             let _ = timeout(FIRST_LIST_TIMEOUT, host.settled()).await;
             scripts.add_script_server(desired, selection, &host).await
         }

@@ -259,8 +259,7 @@ fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>
     let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
-    let (expect_logs_of, set_audit, egress) =
-        (running.log_keeper(), world.audit_settings(), world.egress().clone());
+    let (expect_logs_of, set_audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
     let quotas = world.quotas().clone();
     let (host, host_to_name) = (running.host().clone(), running.host().clone());
     Ok(Parts {

@@ -31,8 +31,8 @@ use crate::{
 /// `ask`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --model, the model in `[model]` of toolrack.toml answers. If there is none, the first variable that is set of \
-ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … decides which provider answers.
+    after_help = "Without --model, the model in `[model]` of toolrack.toml answers. If there is none, the first \
+variable that is set of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … decides which provider answers.
 
 Examples:
   toolrack ask \"List the files here and tell me which is largest\"
@@ -196,7 +196,7 @@ impl Tools {
         on_failure: OnFailure,
         world: &World,
     ) -> Result<Self, Failure> {
-        let mut desired = reach::only(loaded, &policy.server)?;
+        let mut desired = reach::select_servers(loaded, &policy.server)?;
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
@@ -212,7 +212,8 @@ impl Tools {
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
         let running = world.start(HostOptions { gate, asker: world.terminal(), on_failure })?;
-        // Add the discovery server from the beginning: whether the model needs it is known only once all tools are known.
+        // Add the discovery server from the beginning: whether the model needs it is known only once all tools are
+        // known.
         desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
@@ -311,8 +312,8 @@ impl Tools {
         self.usable().without_servers([self.artifacts_server.clone()])
     }
 
-    /// Returns all tools that a model may find and use. Those of the discovery server and of the server for scripts are not
-    /// among them: the model gets these in other ways.
+    /// Returns all tools that a model may find and use. Those of the discovery server and of the server for scripts are
+    /// not among them: the model gets these in other ways.
     fn usable(&self) -> Selection {
         self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
     }

@@ -265,8 +265,8 @@ impl Chat<'_> {
         exit
     }
 
-    /// Runs one turn that begins with the messages `next`, and stores it. Returns the conversation with this turn, and how
-    /// the turn ended.
+    /// Runs one turn that begins with the messages `next`, and stores it. Returns the conversation with this turn, and
+    /// how the turn ended.
     ///
     /// # Errors
     /// When stdout cannot be written.

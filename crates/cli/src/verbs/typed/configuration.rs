@@ -12,13 +12,13 @@ use crate::{
     verbs::input,
 };
 
-/// The most bytes of one of them: as many as a file may have.
-const MAX: usize = 4 * 1024 * 1024;
+/// The most bytes of one such configuration: as many as a configuration file may have.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Takes the configurations that are not files out of the options. Reads stdin, once.
+/// Takes the configurations that are not files out of the options. Reads stdin if it is one of them.
 ///
 /// # Errors
-/// When stdin cannot be read, or is to be read twice.
+/// When stdin cannot be read, or is named twice.
 pub(crate) async fn take_typed(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
     let words = std::mem::take(&mut global.mcp_config);
     let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_typed(word));
@@ -30,7 +30,7 @@ pub(crate) async fn take_typed(global: &mut Global, screen: &Screen) -> Result<V
     for word in typed {
         let place = if args::is_stdin(&word) { "stdin" } else { "--mcp-config" };
         let text = input::read("--mcp-config", word.to_string_lossy().into_owned(), screen).await?;
-        if text.len() > MAX {
+        if text.len() > MAX_BYTES {
             return Err(Failure::usage(format!("{place} is too large: a configuration may have 4 MiB")));
         }
         configurations.push(Typed { place: place.to_owned(), text });

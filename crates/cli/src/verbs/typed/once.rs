@@ -30,34 +30,34 @@ impl Cli {
 impl Verb {
     fn once(&mut self) -> Result<Option<Once>, Error> {
         match self {
-            Self::Tools(args) => of_servers(&mut args.servers, &mut args.once),
-            Self::Test(args) => of_servers(&mut args.only.servers, &mut args.once),
-            Self::Resources(args) | Self::Prompts(args) => of_servers(&mut args.only.servers, &mut args.once),
-            Self::Call(args) => of_first(&mut args.selector, &mut args.arguments, &mut args.once, "TOOL"),
-            Self::Prompt(args) => of_first(&mut args.selector, &mut args.arguments, &mut args.once, "PROMPT"),
+            Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.once),
+            Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.once),
+            Self::Resources(args) | Self::Prompts(args) => take_from_servers(&mut args.only.servers, &mut args.once),
+            Self::Call(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.once, "TOOL"),
+            Self::Prompt(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.once, "PROMPT"),
             Self::Read(args) => {
                 let mut rest: Vec<_> = args.uri.take().into_iter().collect();
-                let once = of_first(&mut args.server, &mut rest, &mut args.once, "URI")?;
+                let once = take_before_name(&mut args.server, &mut rest, &mut args.once, "URI")?;
                 let mut rest = rest.into_iter();
                 args.uri = match once {
                     Some(_) => Some(std::mem::replace(&mut args.server, ONCE.to_owned())),
                     None => rest.next(),
                 };
                 match (rest.next(), &args.uri) {
-                    (Some(extra), _) => Err(refused(&format!("`{extra}` is one word too many"))),
-                    (None, None) => Err(refused("name the resource after the server: toolrack read SERVER URI")),
+                    (Some(extra), _) => Err(conflict(&format!("`{extra}` is one word too many"))),
+                    (None, None) => Err(conflict("name the resource after the server: toolrack read SERVER URI")),
                     _ => Ok(once),
                 }
             }
-            Self::Ask(args) => of_servers(&mut args.talk.policy.server, &mut args.once),
+            Self::Ask(args) => take_from_servers(&mut args.talk.policy.server, &mut args.once),
             _ => Ok(None),
         }
     }
 }
 
-/// The command behind `--`, if there is one. Words that cannot be a command join `rest`: there, `--` only ends the
-/// options.
-fn of_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
+/// Takes the command after `--`, if there is one. Words that cannot be a command are added to `rest`: their `--` only
+/// ends the options.
+fn take_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
     let words = std::mem::take(&mut once.command);
     let first = words.first()?;
     if first.starts_with('-') || is_argument(first) {
@@ -67,71 +67,72 @@ fn of_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
     Some(Once::Command(words))
 }
 
-/// Whether `word` is `NAME=VALUE` or `NAME:=JSON`, and no path of a program.
+/// Whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
 fn is_argument(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| !name.contains('/') && !name.starts_with('-'))
 }
 
-/// The words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments before the `--`; `None` for other
-/// words. The tool is the last word that is not an argument.
+/// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`;
+/// `None` for other words. The tool is the last word that is not an argument.
 pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     let dashes = words.iter().position(|word| word == "--")?;
-    let (before, behind) = (&words[..dashes], &words[dashes + 1..]);
+    let (before, after) = (&words[..dashes], &words[dashes + 1..]);
     if !before.iter().any(|word| word == "call") {
         return None;
     }
     let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
-    let tool = behind.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
-    let (command, call) = behind.split_at(tool);
+    let tool = after.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
+    let (command, call) = after.split_at(tool);
     Some([before, call, &words[dashes..=dashes], command].concat())
 }
 
-/// For verbs that take the names of servers: one of them may be a URL.
-fn of_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
-    let command = of_command(once, servers);
-    let at = servers.iter().position(|word| Once::is_url(word));
-    let url = at.map(|at| Once::Url(servers.remove(at)));
+/// Takes the server out of the words of a verb that takes the names of servers: one of them may be a URL.
+fn take_from_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
+    let command = take_command(once, servers);
+    let index = servers.iter().position(|word| Once::is_url(word));
+    let url = index.map(|index| Once::Url(servers.remove(index)));
     if (url.is_some() && command.is_some()) || servers.iter().any(|word| Once::is_url(word)) {
-        return Err(two());
+        return Err(two_servers());
     }
     let once = url.or(command);
     if once.is_some() && servers.is_empty() {
-        // It counts as named, so the command fails if it cannot be used.
+        // The server counts as named, so the command fails if it cannot be used.
         servers.push(ONCE.to_owned());
     }
     Ok(once)
 }
 
-/// For verbs whose first word names something of a server: that word may be the server's URL, and then the next word is
-/// the name.
-fn of_first(
+/// Takes the server out of the words of a verb whose first word names something of a server: that word may be the
+/// server's URL, and then the next word is the name. `kind` is what the name stands for in the help.
+fn take_before_name(
     first: &mut String,
     rest: &mut Vec<String>,
     once: &mut OnceArgs,
-    what: &str,
+    kind: &str,
 ) -> Result<Option<Once>, Error> {
-    let command = of_command(once, rest);
-    if !Once::is_url(first) || (command.is_some() && what == "URI") {
+    let command = take_command(once, rest);
+    // After a command, a URL is not a second server, but the URI of a resource.
+    if !Once::is_url(first) || (command.is_some() && kind == "URI") {
         return Ok(command);
     }
     if command.is_some() {
-        return Err(two());
+        return Err(two_servers());
     }
     if rest.is_empty() {
-        return Err(refused(&format!("{what} is missing after the URL of the server")));
+        return Err(conflict(&format!("{kind} is missing after the URL of the server")));
     }
     Ok(Some(Once::Url(std::mem::replace(first, rest.remove(0)))))
 }
 
-fn two() -> Error {
-    refused("one server can be used for one time: give its address or, behind `--`, its command")
+fn two_servers() -> Error {
+    conflict("a command can use only one server that is not configured: give its address or, after `--`, its command")
 }
 
-fn refused(why: &str) -> Error {
+fn conflict(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
-/// Adds to `error` what to write, for users who typed only the command of a server.
+/// Adds a tip to `error` for users who typed only the command of a server: what to write before it.
 pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
@@ -139,8 +140,8 @@ pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
             .into_iter()
             .find(|(verb, _)| word == verb)
     });
-    if let (true, Some((verb, what)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
-        let tip = format!("the name of what you want comes before `--`: toolrack {verb} {what} -- COMMAND");
+    if let (true, Some((verb, arguments)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
+        let tip = format!("the name of what you want comes before `--`: toolrack {verb} {arguments} -- COMMAND");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error

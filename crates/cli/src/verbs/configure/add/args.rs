@@ -34,7 +34,7 @@ pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) options: AddOptions,
 
-    /// The command that starts it with its arguments, or its URL
+    /// The command that starts the server, with its arguments, or the URL of the server
     #[arg(value_name = "COMMAND | URL", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) rest: Vec<String>,
 }
@@ -47,12 +47,12 @@ pub(crate) struct AddOptions {
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,
 
-    /// How to reach it; by default, what follows the name tells
+    /// How to reach the server; by default, this follows from the command or URL
     #[arg(short, long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportKind>,
 
-    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value, which is then kept among
-    /// the stored secrets
+    /// A variable for the server's environment: NAME=VALUE; for NAME alone, you are asked for the value, which is
+    /// stored as a secret
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = env_pair)]
     pub(crate) env: Vec<(String, Option<String>)>,
 
@@ -64,7 +64,7 @@ pub(crate) struct AddOptions {
     #[arg(long, value_name = "VARIABLE", value_parser = variable)]
     pub(crate) bearer_token_env: Option<String>,
 
-    /// The folder to start it in
+    /// The folder in which to start the server
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ pub(crate) struct AddOptions {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Write secrets into the file, in place of keeping them sealed
+    /// Write secrets into the file, instead of storing them sealed
     #[arg(long)]
     pub(crate) plain: bool,
 
@@ -121,7 +121,7 @@ pub(crate) struct AddJsonArgs {
     #[arg(long)]
     pub(crate) no_test: bool,
 
-    /// Write secrets into the file, in place of keeping them sealed
+    /// Write secrets into the file, instead of storing them sealed
     #[arg(long)]
     pub(crate) plain: bool,
 }
@@ -152,15 +152,15 @@ impl AddArgs {
     /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
     ///
     /// # Errors
-    /// When it is an option that does not exist, as clap says it.
+    /// When the words begin with an option that does not exist.
     pub(crate) fn target(&self, after_dashes: bool) -> Result<Target, Box<clap::Error>> {
         let mut words = self.rest.iter().cloned();
         let first = words.next().unwrap_or_default();
         if !after_dashes && first.starts_with('-') {
-            // clap took it for the command, because it could be nothing else.
+            // clap accepted the unknown option as the command.
             let error = AfterUrl::command().error(
                 clap::error::ErrorKind::UnknownArgument,
-                format!("unexpected argument '{first}'; a command that begins so goes after `--`"),
+                format!("unexpected argument '{first}'; a command that begins with `-` goes after `--`"),
             );
             return Err(Box::new(error));
         }
@@ -185,16 +185,18 @@ impl AddArgs {
         typed > own
     }
 
-    /// Takes the options that follow a URL. Keeps the options of `add`, and returns the options of every command.
+    /// Parses the words after a URL as options. Adds those of `add` to `self.options`, and returns those of every
+    /// command.
     ///
     /// # Errors
-    /// What is wrong with the words after the URL, as clap says it.
-    pub(crate) fn take_what_follows_a_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
+    /// When these words are not valid options.
+    pub(crate) fn take_options_after_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
         if self.rest.len() < 2 || !self.is_url(after_dashes) {
             return Ok(Global::default());
         }
         let words = std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..));
         let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
+            // `--help` after a URL shows the help of `add`.
             clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
             _ => Err(error),
         })?;
@@ -219,6 +221,7 @@ pub(crate) struct AfterUrl {
 }
 
 impl AddOptions {
+    /// Adds options that were typed later, which override single values.
     fn followed_by(mut self, more: Self) -> Self {
         self.env.extend(more.env);
         self.header.extend(more.header);

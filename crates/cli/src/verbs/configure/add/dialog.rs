@@ -36,7 +36,8 @@ pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Fa
         }
     })
     .await?;
-    if args.is_url(false) {
+    let after_dashes = false;
+    if args.is_url(after_dashes) {
         return Ok(());
     }
     loop {

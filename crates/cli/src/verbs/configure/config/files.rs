@@ -8,7 +8,7 @@ use toolrack_host::text;
 
 use crate::render::{Cell, Look, Sign, Tone, columns};
 
-/// A file that counts, or would if it existed.
+/// A configuration file that is used here, or would be if it existed.
 #[derive(Debug, Serialize)]
 pub(crate) struct File {
     scope: &'static str,
@@ -26,7 +26,7 @@ impl File {
     }
 }
 
-/// A line for each file, the weakest first.
+/// A line for each file. Later files override earlier ones.
 pub(crate) fn page(files: &[File], look: Look) -> String {
     let rows: Vec<_> = files
         .iter()

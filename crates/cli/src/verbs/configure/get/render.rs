@@ -60,10 +60,10 @@ impl<'a> Document<'a> {
 }
 
 fn problems<'a>(entry: &'a Entry, loaded: &'a Loaded) -> impl Iterator<Item = &'a toolrack_config::Problem> {
-    let about = |problem: &&toolrack_config::Problem| {
+    let is_about_entry = |problem: &&toolrack_config::Problem| {
         problem.entry.as_ref() == Some(&entry.name) && problem.path == entry.source.path
     };
-    loaded.problems.iter().filter(about)
+    loaded.problems.iter().filter(is_about_entry)
 }
 
 /// The entry, whether it may run, and what it hides.
@@ -94,7 +94,7 @@ pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Look) -> String {
     lines.join("\n")
 }
 
-/// `project /home/ada/shop/.mcp.json:3`
+/// Returns where the entry is configured, such as `project /home/ada/shop/.mcp.json:3`.
 pub(crate) fn place(entry: &Entry) -> String {
     let Some(path) = &entry.source.path else {
         return entry.scope.to_string();
@@ -115,7 +115,7 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     match fields.get("command").and_then(Value::as_str) {
         Some(command) => line("runs", &shell_words::join(std::iter::once(command).chain(args))),
         None if fields.contains_key("container") => {
-            line("runs", format!("what its image says {}", shell_words::join(args)).trim_end());
+            line("runs", format!("the command of its image {}", shell_words::join(args)).trim_end());
         }
         None => {}
     }
@@ -125,9 +125,9 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     if let Some(folder) = fields.get("cwd").and_then(Value::as_str) {
         line("in", folder);
     }
-    for (field, label, between) in [("env", "with", "="), ("headers", "sends", ": ")] {
+    for (field, label, separator) in [("env", "with", "="), ("headers", "sends", ": ")] {
         for (name, value) in fields.get(field).and_then(Value::as_object).into_iter().flatten() {
-            line(label, &format!("{name}{between}{}", value.as_str().unwrap_or_default()));
+            line(label, &format!("{name}{separator}{}", value.as_str().unwrap_or_default()));
         }
     }
     for (name, known_by) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {

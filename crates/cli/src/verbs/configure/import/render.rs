@@ -21,13 +21,13 @@ pub(crate) struct Document<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Standing {
-    /// Nothing has its name yet.
+    /// No server here has its name yet.
     New,
-    /// It is configured here already, or another program offers the very same.
+    /// It is configured here already, or an earlier offer is the same server.
     Same,
-    /// Its name means something else here.
+    /// A different server here has its name.
     Taken,
-    /// Its name means something else in another program.
+    /// An earlier offer is a different server with the same name.
     Rival,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct Offered<'a> {
     /// The file of the other program.
     source: String,
     line: Option<usize>,
-    /// Whether a file of the project has it: it is a proposal then.
+    /// Whether it comes from a file of the project, and so is not the user's own.
     from_project: bool,
-    /// The one folder that it is for.
+    /// The only folder in which it is used, if it is not used everywhere.
     private_to: Option<String>,
     #[serde(rename = "state")]
     pub(crate) standing: Standing,
@@ -139,7 +139,7 @@ fn summary(entry: &Value) -> String {
 }
 
 /// Returns the line for an added server, and the remaining steps.
-pub(crate) fn done(added: &Added) -> String {
+pub(crate) fn outcome(added: &Added) -> String {
     let path = added.path.display().to_string();
     let mut lines = vec![format!("added {} to {}", text::for_line(&added.name), text::for_line(&path))];
     lines.extend(added.notes.iter().map(|note| format!("  {}", text::for_line(note))));

@@ -41,12 +41,12 @@ async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(Stri
 }
 
 async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let addresses = match tokio::time::timeout(STEP_TIMEOUT, lookup_host((bare, port))).await {
+    let without_brackets = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = match tokio::time::timeout(STEP_TIMEOUT, lookup_host((without_brackets, port))).await {
         Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
         Err(_) => {
-            let what = format!("no address of {host} was found within 5 s");
+            let what = format!("no address of {host} was found within {} s", STEP_TIMEOUT.as_secs());
             return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the network")];
         }
     };
@@ -55,10 +55,10 @@ async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
         return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the name, and the network")];
     };
     let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first.ip()))];
-    let begin = Instant::now();
+    let start = Instant::now();
     checks.push(match tokio::time::timeout(STEP_TIMEOUT, TcpStream::connect(&addresses[..])).await {
         Ok(Ok(_)) => {
-            let took = begin.elapsed().as_millis();
+            let took = start.elapsed().as_millis();
             Check::good("tcp", name, format!("port {port} answers in {took} ms: the problem is TLS or HTTP"))
         }
         Ok(Err(error)) => {
@@ -66,7 +66,7 @@ async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
             Check::bad("tcp", name, what, Exit::Unreachable).hint("is the server running, and is the port right?")
         }
         Err(_) => {
-            let what = format!("port {port} of {host} does not answer within 5 s");
+            let what = format!("port {port} of {host} does not answer within {} s", STEP_TIMEOUT.as_secs());
             Check::bad("tcp", name, what, Exit::Unreachable).hint("a firewall may drop what is sent there")
         }
     });

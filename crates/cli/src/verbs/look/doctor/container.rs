@@ -15,26 +15,26 @@ use crate::{
 
 /// Returns which engines are installed, if no entry uses one. Starts none of them.
 pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
-    if loaded.desired.values().any(|spec| of(spec).is_some()) {
+    if loaded.desired.values().any(|spec| container_of(spec).is_some()) {
         return None;
     }
     let path = world.environment.get("PATH").map(ToOwned::to_owned);
-    let is_there = |program: &&&str| which::which_in(program, path.clone(), &world.folder).is_ok();
-    let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_there).copied().collect();
+    let is_installed = |program: &&&str| which::which_in(program, path.clone(), &world.folder).is_ok();
+    let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_installed).copied().collect();
     let what = match installed.as_slice() {
         [] => {
             let engines = Engine::Auto.programs().join(" and no ");
             format!("no {engines} is installed: an entry with `container` does not start")
         }
-        some => format!("{} is installed, and no entry has a `container`", some.join(" and ")),
+        engines => format!("{} is installed, and no entry has a `container`", engines.join(" and ")),
     };
     Some(Check::good("container", "engine", what))
 }
 
 /// Whether the engine and the image of a server's container are there.
 pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<Check> {
-    let (Some((container, stdio)), Ok(server)) = (of(spec), ServerName::new(name)) else { return Vec::new() };
-    // A missing value is reported already.
+    let (Some((container, stdio)), Ok(server)) = (container_of(spec), ServerName::new(name)) else { return Vec::new() };
+    // The checks of placeholders report a missing value already.
     let Ok(plan) = world.resolver().stdio(&server, stdio).await else { return Vec::new() };
     let look = match look_at_engine(&server, &plan).await {
         None => return Vec::new(),
@@ -58,10 +58,10 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<
         }
     };
     let image = plan.container.as_ref().map_or(container, |plan| &plan.container);
-    vec![engine, about_image(name, image, &look)]
+    vec![engine, image_check(name, image, &look)]
 }
 
-fn about_image(name: &str, container: &Container, look: &EngineLook) -> Check {
+fn image_check(name: &str, container: &Container, look: &EngineLook) -> Check {
     let image = text::for_line(&container.image);
     let digests = look.image.as_ref().and_then(Option::as_deref);
     let place = match (digests, container.pull) {
@@ -77,7 +77,7 @@ fn about_image(name: &str, container: &Container, look: &EngineLook) -> Check {
     if container.is_pinned() {
         return Check::good("container", name, format!("the image {image} {place}"));
     }
-    let what = format!("the image {image} {place}; it may be another one tomorrow: it has no digest");
+    let what = format!("the image {image} {place}; it has no digest, so the same name may mean another image tomorrow");
     let hint = match digests.and_then(<[String]>::first) {
         Some(pinned) => format!("write \"image\": \"{pinned}\""),
         None => format!("write \"image\": \"{image}@sha256:…\""),
@@ -85,7 +85,7 @@ fn about_image(name: &str, container: &Container, look: &EngineLook) -> Check {
     Check::doubtful("container", name, what).hint(hint)
 }
 
-fn of(spec: &ServerSpec) -> Option<(&Container, &toolrack_host::spec::Stdio)> {
+fn container_of(spec: &ServerSpec) -> Option<(&Container, &toolrack_host::spec::Stdio)> {
     match &spec.transport {
         Transport::Stdio(stdio) => Some((stdio.container.as_deref()?, stdio)),
         _ => None,

@@ -16,11 +16,11 @@ pub(crate) struct Document<'a> {
     pub(crate) checks: &'a [Check],
 }
 
-/// A check.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
-    /// `file`, `data`, `secrets`, `egress`, `sandbox`, `container`, `config`, `trust`, `variables`, `program`,
-    /// `server`, `dns` or `tcp`.
+    /// `file`, `data`, `secrets`, `egress`, `sandbox`, `path`, `daemon`, `container`, `config`, `trust`, `variables`,
+    /// `program`, `server`, `dns`, `tcp`, `pins` or `tools`.
     area: &'static str,
     /// The file or server.
     subject: String,
@@ -33,7 +33,7 @@ pub(crate) struct Check {
     pub(crate) exit: Exit,
 }
 
-/// Its state.
+/// Whether what was checked is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Health {
     #[serde(rename = "ok")]
@@ -65,19 +65,19 @@ impl Check {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The server that cannot be connected according to this check: a placeholder has no value, or its program, its
-    /// engine or its image is missing.
-    pub(crate) fn lost_server(&self) -> Option<&str> {
+    /// The server that cannot be connected according to this check, because a placeholder has no value, or because its
+    /// program, engine or image is missing.
+    pub(crate) fn unusable_server(&self) -> Option<&str> {
         let is_needed = matches!(self.area, "variables" | "program" | "container");
         (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
     }
 
-    /// Makes this a check that fails the command.
+    /// Turns this into a check that fails the command.
     pub(crate) fn fails(self, exit: Exit) -> Self {
         Self { health: Health::Bad, exit, ..self }
     }
 
-    /// The problem of a file.
+    /// The check that reports a problem of a file.
     pub(crate) fn of_problem(problem: &Problem) -> Self {
         let place = problem.place();
         let what = match &problem.entry {

@@ -37,15 +37,16 @@ pub(crate) struct Server {
     tools: usize,
     /// Names of tools that are in quarantine, or would be if pins did not only warn.
     quarantined: Vec<String>,
-    findings: Found,
+    findings: FindingCount,
     error: Option<String>,
     #[serde(skip)]
     shown: Shown,
 }
 
-/// Findings in the definitions of a server's tools; `toolrack doctor` says what they are.
+/// How many findings there are in the definitions of a server's tools, and of which kinds. `toolrack doctor` shows
+/// them.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct FindingCount {
     count: usize,
     kinds: BTreeSet<FindingKind>,
 }
@@ -70,7 +71,7 @@ impl From<ServerStatus> for Server {
             enabled: status.enabled,
             tools: status.tools,
             quarantined: status.quarantined.iter().map(|quarantined| quarantined.tool.clone()).collect(),
-            findings: Found::default(),
+            findings: FindingCount::default(),
             error: status.state.error().map(str::to_owned),
             shown: Shown { state: status.state, source: status.source, warnings: status.warnings },
         }
@@ -82,8 +83,8 @@ impl Server {
         &self.name
     }
 
-    /// Takes the findings for this server's tools out of `findings`, which covers all servers.
-    pub(crate) fn look_at(&mut self, findings: &Findings) {
+    /// Counts those of `findings`, which are about all servers, that are about tools of this server.
+    pub(crate) fn count_findings(&mut self, findings: &Findings) {
         for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
             self.findings.count += found.len();
             self.findings.kinds.extend(found.iter().map(|finding| finding.kind));
@@ -95,13 +96,13 @@ impl Server {
         self.shown.state == State::PendingTrust
     }
 
-    /// Whether one of its tools waits for the user to look at it.
-    pub(crate) fn has_strangers(&self) -> bool {
+    /// Whether one of its tools is in quarantine, or would be if pins did not only warn.
+    pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }
 
     /// The exit code of a server that should be connected and is not.
-    pub(crate) fn failing(&self) -> Option<Exit> {
+    pub(crate) fn failure_exit(&self) -> Option<Exit> {
         match &self.shown.state {
             State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
             State::PendingTrust => Some(Exit::NotTrusted),
@@ -124,7 +125,7 @@ impl Server {
             enabled: false,
             tools: 0,
             quarantined: Vec::new(),
-            findings: Found::default(),
+            findings: FindingCount::default(),
             error: Some(why),
             shown: Shown { state, source: entry.source.clone(), warnings: Vec::new() },
         }
@@ -224,7 +225,7 @@ mod tests {
             enabled: true,
             tools: 0,
             quarantined: Vec::new(),
-            findings: Found::default(),
+            findings: FindingCount::default(),
             error: state.error().map(str::to_owned),
             shown: Shown { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
         }

@@ -59,14 +59,14 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
     parts.join("\n")
 }
 
-/// The result for a file or another program: every text exactly as it came. If there is only text, no line end is
-/// added.
+/// The result for a file or another program: every text exactly as it came. If there is only text, no line break is
+/// added at the end.
 pub(crate) fn plain(outcome: &ToolOutcome) -> String {
     let exact = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
         Content::Resource { resource } => plain_contents(resource),
         Content::Other(value) => pretty(value),
-        labelled => anstream::adapter::strip_str(&content(labelled)).to_string(),
+        other => anstream::adapter::strip_str(&content(other)).to_string(),
     };
     let mut parts: Vec<String> = outcome.content.iter().map(exact).collect();
     let mut is_text = outcome.content.iter().all(is_text);
@@ -76,10 +76,10 @@ pub(crate) fn plain(outcome: &ToolOutcome) -> String {
         parts.push(pretty(structured));
         is_text = false;
     }
-    joined(parts, is_text)
+    join_parts(parts, is_text)
 }
 
-/// The contents of a resource, in the same way.
+/// The contents of a resource for a file or another program: a text exactly as it came.
 pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
     match &resource.text {
         Some(text) => text.clone(),
@@ -87,8 +87,8 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
     }
 }
 
-/// Joins the parts, one below the other. Unless all is text, the last line gets an end.
-pub(crate) fn joined(mut parts: Vec<String>, is_text: bool) -> String {
+/// Joins the parts, one below the other. Unless all of them are text, adds a line break at the end.
+pub(crate) fn join_parts(mut parts: Vec<String>, is_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
     let mut all = parts.join("\n");
     if !is_text && !all.is_empty() && !all.ends_with('\n') {
@@ -109,7 +109,7 @@ fn has_text(outcome: &ToolOutcome) -> bool {
     outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
 }
 
-/// A piece of content.
+/// A piece of content as users see it: its text, or a label.
 pub(crate) fn content(content: &Content) -> String {
     match content {
         Content::Text { text } => text::for_terminal(text).into_owned(),
@@ -126,7 +126,7 @@ pub(crate) fn content(content: &Content) -> String {
     }
 }
 
-/// The contents of a resource: its text, or a word about its bytes.
+/// The contents of a resource as users see them: the text, or a label for bytes.
 pub(crate) fn contents(resource: &ResourceContents) -> String {
     let ResourceContents { mime_type, text: as_text, blob, .. } = resource;
     match (as_text, blob) {
@@ -138,7 +138,7 @@ pub(crate) fn contents(resource: &ResourceContents) -> String {
     }
 }
 
-/// JSON for people.
+/// JSON over several lines, safe for a terminal.
 pub(crate) fn json(value: &Value) -> String {
     text::for_terminal(&pretty(value)).into_owned()
 }
@@ -147,13 +147,13 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// `[image image/png, 12 kB]`
+/// Returns the label in place of content that is not text, such as `[image image/png, 12 kB]`.
 pub(crate) fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String {
-    let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
+    let media_type = media_type.map_or_else(String::new, |media_type| format!(" {}", text::for_line(media_type)));
     paint(Tone::Faint, &format!("[{kind}{media_type}, {}]", size(bytes)))
 }
 
-/// How many bytes Base64 text stands for.
+/// How many bytes a Base64 text encodes.
 pub(crate) fn base64_bytes(encoded: &str) -> u64 {
     let digits = encoded.trim_end().trim_end_matches('=').len() as u64;
     digits * 3 / 4

@@ -8,7 +8,7 @@ use toolrack_host::{
 
 use crate::{
     render::{Tone, one_line, paint},
-    verbs::offers::{OfServer, call::render as call},
+    verbs::offers::{ServerItem, call::render as call},
 };
 
 /// The prompts of one server.
@@ -21,13 +21,13 @@ pub(crate) struct Offer {
 /// `prompts --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    prompts: Vec<OfServer<'a, Prompt>>,
+    prompts: Vec<ServerItem<'a, Prompt>>,
     warnings: &'a [String],
 }
 
 /// The output of `prompts --json`.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
-    Document { prompts: OfServer::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
+    Document { prompts: ServerItem::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
 }
 
 /// The prompts of each server below its name.
@@ -50,7 +50,8 @@ pub(crate) fn page(offers: &[Offer]) -> String {
     lines.join("\n")
 }
 
-/// `greet(name, style?)`. It shows no types, because all arguments of prompts are texts.
+/// Returns the prompt with its arguments, such as `greet(name, style?)`. No types are shown, because all arguments of
+/// prompts are texts.
 fn signature(prompt: &Prompt) -> String {
     let arguments: Vec<_> = prompt
         .arguments

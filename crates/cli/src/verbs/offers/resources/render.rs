@@ -8,7 +8,7 @@ use toolrack_host::{
 
 use crate::{
     render::{Tone, one_line, paint, size},
-    verbs::offers::{OfServer, call::render as call},
+    verbs::offers::{ServerItem, call::render as call},
 };
 
 /// The resources of one server.
@@ -22,16 +22,16 @@ pub(crate) struct Offer {
 /// `resources --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    resources: Vec<OfServer<'a, Resource>>,
-    templates: Vec<OfServer<'a, ResourceTemplate>>,
+    resources: Vec<ServerItem<'a, Resource>>,
+    templates: Vec<ServerItem<'a, ResourceTemplate>>,
     warnings: &'a [String],
 }
 
 /// The output of `resources --json`.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
     Document {
-        resources: OfServer::all(offers, |offer| (&offer.server, &offer.resources)),
-        templates: OfServer::all(offers, |offer| (&offer.server, &offer.templates)),
+        resources: ServerItem::all(offers, |offer| (&offer.server, &offer.resources)),
+        templates: ServerItem::all(offers, |offer| (&offer.server, &offer.templates)),
         warnings,
     }
 }
@@ -50,13 +50,13 @@ pub(crate) fn page(offers: &[Offer]) -> String {
         for resource in &offer.resources {
             let facts: Vec<String> =
                 [resource.mime_type.clone(), resource.size.map(size)].into_iter().flatten().collect();
-            push(&mut lines, &resource.uri, &facts.join(", "));
+            push_uri(&mut lines, &resource.uri, &facts.join(", "));
             let title = resource.title.as_deref().unwrap_or(&resource.name);
             push_about(&mut lines, title, resource.description.as_deref());
         }
         for template in &offer.templates {
             let kind = template.mime_type.clone().unwrap_or_default();
-            push(&mut lines, &template.uri_template, &kind);
+            push_uri(&mut lines, &template.uri_template, &kind);
             let title = template.title.as_deref().unwrap_or(&template.name);
             push_about(&mut lines, title, template.description.as_deref());
         }
@@ -64,7 +64,7 @@ pub(crate) fn page(offers: &[Offer]) -> String {
     lines.join("\n")
 }
 
-fn push(lines: &mut Vec<String>, uri: &str, facts: &str) {
+fn push_uri(lines: &mut Vec<String>, uri: &str, facts: &str) {
     let facts = if facts.is_empty() {
         String::new()
     } else {
@@ -99,8 +99,8 @@ pub(crate) fn read_page(contents: &[ResourceContents]) -> String {
     parts.join("\n")
 }
 
-/// The same for a file or another program, every text exactly as it came.
+/// The contents of a resource for a file or another program: every text exactly as it came.
 pub(crate) fn read_plain(contents: &[ResourceContents]) -> String {
     let parts = contents.iter().map(call::plain_contents).collect();
-    call::joined(parts, contents.iter().all(|part| part.text.is_some()))
+    call::join_parts(parts, contents.iter().all(|part| part.text.is_some()))
 }

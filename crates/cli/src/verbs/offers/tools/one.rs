@@ -28,24 +28,24 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> Stri
     let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &entry.name))];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
     lines.extend(title.map(|title| one_line(&format!("  {}", text::for_line(title)))));
-    let all = format!("toolrack tools {} --full", text::for_line(&entry.selector()));
+    let full_command = format!("toolrack tools {} --full", text::for_line(&entry.selector()));
     let description = tool.description.as_deref().unwrap_or_default().trim();
     let description = match is_full {
         true => text::for_terminal(description).lines().map(str::to_owned).collect(),
-        false => excerpt::lines(description, &all),
+        false => excerpt::lines(description, &full_command),
     };
     lines.extend(description.iter().map(|line| format!("  {line}")));
     lines.push(String::new());
     let arguments = listed(&schema);
     if arguments.is_empty() {
-        lines.push(paint(Tone::Faint, "it names no arguments"));
+        lines.push(paint(Tone::Faint, "the tool names no arguments"));
     } else {
         let shown = if is_full { arguments.len() } else { arguments.len().min(MAX_ARGUMENTS) };
         let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
         lines.extend(columns(&rows));
         if shown < arguments.len() {
             let left = count(arguments.len() - shown, "argument");
-            lines.push(paint(Tone::Faint, &format!("… and {left} more: `{all}` shows all of them")));
+            lines.push(paint(Tone::Faint, &format!("… and {left} more: `{full_command}` shows all of them")));
         }
     }
     lines.push(String::new());
@@ -59,7 +59,8 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> Stri
     lines.join("\n")
 }
 
-/// Its name, its type, whether it may be left out, and what it is for.
+/// The cells of an argument: its name, its type, whether it may be left out, and what it is for. Empty cells at the end
+/// are left out.
 fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
     let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
     let need = match (&argument.default, argument.required) {

@@ -50,25 +50,25 @@ struct Tool<'a> {
 /// The output of `tools --json`.
 pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warnings: &'a [String]) -> Document<'a> {
     let tools = tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect();
-    Document { tools, servers: telling(servers), warnings }
+    Document { tools, servers: with_instructions(servers), warnings }
 }
 
-fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
-    let instructs = |of: &'_ ServerStatus| of.instructions.as_deref().is_some_and(|text| !text.trim().is_empty());
-    let servers = servers.iter().filter(|of| instructs(of));
-    servers
-        .map(|of| Server { name: of.name.as_str(), instructions: of.instructions.as_deref().unwrap_or_default() })
-        .collect()
+fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
+    let server = |status: &'_ ServerStatus| {
+        let instructions = status.instructions.as_deref().filter(|text| !text.trim().is_empty())?;
+        Some(Server { name: status.name.as_str(), instructions })
+    };
+    servers.iter().filter_map(server).collect()
 }
 
 /// The output of `tools --json` for the one tool that was named.
-pub(crate) fn one<'a>(
+pub(crate) fn one_document<'a>(
     tool: &'a CatalogTool,
     judged: &'a Judged,
     servers: &'a [ServerStatus],
     warnings: &'a [String],
 ) -> Document<'a> {
-    Document { tools: vec![as_json(tool, None, Some(judged))], servers: telling(servers), warnings }
+    Document { tools: vec![as_json(tool, None, Some(judged))], servers: with_instructions(servers), warnings }
 }
 
 fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Judged>) -> Tool<'a> {
@@ -112,7 +112,7 @@ pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) ->
         let status = servers.iter().find(|status| status.name.as_str() == name);
         lines.extend(instructions(name, status.and_then(|status| status.instructions.as_deref()), is_full));
         for entry in of_server {
-            lines.extend(of_tool(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
+            lines.extend(tool_lines(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
         }
     }
     lines.join("\n")
@@ -120,12 +120,12 @@ pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) ->
 
 /// Tools of any server, in the given order, each with its server.
 pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
-    let lines = tools.iter().flat_map(|Shown { tool, .. }| of_tool(tool, &tool.selector(), "", with_schema));
+    let lines = tools.iter().flat_map(|Shown { tool, .. }| tool_lines(tool, &tool.selector(), "", with_schema));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A tool under the name to show, indented by `indent`.
-fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
+/// The lines for a tool, which is shown under `name`. Each line begins with `indent`.
+fn tool_lines(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
     let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
     let badge = badge(&entry.tool().annotations)
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));

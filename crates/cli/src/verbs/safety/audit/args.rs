@@ -20,7 +20,8 @@ pub(crate) enum AuditVerb {
     Verify(VerifyAuditArgs),
     /// Print all rows with their hashes, one line of JSON each
     Export(ExportAuditArgs),
-    /// Check a copy of the files that `[audit_export]` of a team file wrote; if one is not as it was signed, exit with 1
+    /// Check a copy of the files that `[audit_export]` of a team file wrote; if one is not as it was signed, exit with
+    /// 1
     VerifyExport(VerifyExportArgs),
 }
 

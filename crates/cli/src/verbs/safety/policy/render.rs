@@ -144,7 +144,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(at) = &tested.answered_at {
         lines.push(format!(
-            "it runs without asking, because the user answered `always` on {at}, until the definition of the tool changes"
+            "it runs without asking until the definition of the tool changes, because the user answered `always` on {at}"
         ));
     }
     let rows: Vec<_> = tested.rules.iter().map(matched).collect();

@@ -40,7 +40,7 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
         false => failure,
     })?;
     edits::approve_written(server.as_str(), &hash, world).await?;
-    world.screen.note(&format!("added the http server {server} to {}", edits::shown(&edited.path)));
+    world.screen.note(&format!("added the http server {server} to {}", edits::path_text(&edited.path)));
     Ok(server.to_string())
 }
 

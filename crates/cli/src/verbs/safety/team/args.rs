@@ -190,8 +190,8 @@ pub(crate) struct TeamAuditArgs {
   toolrack team quotas --team team.toml
   toolrack team quotas --team team.toml --tenant acme --json
 
-The daemon stores the use at least every ten seconds. How many calls run at this moment (`calls_at_once`) is not stored: \
-ask the daemon itself, with `GET /api/v1/quotas`.")]
+The daemon stores the use at least every ten seconds. How many calls run at this moment (`calls_at_once`) is not \
+stored: ask the daemon itself, with `GET /api/v1/quotas`.")]
 pub(crate) struct TeamQuotasArgs {
     /// The team file, as `serve --team` reads it
     #[arg(long, value_name = "FILE")]

@@ -104,7 +104,8 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let day = approved.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
     if pending.changes.is_empty() {
-        lines.push("    only in a field that has no meaning here, or in the way in which a value is written".to_owned());
+        lines
+            .push("    only in a field that has no meaning here, or in the way in which a value is written".to_owned());
     }
     lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
     lines

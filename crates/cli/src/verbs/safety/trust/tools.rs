@@ -86,8 +86,8 @@ fn changed(message: &str) -> Failure {
     Failure::new(Exit::NotTrusted, "CHANGED", message).hint("look at it again with `toolrack trust diff`")
 }
 
-/// The tools in quarantine that `targets` name: servers, or single tools as `server/tool`. Without `targets`, all that are
-/// in quarantine here.
+/// The tools in quarantine that `targets` name: servers, or single tools as `server/tool`. Without `targets`, all that
+/// are in quarantine here.
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
@@ -117,7 +117,10 @@ async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<
 ///
 /// # Errors
 /// When the database cannot be read.
-pub(in crate::verbs) async fn quarantined_here(loaded: &Loaded, world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
+pub(in crate::verbs) async fn quarantined_here(
+    loaded: &Loaded,
+    world: &World,
+) -> Result<Vec<QuarantinedTool>, Failure> {
     let is_here = |quarantined: &QuarantinedTool| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)

@@ -33,7 +33,7 @@ pub(crate) struct ConnectArgs {
     )]
     pub(crate) http: Option<String>,
 
-    /// The name of the server Toolrack in that file
+    /// The name that Toolrack gets in that file
     #[arg(long, value_name = "NAME", default_value = "toolrack", requires = "client")]
     pub(crate) name: String,
 

@@ -176,7 +176,8 @@ pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String
     let client = request.client;
     let first = match request.reach {
         Some(Reach::Http { .. }) => format!(
-            "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to the token in FILE"
+            "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to the token \
+             in FILE"
         ),
         _ => format!("{client} has the tools when it is restarted"),
     };

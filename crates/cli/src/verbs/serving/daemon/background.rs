@@ -68,7 +68,8 @@ pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
 
-/// Opens the log for appending, and returns its length. A long log is first renamed, which replaces the last renamed one.
+/// Opens the log for appending, and returns its length. A long log is first renamed, which replaces the last renamed
+/// one.
 fn open_log(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -119,7 +119,8 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     if world.screen.json() {
         world.screen.document(&Installed { unit, start, undo }).await?;
     } else {
-        let lines = format!("wrote {}\n`{start}` starts the daemon, now and from now on\n`{undo}` undoes this", unit.display());
+        let lines =
+            format!("wrote {}\n`{start}` starts the daemon, now and from now on\n`{undo}` undoes this", unit.display());
         world.screen.page(lines).await?;
     }
     Ok(Exit::Ok)

@@ -37,8 +37,8 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Returns lines that were written since the last call, without line breaks, or `None` when there is nothing more to
-    /// read for now. One call returns at most a chunk and a line; the list can be empty. Invalid UTF-8 is replaced.
+    /// Returns lines that were written since the last call, without line breaks, or `None` when there is nothing more
+    /// to read for now. One call returns at most a chunk and a line; the list can be empty. Invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// When the file cannot be read. The call may be repeated.

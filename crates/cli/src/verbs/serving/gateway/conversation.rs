@@ -67,7 +67,8 @@ impl Conversation {
         let Ok(Shape { id, method: Some(method), .. }) = serde_json::from_slice::<Shape<'_>>(line) else { return };
         match id {
             Some(id) => {
-                let is_kept = REPEATABLE.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
+                let is_kept =
+                    REPEATABLE.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
                 let line = is_kept.then(|| line.to_owned());
                 self.waiting.insert(id.get().to_owned(), Waiting { method, line });
             }

@@ -32,7 +32,7 @@ const NEXT_DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to look for the next daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the next backend may take to answer `initialize`, with which it continues the conversation.
+/// How long the restart of the conversation with the next backend may take.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of one message, in either direction.
@@ -247,8 +247,8 @@ fn not_continued() -> Failure {
     .hint("restart the MCP client, or run `toolrack up` before it")
 }
 
-/// Appends the next line of the input to `line`, without the line break. Returns `false` if the input ends before a line
-/// break. If this future is dropped, another call with the same `line` continues where it stopped.
+/// Appends the next line of the input to `line`, without the line break. Returns `false` if the input ends before a
+/// line break. If this future is dropped, another call with the same `line` continues where it stopped.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let available = from.fill_buf().await?;

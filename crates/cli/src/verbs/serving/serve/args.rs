@@ -63,7 +63,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) team: Option<PathBuf>,
 
-    /// Run as one of several replicas of the team: the others reach this one at ADDRESS, and all share the database of the team file
+    /// Run as one of several replicas of the team: the others reach this one at ADDRESS, and all share the database of
+    /// the team file
     #[arg(long, value_name = "ADDRESS", requires = "team", value_parser = address_of_replica)]
     pub(crate) replica: Option<Box<SocketAddr>>,
 
@@ -81,7 +82,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
-    /// How long the daemon continues to serve after the signal to end, while `/health` answers 404 so that load balancers send no new requests
+    /// How long the daemon continues to serve after the signal to end, while `/health` answers 404 so that load
+    /// balancers send no new requests
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) drain: Option<Duration>,
 

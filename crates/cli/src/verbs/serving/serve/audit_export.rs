@@ -50,7 +50,8 @@ fn unusable_export(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`[audit_export]` of the team file: {why}")).hint("docs/guide/teams.md has an example")
 }
 
-/// Returns a function that reads the key in `signing_key`, whose placeholder may get another value while the daemon runs.
+/// Returns a function that reads the key in `signing_key`, whose placeholder may get another value while the daemon
+/// runs.
 fn signing_key_reader(table: &AuditExportTable, world: &World) -> ReadSigningKey {
     let (secrets, text) = (world.secrets(), table.signing_key.clone());
     Box::new(move || {
@@ -76,8 +77,7 @@ async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>
             Ok(Arc::new(Folder(path.clone())))
         }
         (ExportTarget::Bucket { .. }, Some(s3)) => {
-            let place =
-                S3Place::new(table, world.egress(), credentials_reader(s3, world)).map_err(unusable_export)?;
+            let place = S3Place::new(table, world.egress(), credentials_reader(s3, world)).map_err(unusable_export)?;
             // Report a placeholder without a value now, and not in the first round of exports.
             place.begin_round().await.map_err(unusable_export)?;
             Ok(Arc::new(place))
@@ -139,8 +139,8 @@ impl Place for Folder {
     }
 }
 
-/// Writes a new file atomically: a reader sees all of it or no file. Returns `false`, and changes nothing, if there is a
-/// file of this name with other content.
+/// Writes a new file atomically: a reader sees all of it or no file. Returns `false`, and changes nothing, if there is
+/// a file of this name with other content.
 fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(path);
     make_folder(folder)?;

@@ -52,7 +52,8 @@ use crate::{
     wire::{CommandLine, MemberParts, Rows, Surroundings, World},
 };
 
-/// Reads the team file at `path`, and prepares everything that serves the team. The database of `world` has the members.
+/// Reads the team file at `path`, and prepares everything that serves the team. The database of `world` has the
+/// members.
 ///
 /// # Errors
 /// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
@@ -148,8 +149,8 @@ impl TenantDatabase {
         Ok(Self { team_file, server })
     }
 
-    /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that other
-    /// commands find the rows there. Does nothing if the rows are in files.
+    /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that
+    /// other commands find the rows there. Does nothing if the rows are in files.
     async fn link_folders(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());

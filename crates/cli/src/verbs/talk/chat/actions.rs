@@ -66,7 +66,9 @@ impl Chat<'_> {
                 self.show_offers("prompts", prompts::render::page(&offers), &failures).await?;
             }
             Command::Allow(pattern) => {
-                self.world.screen.note(&format!("tools that match `{pattern}` run without asking, unless they are denied"));
+                self.world
+                    .screen
+                    .note(&format!("tools that match `{pattern}` run without asking, unless they are denied"));
                 self.tools.rules().allow(pattern);
             }
             Command::Deny(pattern) => {

@@ -121,7 +121,8 @@ fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
         let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
         return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
     };
-    let usage = |problem: &str| Failure::usage(format!("/{name}: {problem}")).hint(format!("/{name} {}", known.argument));
+    let usage =
+        |problem: &str| Failure::usage(format!("/{name}: {problem}")).hint(format!("/{name} {}", known.argument));
     match known.argument {
         "" if !rest.is_empty() => return Err(Failure::usage(format!("/{name} takes no argument"))),
         argument if rest.is_empty() && !argument.is_empty() && !argument.starts_with('[') => {

@@ -151,7 +151,8 @@ async fn to_model_message(
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
-/// begins and speaks last: if that is not so, all become one message of the user, in which those of the model are marked.
+/// begins and speaks last: if that is not so, all become one message of the user, in which those of the model are
+/// marked.
 fn turn_of(messages: Vec<Message>) -> Vec<Message> {
     let is_users = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let keeps_roles = is_users(messages.first()) && is_users(messages.last());

@@ -7,10 +7,10 @@ use clap::{Args, Parser};
 use super::Cli;
 use crate::{args::Global, verbs::Verb};
 
-/// A verb with its options, as if it were a program of its own.
+/// One verb with its options, as if it were a whole program.
 #[derive(Debug, Parser)]
 #[command(name = "toolrack", disable_version_flag = true)]
-struct Alone<A: Args> {
+struct OneVerb<A: Args> {
     #[command(flatten)]
     global: Global,
     #[command(flatten)]
@@ -23,21 +23,21 @@ impl Cli {
     /// happens before a server is started.
     ///
     /// Help and errors are left to the whole tree, which has the texts for them.
-    pub(super) fn of_a_common_verb(words: &[OsString]) -> Option<Self> {
+    pub(super) fn parse_common_verb(words: &[OsString]) -> Option<Self> {
         let (program, rest) = words.split_first()?;
         let (verb, rest) = rest.split_first()?;
         let words = || std::iter::once(program).chain(rest);
         match verb.to_str()? {
-            "call" => Self::alone(words(), Verb::Call),
-            "list" => Self::alone(words(), Verb::List),
-            "read" => Self::alone(words(), Verb::Read),
-            "tools" => Self::alone(words(), Verb::Tools),
+            "call" => Self::parse_one(words(), Verb::Call),
+            "list" => Self::parse_one(words(), Verb::List),
+            "read" => Self::parse_one(words(), Verb::Read),
+            "tools" => Self::parse_one(words(), Verb::Tools),
             _ => None,
         }
     }
 
-    fn alone<'a, A: Args>(words: impl Iterator<Item = &'a OsString>, verb: impl Fn(A) -> Verb) -> Option<Self> {
-        let Alone { global, args } = Alone::<A>::try_parse_from(words).ok()?;
+    fn parse_one<'a, A: Args>(words: impl Iterator<Item = &'a OsString>, verb: impl Fn(A) -> Verb) -> Option<Self> {
+        let OneVerb { global, args } = OneVerb::<A>::try_parse_from(words).ok()?;
         Some(Self { global, verb: verb(args) })
     }
 }

@@ -1,0 +1,72 @@
+//! Secrets of new entries: the value goes into the store, and the file gets `${secret:NAME}`.
+
+use serde_json::Value;
+use toolrack_config::{
+    import::{Sealed, has_secrets},
+    trust::content_hash,
+};
+
+use crate::{
+    error::{Exit, Failure, with_causes},
+    secrets::SecretsError,
+    wire::World,
+};
+
+/// Stores the secrets that were taken out of an entry.
+///
+/// # Errors
+/// When one cannot be stored; the entry must not be written then.
+pub(super) async fn store(sealed: &Sealed, world: &World) -> Result<(), Failure> {
+    let stored = world.stored();
+    for secret in sealed.iter() {
+        stored.set(&secret.name, &secret.value).await.map_err(|error| store_failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Takes the secrets out of the entry of `server`, into `sealed`.
+///
+/// # Errors
+/// When the entry has secrets, but the store cannot be used.
+pub(super) async fn take_out(
+    sealed: &mut Sealed,
+    server: &str,
+    entry: &mut Value,
+    world: &World,
+) -> Result<(), Failure> {
+    if has_secrets(entry) {
+        sealed.seal(server, entry, &stored_names(world).await?);
+    }
+    Ok(())
+}
+
+/// Prints one line that says where the secrets are stored.
+pub(super) fn report_stored(sealed: &Sealed, world: &World) {
+    if sealed.is_empty() {
+        return;
+    }
+    let secrets: Vec<String> = sealed.iter().map(|secret| format!("{} as {}", secret.what, secret.name)).collect();
+    let explanation = "the file says ${secret:NAME}; `--plain` writes values into it";
+    world.screen.note(&format!("kept among the stored secrets: {}; {explanation}", secrets.join(", ")));
+}
+
+/// The names of the stored secrets, which new ones must not have.
+///
+/// # Errors
+/// When the store cannot be used.
+pub(super) async fn stored_names(world: &World) -> Result<Vec<String>, Failure> {
+    world.stored().names().await.map_err(|error| store_failed(&error))
+}
+
+/// The hash that `entry` of `server` has once its secrets are taken out, if the store has no secrets of these names
+/// yet.
+pub(super) fn hash_without_secrets(server: &str, entry: &Value) -> String {
+    let (mut entry, mut sealed) = (entry.clone(), Sealed::default());
+    sealed.seal(server, &mut entry, &[]);
+    content_hash(&entry)
+}
+
+fn store_failed(error: &SecretsError) -> Failure {
+    let message = format!("a secret of the new entry cannot be stored: {}", with_causes(error));
+    Failure::new(Exit::Other, "SECRETS", message).hint("`--plain` writes its value into the file instead")
+}
