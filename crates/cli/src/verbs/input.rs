@@ -21,29 +21,29 @@ const MAX_INPUT_BYTES: u64 = 8 * 1024 * 1024;
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. If stdin does not end soon,
-/// tells the user on `screen` that the command waits for it. `what` names the text in messages, such as `the entry`.
+/// tells the user on `screen` that the command waits for it. `name` names the text in messages, such as `the entry`.
 ///
 /// # Errors
 /// When it cannot be read, is not text, or is larger than 8 MiB.
-pub(super) async fn read(what: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
+pub(super) async fn read(name: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
     let is_stdin = word == "-";
     // Stdin may stay silent forever, and signals must be handled meanwhile.
-    let mut reading = tokio::task::spawn_blocking(move || read_now(what, word));
+    let mut reading = tokio::task::spawn_blocking(move || read_now(name, word));
     let read = match timeout(NOTICE_DELAY, &mut reading).await {
         Ok(read) => read,
         Err(_) => {
             if is_stdin {
                 screen.note(&format!(
-                    "reading {what} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` gives an empty one"
+                    "reading {name} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` gives an empty one"
                 ));
             }
             reading.await
         }
     };
-    read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {what}")))?
+    read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {name}")))?
 }
 
-fn read_now(what: &str, word: String) -> Result<String, Failure> {
+fn read_now(name: &str, word: String) -> Result<String, Failure> {
     let (mut source, place): (Box<dyn Read>, String) = if word == "-" {
         (Box::new(io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = word.strip_prefix('@') {
@@ -60,7 +60,7 @@ fn read_now(what: &str, word: String) -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
     if text.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Failure::usage(format!("{place} is too large: {what} may have {}", size(MAX_INPUT_BYTES))));
+        return Err(Failure::usage(format!("{place} is too large: {name} may have {}", size(MAX_INPUT_BYTES))));
     }
     Ok(text)
 }

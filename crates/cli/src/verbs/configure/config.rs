@@ -113,7 +113,7 @@ async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
 async fn show(world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     if world.screen.json() {
-        let servers = loaded.entries.iter().map(|entry| entry::Document::of(entry, &loaded)).collect();
+        let servers = loaded.entries.iter().map(|entry| entry::Document::new(entry, &loaded)).collect();
         let problems = &loaded.problems;
         let model = loaded.settings.model.view();
         world.screen.document(&Shown { servers, model, problems }).await?;

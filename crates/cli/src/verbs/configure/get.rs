@@ -27,7 +27,7 @@ pub(crate) async fn run(args: GetArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let found = edits::entry(&loaded, &args.server)?;
     if world.screen.json() {
-        world.screen.document(&Document::of(found, &loaded)).await?;
+        world.screen.document(&Document::new(found, &loaded)).await?;
     } else {
         world.screen.page(render::page(found, &loaded, world.screen.look())).await?;
     }

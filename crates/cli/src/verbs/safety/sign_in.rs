@@ -124,7 +124,7 @@ pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
     let mut rows = Vec::new();
     for account in accounts {
         let servers = servers_of(&account.key.resource, &account.key.account, &loaded, world).await;
-        rows.push(Row::of(account, servers));
+        rows.push(Row::new(account, servers));
     }
     let status = Status { accounts: rows };
     if world.screen.json() {

@@ -67,7 +67,7 @@ struct Table {
 }
 
 impl Moved {
-    fn of(tenant: Option<String>, moved_rows: MovedRows) -> Self {
+    fn new(tenant: Option<String>, moved_rows: MovedRows) -> Self {
         let tables: Vec<_> = moved_rows.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
         Self {
             tenant,
@@ -167,7 +167,7 @@ async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &Worl
             world.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
         }
         link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
-        all.push(Moved::of(source.tenant.clone(), moved_rows));
+        all.push(Moved::new(source.tenant.clone(), moved_rows));
     }
     Ok(all)
 }

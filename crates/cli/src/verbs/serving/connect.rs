@@ -190,7 +190,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 async fn list(world: &World) -> Result<Exit, Failure> {
     let (environment, folder) = (world.environment.clone(), world.folder.clone());
     let rows = tokio::task::spawn_blocking(move || {
-        let rows = Client::ALL.iter().map(|client| Row::of(*client, &environment, &folder));
+        let rows = Client::ALL.iter().map(|client| Row::read(*client, &environment, &folder));
         rows.collect::<Vec<_>>()
     });
     let rows =

@@ -86,7 +86,7 @@ struct WorldOptions {
 }
 
 impl WorldOptions {
-    fn of(args: &ServeArgs) -> Self {
+    fn from_args(args: &ServeArgs) -> Self {
         let (rules, model) = (args.rules.clone(), args.model.clone());
         Self { rules, model, answer_timeout: args.answer_timeout, watcher: Watcher::new() }
     }
@@ -104,10 +104,10 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     };
     let loaded = world.load().await?;
     let mut options = descriptors::limit_connections(options(&args, &loaded.settings.serve, token), &world.screen);
-    let certificate = CertificateFiles::of(&args);
+    let certificate = CertificateFiles::from_args(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
     warn_of_useless_rules(&args.rules, &loaded, &[], &world.screen);
-    let world_options = WorldOptions::of(&args);
+    let world_options = WorldOptions::from_args(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let (team, exporter) = match &args.team {
         Some(file) => {

@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
         return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let tools = Tools::of(&args.talk, &loaded, OnFailure::Report, world).await?;
+    let tools = Tools::start(&args.talk, &loaded, OnFailure::Report, world).await?;
     let message = match prompt {
         Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
         None => None,
@@ -177,7 +177,7 @@ impl fmt::Debug for Tools {
 
 impl Tools {
     /// Connects to the servers whose tools the model may use, or to none with `--no-tools`.
-    pub(crate) async fn of(
+    pub(crate) async fn start(
         args: &TalkArgs,
         loaded: &Loaded,
         on_failure: OnFailure,
@@ -282,7 +282,7 @@ impl Tools {
         Ok(composed.message)
     }
 
-    /// Returns what hides secrets from the model.
+    /// Returns the function that hides secrets from the model.
     pub(crate) fn conceal(&self) -> &Conceal {
         &self.conceal
     }
@@ -438,10 +438,10 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
 /// Returns the exit code for a turn that has ended like this, or the failure. `unasked` are the tools that needed an
 /// approval when no user could be asked.
 pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
-    let stopped = |code, what: &str| Failure::new(Exit::TurnLimit, code, what);
-    let limit = |code, what: &str, option: &str| {
+    let stopped = |code, message: &str| Failure::new(Exit::TurnLimit, code, message);
+    let limit = |code, message: &str, option: &str| {
         let hint = format!("allow more with {option}, or go on with `toolrack ask --session last \"go on\"`");
-        Err(stopped(code, what).hint(hint))
+        Err(stopped(code, message).hint(hint))
     };
     match end {
         End::RoundLimit => {

@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Fail
         started = start(&args, world) => started?,
     };
     let Started { tools, agent, model_options, limits, conversation } = started;
-    let news = News::of(&agent.host, world.screen.look());
+    let news = News::subscribe(&agent.host, world.screen.look());
     let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
@@ -115,7 +115,7 @@ async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
         },
     };
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let tools = ask::Tools::of(&args.talk, &loaded, OnFailure::Reconnect, world).await?;
+    let tools = ask::Tools::start(&args.talk, &loaded, OnFailure::Reconnect, world).await?;
     let (agent, description) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&description);
@@ -170,7 +170,7 @@ impl Chat<'_> {
     /// Runs one turn after another, until the user leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<KnownItems>::default();
-        let input = Input::of(self.world, &known)?;
+        let input = Input::open(self.world, &known)?;
         let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
         self.greet(&conversation).await?;
         // Whether the user has just pressed Ctrl-C: another Ctrl-C then ends the conversation.

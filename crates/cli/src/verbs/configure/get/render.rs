@@ -37,7 +37,7 @@ struct ShadowedDocument {
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn of(entry: &'a Entry, loaded: &Loaded) -> Self {
+    pub(crate) fn new(entry: &'a Entry, loaded: &Loaded) -> Self {
         let path = |source: &toolrack_host::spec::Source| source.path.as_ref().map(|path| path.display().to_string());
         let shadows = entry.shadows.iter();
         Self {

@@ -51,7 +51,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn of(account: Account, servers: Vec<String>) -> Self {
+    pub(crate) fn new(account: Account, servers: Vec<String>) -> Self {
         Self {
             url: account.key.resource,
             account: Some(account.key.account).filter(|account| !account.is_empty()),

@@ -67,7 +67,7 @@ struct TrustedDefinition<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(crate) fn of(quarantined: &'a QuarantinedTool) -> Self {
+    pub(crate) fn new(quarantined: &'a QuarantinedTool) -> Self {
         let now = definition(&quarantined.mismatch.definition.text);
         let pinned = quarantined.pinned.as_ref().map(|pinned| TrustedDefinition {
             hash: pinned.definition.hash,

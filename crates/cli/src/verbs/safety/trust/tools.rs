@@ -19,7 +19,7 @@ use crate::{
 pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let quarantined_tools = selected(&loaded, &args.targets, world).await?;
-    let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
+    let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
     if world.screen.json() {
         world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
     } else {
@@ -49,7 +49,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
             return Err(changed("no tool here has that definition any more"));
         }
     }
-    let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
+    let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
     // A user who gives a hash has seen the definition that it belongs to.
     let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
     if shown.is_empty() {

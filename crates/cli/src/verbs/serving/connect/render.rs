@@ -82,7 +82,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(client: Client, environment: &Environment, folder: &Path) -> Self {
+    pub(super) fn read(client: Client, environment: &Environment, folder: &Path) -> Self {
         let place = Place::of_user(client, environment, folder);
         let names = |place: &Result<Place, ConnectError>| match place {
             Ok(place) => connect::names(place).map_err(|error| in_one_line(&error)),

@@ -30,7 +30,7 @@ pub(super) struct CertificateFiles {
 
 impl CertificateFiles {
     /// The files that the command line names.
-    pub(super) fn of(args: &ServeArgs) -> Option<Self> {
+    pub(super) fn from_args(args: &ServeArgs) -> Option<Self> {
         let (certificate, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
         Some(Self { certificate, key })
     }

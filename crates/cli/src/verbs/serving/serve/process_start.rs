@@ -16,7 +16,7 @@ pub(crate) struct ProcessStart {
 impl ProcessStart {
     /// Returns when the process `pid` was started; `None` if no such process runs (a zombie does not count), or if this
     /// system does not report start times.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn read(pid: u32) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let ticks = start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         Some(Self { boot, ticks })
@@ -49,9 +49,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_process_has_one_birth_and_another_process_another() {
-        let this = ProcessStart::of(std::process::id());
+        let this = ProcessStart::read(std::process::id());
         assert!(this.is_some());
-        assert_eq!(this, ProcessStart::of(std::process::id()));
-        assert_ne!(this, ProcessStart::of(1));
+        assert_eq!(this, ProcessStart::read(std::process::id()));
+        assert_ne!(this, ProcessStart::read(1));
     }
 }

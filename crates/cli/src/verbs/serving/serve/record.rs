@@ -36,7 +36,14 @@ impl Record {
     /// The record of this process.
     pub(crate) fn of_this_process(address: String, base: String, token: String) -> Self {
         let (pid, base) = (std::process::id(), Some(base));
-        Self { address, base, token, pid, process_start: ProcessStart::of(pid), since: chrono::Utc::now().timestamp() }
+        Self {
+            address,
+            base,
+            token,
+            pid,
+            process_start: ProcessStart::read(pid),
+            since: chrono::Utc::now().timestamp(),
+        }
     }
 
     /// The URL of the dashboard, with the token that opens it.
@@ -84,7 +91,7 @@ impl Record {
     /// Whether its process still runs. Another process that now has its number does not count.
     pub(crate) fn is_alive(&self) -> bool {
         let number_is_used = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
-        number_is_used && (self.process_start.is_none() || ProcessStart::of(self.pid) == self.process_start)
+        number_is_used && (self.process_start.is_none() || ProcessStart::read(self.pid) == self.process_start)
     }
 
     /// Sends the process a signal, if it is still the same process.

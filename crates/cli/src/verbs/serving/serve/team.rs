@@ -69,7 +69,7 @@ pub(super) async fn read(
         Some(&address) => Some(replica_at(address, args.grace, &file, world).await?),
         None => None,
     };
-    let tenant_database = TenantDatabase::of(path, world)?;
+    let tenant_database = TenantDatabase::new(path, world)?;
     tenant_database.link_folders(&file, world).await?;
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
@@ -141,7 +141,7 @@ struct TenantDatabase {
 }
 
 impl TenantDatabase {
-    fn of(team_file: &Path, world: &World) -> Result<Self, Failure> {
+    fn new(team_file: &Path, world: &World) -> Result<Self, Failure> {
         let server = world.server().cloned();
         let team_file = team_file.canonicalize().map_err(|error| {
             Failure::config(format!("the team file {} cannot be used: {}", team_file.display(), in_words(&error)))

@@ -79,15 +79,15 @@ impl KnownItems {
         templates: Vec<ResourceTemplate>,
     ) {
         let server = server.as_str().to_owned();
-        let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MAX_ITEMS).collect();
+        let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::new(&server, prompt)).take(MAX_ITEMS).collect();
         let complete = resources.iter().filter_map(|found| {
             let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
-            KnownResource::of(&server, &found.uri, about, true)
+            KnownResource::new(&server, &found.uri, about, true)
         });
         let template_starts = templates.iter().filter_map(|template| {
             let start = template.uri_template.split('{').next().filter(|start| !start.is_empty())?;
             let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
-            KnownResource::of(&server, start, about, false)
+            KnownResource::new(&server, start, about, false)
         });
         let resources = complete.chain(template_starts).take(MAX_ITEMS).collect();
         let items = Arc::new(ServerItems { server, prompts, resources });
@@ -101,7 +101,7 @@ impl KnownItems {
 }
 
 impl KnownPrompt {
-    fn of(server: &str, prompt: &Prompt) -> Option<Self> {
+    fn new(server: &str, prompt: &Prompt) -> Option<Self> {
         let word = format!("{server}:{}", prompt.name);
         let names = prompt.arguments.iter().map(|argument| argument.name.clone());
         let arguments = names.filter(|name| is_word(name) && !name.contains('=')).collect();
@@ -111,7 +111,7 @@ impl KnownPrompt {
 }
 
 impl KnownResource {
-    fn of(server: &str, uri: &str, about: &str, is_complete: bool) -> Option<Self> {
+    fn new(server: &str, uri: &str, about: &str, is_complete: bool) -> Option<Self> {
         if !is_plain(uri) || uri.contains(['<', '>']) {
             return None;
         }

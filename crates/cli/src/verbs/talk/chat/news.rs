@@ -20,8 +20,8 @@ pub(super) struct News {
 }
 
 impl News {
-    /// The events from now on.
-    pub(super) fn of(host: &Host, look: Look) -> Self {
+    /// Subscribes to the events from now on.
+    pub(super) fn subscribe(host: &Host, look: Look) -> Self {
         let mut tools = BTreeMap::<_, Vec<_>>::new();
         for tool in host.catalog().tools() {
             tools.entry(tool.server.clone()).or_default().push(tool.name.clone());

@@ -33,7 +33,7 @@ impl Input {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn of(world: &World, known: &Arc<KnownItems>) -> Result<Self, Failure> {
+    pub(super) fn open(world: &World, known: &Arc<KnownItems>) -> Result<Self, Failure> {
         let terminal = world.terminal();
         Ok(match world.screen.interactive() {
             true => Self::Editor(Editor::start(world, Arc::clone(known))?, terminal),
