@@ -168,8 +168,8 @@ pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
 
 /// Ends a verb that shows what several servers offer.
 ///
-/// Servers that cannot be used are warnings, because the others were shown; only when they were asked for by name do
-/// they fail the command.
+/// Servers that cannot be used are warnings, because the others were shown. They fail the command only if the user named
+/// servers.
 pub(crate) fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
     let mut complaints = complaints.into_iter();
     let first = if named.is_empty() { None } else { complaints.next() };

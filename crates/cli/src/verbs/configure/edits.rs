@@ -58,7 +58,7 @@ pub(crate) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Pl
 /// The entry called `name`, broken or not.
 ///
 /// # Errors
-/// When there is none.
+/// When no entry has this name.
 pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Failure> {
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }

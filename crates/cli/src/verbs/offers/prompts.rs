@@ -62,7 +62,7 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
     let loaded = world.load().await?;
     let server_and_prompt = match args.selector.split_once('/') {
         _ if world.once().is_some() => Some(reach::split_once_selector(&args.selector)),
-        // If there is no such server, connecting reports that.
+        // `connect_to` reports a server that does not exist.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Target::parse(&args.selector, &loaded)? {
             Target::Tool { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),

@@ -155,7 +155,7 @@ async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &Worl
     servers
 }
 
-/// The server that is called `name`, with the account that was asked for.
+/// The server that is called `name`, with the account that the command line names, if it names one.
 async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World) -> Result<Target, Failure> {
     let Some((name, spec)) = loaded.desired.get_key_value(name) else {
         return Err(reach::no_such_server(name, loaded, Exit::Usage));

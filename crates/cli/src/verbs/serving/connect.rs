@@ -174,7 +174,7 @@ fn program(client: Client, world: &World) -> Result<String, Failure> {
     })
 }
 
-/// Whether the client usually starts without the shell, and so without the PATH that was set there.
+/// Whether the client is usually started from the desktop, and so without the PATH that a shell sets.
 fn starts_from_the_desktop(client: Client) -> bool {
     match client {
         Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed | Client::Qbit => true,

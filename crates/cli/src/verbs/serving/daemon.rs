@@ -210,7 +210,7 @@ async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Starts a daemon with the options that the user typed behind `daemon VERB`.
+/// Starts a daemon with the options that the user typed after `daemon VERB`.
 async fn start_new(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
     if local_socket::is_in_a_server() {
         let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \

@@ -1,4 +1,4 @@
-//! The words of `add` and `add-json`. What follows the name is a command with its arguments, or a URL with more
+//! The arguments of `add` and `add-json`. The words after the name are a command with its arguments, or a URL with more
 //! options.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -178,7 +178,7 @@ impl AddArgs {
         }
     }
 
-    /// Whether the command came after the `--` of `add` in `words`, and not after a `--` of its own.
+    /// Whether the command came after the `--` of `add` in `words`, and not after a `--` of the command.
     pub(crate) fn follows_dashes(&self, words: &[OsString]) -> bool {
         let typed = words.iter().filter(|word| *word == "--").count();
         let own = self.rest.iter().filter(|word| *word == "--").count();

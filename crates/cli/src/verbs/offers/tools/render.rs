@@ -43,7 +43,7 @@ struct Tool<'a> {
     annotations: &'a Annotations,
     tokens: usize,
     score: Option<f32>,
-    /// The verdict, for a tool that was asked for by its name.
+    /// The verdict on a model's call, for a tool that the user named.
     policy: Option<&'a Judged>,
 }
 

@@ -75,7 +75,7 @@ pub(super) const PROMPT_AND_RESOURCE_HELP: &[CommandHelp] = &[
 /// Parses `text` as a command; `None` when it is meant for the model.
 ///
 /// # Errors
-/// When there is no such command, or it is used in a wrong way.
+/// When there is no such command, or its argument is missing or wrong.
 pub(super) fn parse(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
     let text = text.trim();
     if let Some(prompt) = parse_prompt(text.strip_prefix('/')?, servers) {
