@@ -91,9 +91,9 @@ pub(crate) struct Global {
 /// The file that the messages of the servers are written to, or come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TapeWords {
-    /// They are written into this file.
+    /// The messages are written into this file.
     Record { file: PathBuf, max_bytes: usize },
-    /// They come from this file.
+    /// The messages come from this file.
     Replay { file: PathBuf },
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct ServersArgs {
 
 /// The programs whose files Toolrack knows, by their ids.
 pub(crate) fn programs() -> impl TypedValueParser<Value = Client> {
-    // The parser lets only their ids pass.
+    // The error cannot occur: the parser accepts only these ids.
     PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
         .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
@@ -180,8 +180,8 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
 
 /// A number with an optional unit, in seconds.
 pub(crate) fn seconds(word: &str) -> Option<f64> {
-    let at = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
-    let (number, unit) = word.split_at(at);
+    let unit_start = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
+    let (number, unit) = word.split_at(unit_start);
     let seconds_each = match unit {
         "ms" => 0.001,
         "" | "s" => 1.0,
@@ -196,16 +196,16 @@ pub(crate) fn seconds(word: &str) -> Option<f64> {
 
 /// A number of bytes such as `64MiB`, `500KiB` or `1000000`; above zero and at most 1 GiB.
 pub(crate) fn size(word: &str) -> Result<usize, String> {
-    let at = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
-    let (number, unit) = word.split_at(at);
-    let each: usize = match unit {
+    let unit_start = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+    let (number, unit) = word.split_at(unit_start);
+    let bytes_each: usize = match unit {
         "" | "B" => 1,
         "K" | "KiB" => 1 << 10,
         "M" | "MiB" => 1 << 20,
         "G" | "GiB" => 1 << 30,
         _ => return Err("write a size such as 64MiB, 500KiB or 1000000".to_owned()),
     };
-    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(each));
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(bytes_each));
     bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).ok_or_else(|| "it must be between 1 and 1GiB".to_owned())
 }
 

@@ -17,7 +17,7 @@ pub(crate) use self::{
     slips::{as_call, unnamed},
 };
 
-/// How many nested `$ref`, `anyOf` and similar keywords are followed while a value is read.
+/// The maximum depth of nested `$ref`, `anyOf` and similar keywords that are followed while a value is read.
 const MAX_DEPTH: usize = 16;
 /// The most places of a schema that one command visits. Schemas are untrusted, and a few lines of `anyOf` and `$ref` can
 /// expand to 2^60 places. Beyond the limit, the schema counts as empty.
@@ -56,9 +56,9 @@ pub(crate) struct NamedValue {
 /// A value as the user typed it.
 #[derive(Clone, Debug, PartialEq)]
 enum Typed {
-    /// Behind `=`: the schema decides what the text means.
+    /// After `=`: the schema decides what the text means.
     Text(String),
-    /// Behind `:=`, or a member of a JSON object.
+    /// After `:=`, or a member of a JSON object.
     Json(Value),
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap
     Ok(texts)
 }
 
-/// Adds the words to `base`, each parsed as `schema` (the tool's whole input schema) demands. A value that does not fit
-/// is an error, or becomes a string if `lenient`.
+/// Adds the values of `given` to `base`, each converted to the type that `schema` (the tool's whole input schema)
+/// demands. A value that cannot be converted is an error, or becomes a string if `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     given: Vec<NamedValue>,
@@ -148,13 +148,13 @@ pub(crate) fn fit(
     Ok(arguments)
 }
 
-/// The requirements of a schema at one place.
+/// What a schema requires at one place, such as the value of one argument.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     /// The whole input schema, which `$ref` points into.
     root: &'a Value,
     /// The part of the schema for this place; `None` if there is none.
-    here: Option<&'a Value>,
+    schema: Option<&'a Value>,
     /// How many more places of the schema may be visited.
     places_left: &'a Cell<usize>,
 }
@@ -165,7 +165,7 @@ impl BadArguments {
         let Self::NoEquals { word } = self else { return None };
         let (name, value) = word.split_once(':').filter(|(name, value)| is_name(name) && !value.starts_with("//"))?;
         let value = value.trim();
-        (!value.is_empty()).then(|| format!("did you mean `{}`?", slips::as_typed(&format!("{name}={value}"))))
+        (!value.is_empty()).then(|| format!("did you mean `{}`?", slips::shell_quoted(&format!("{name}={value}"))))
     }
 }
 
@@ -176,12 +176,12 @@ fn is_name(word: &str) -> bool {
 
 impl<'a> Expected<'a> {
     fn of_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
-        let here = root.get("properties").and_then(|known| known.get(name));
-        Self { root, here, places_left }
+        let schema = root.get("properties").and_then(|known| known.get(name));
+        Self { root, schema, places_left }
     }
 
-    fn at(self, here: &'a Value) -> Self {
-        Self { here: Some(here), ..self }
+    fn for_place(self, schema: &'a Value) -> Self {
+        Self { schema: Some(schema), ..self }
     }
 
     /// Reads all values that were typed for the argument `name`: several become a list.
@@ -193,7 +193,7 @@ impl<'a> Expected<'a> {
         }
         let items = match self.list_items(0) {
             Some(items) => items,
-            None if lenient => Self { here: None, ..self },
+            None if lenient => Self { schema: None, ..self },
             None => return Err(BadArguments::Twice { name: name.to_owned() }),
         };
         let read = values.into_iter().map(|value| items.read_one(name, value, lenient));
@@ -219,27 +219,27 @@ impl<'a> Expected<'a> {
     /// string, `text` stays a string.
     fn read(self, text: &str, depth: usize) -> Option<Value> {
         let as_text = || Some(Value::String(text.to_owned()));
-        let Some(here) = self.resolved(depth) else {
+        let Some(place) = self.resolved(depth) else {
             return as_text();
         };
-        if let Some(values) = here.choices() {
+        if let Some(values) = place.choices() {
             return values
                 .iter()
                 .find(|value| value.as_str() == Some(text))
                 .or_else(|| values.iter().find(|value| !value.is_string() && value.to_string() == text))
                 .map(|value| (*value).clone());
         }
-        let branches = here.branches(depth);
+        let branches = place.branches(depth);
         if !branches.is_empty() {
             let mut read = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
             let first = read.next()?;
             return Some(if first.is_string() { first } else { read.find(Value::is_string).unwrap_or(first) });
         }
-        let kinds = here.kinds();
+        let kinds = place.kinds();
         if kinds.is_empty() || kinds.contains(&"string") {
             return as_text();
         }
-        kinds.iter().find_map(|kind| here.read_kind(kind, text, depth))
+        kinds.iter().find_map(|kind| place.read_kind(kind, text, depth))
     }
 
     fn read_kind(self, kind: &str, text: &str, depth: usize) -> Option<Value> {
@@ -262,24 +262,24 @@ impl<'a> Expected<'a> {
 
     /// Returns the requirements for the items of a list; `None` if the schema wants no list here.
     fn list_items(self, depth: usize) -> Option<Self> {
-        let here = self.resolved(depth)?;
-        if here.kinds().contains(&"array") {
-            let items = here.here.and_then(|schema| schema.get("items"));
-            return Some(Self { here: items, ..self });
+        let place = self.resolved(depth)?;
+        if place.kinds().contains(&"array") {
+            let items = place.schema.and_then(|schema| schema.get("items"));
+            return Some(Self { schema: items, ..self });
         }
-        here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
+        place.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
     /// Follows `$ref`, inside this schema only. `None` if the schema says nothing here, is nested too deeply, or no more
     /// places may be visited.
     fn resolved(self, depth: usize) -> Option<Self> {
-        let mut here = self.here?;
+        let mut schema = self.schema?;
         self.places_left.set(self.places_left.get().checked_sub(1)?);
         for _ in depth..MAX_DEPTH {
-            let Some(target) = here.get("$ref").and_then(Value::as_str) else {
-                return Some(self.at(here));
+            let Some(target) = schema.get("$ref").and_then(Value::as_str) else {
+                return Some(self.for_place(schema));
             };
-            here = self.root.pointer(target.strip_prefix('#')?)?;
+            schema = self.root.pointer(target.strip_prefix('#')?)?;
         }
         None
     }
@@ -291,41 +291,41 @@ impl<'a> Expected<'a> {
         }
         ["anyOf", "oneOf"]
             .iter()
-            .filter_map(|word| self.here?.get(word)?.as_array())
+            .filter_map(|word| self.schema?.get(word)?.as_array())
             .flatten()
-            .map(|branch| self.at(branch))
+            .map(|branch| self.for_place(branch))
             .collect()
     }
 
     /// Returns the values of `enum` or `const`; `None` if the schema has neither.
     fn choices(self) -> Option<Vec<&'a Value>> {
-        let here = self.here?;
-        match here.get("const") {
+        let schema = self.schema?;
+        match schema.get("const") {
             Some(only) => Some(vec![only]),
-            None => here.get("enum").and_then(Value::as_array).map(|values| values.iter().collect()),
+            None => schema.get("enum").and_then(Value::as_array).map(|values| values.iter().collect()),
         }
     }
 
     /// Returns the types that `type` names, or that other keywords imply.
     fn kinds(self) -> Vec<&'a str> {
-        let Some(here) = self.here else {
+        let Some(schema) = self.schema else {
             return Vec::new();
         };
-        match here.get("type") {
+        match schema.get("type") {
             Some(Value::String(kind)) => vec![kind],
             Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-            _ if here.get("properties").is_some() => vec!["object"],
-            _ if here.get("items").is_some() => vec!["array"],
+            _ if schema.get("properties").is_some() => vec!["object"],
+            _ if schema.get("items").is_some() => vec!["array"],
             _ => Vec::new(),
         }
     }
 
     /// Returns the requirements in words, for an error.
     fn in_words(self, depth: usize) -> String {
-        let Some(here) = self.resolved(depth) else {
+        let Some(place) = self.resolved(depth) else {
             return "text".to_owned();
         };
-        if let Some(values) = here.choices() {
+        if let Some(values) = place.choices() {
             let shown = values.iter().take(MAX_CHOICES);
             let shown: Vec<_> =
                 shown.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
@@ -335,9 +335,10 @@ impl<'a> Expected<'a> {
                 shown => format!("one of {}", shown.join(", ")),
             };
         }
-        let branches = here.branches(depth);
+        let branches = place.branches(depth);
         let mut words: Vec<String> = if branches.is_empty() {
-            here.kinds()
+            place
+                .kinds()
                 .into_iter()
                 .map(|kind| match kind {
                     "string" => "text".to_owned(),

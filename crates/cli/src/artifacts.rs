@@ -54,8 +54,9 @@ impl ArtifactServer {
         &self,
         Parameters(ReadArguments { handle, from, bytes }): Parameters<ReadArguments>,
     ) -> Result<CallToolResult, ErrorData> {
-        let most = usize::try_from(bytes.clamp(4, MAX_BYTES)).unwrap_or(usize::MAX);
-        Ok(match self.folder.read(&handle, from, most).await {
+        // A piece has at least 4 bytes, so that it contains at least one character of UTF-8.
+        let limit = usize::try_from(bytes.clamp(4, MAX_BYTES)).unwrap_or(usize::MAX);
+        Ok(match self.folder.read(&handle, from, limit).await {
             Ok(piece) => {
                 let head = format!("[bytes {} to {} of {}]\n", piece.from, piece.to, piece.total);
                 CallToolResult::success(vec![ContentBlock::text(head + &piece.text)])

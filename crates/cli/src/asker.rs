@@ -39,7 +39,7 @@ use lines::Lines;
 pub(crate) use lines::OwnLines;
 pub(crate) use sampling::Sampler;
 
-/// How often to ask for one field before the form fails, so that a broken terminal does not cause an endless loop.
+/// The most times that the same question is asked again, so that a broken terminal does not cause an endless loop.
 const MAX_TRIES: usize = 20;
 
 /// Asks the user at the terminal. Without a terminal, it can answer only with the folders given with `--root`.
@@ -48,8 +48,8 @@ pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// Has one permit, whose holder has the terminal, so that there is one question at a time.
-    turn: Semaphore,
+    /// One permit: its holder may use the terminal, so that only one question is open at a time.
+    permit: Semaphore,
     /// Answers to forms that were given beforehand.
     answers: Option<Answers>,
     /// The model that may answer servers, if there is one.
@@ -71,7 +71,7 @@ impl Terminal {
             screen,
             roots,
             lines: Lines::of_stdin(editor),
-            turn: Semaphore::new(1),
+            permit: Semaphore::new(1),
             answers: None,
             sampler: ArcSwapOption::empty(),
         }
@@ -80,23 +80,23 @@ impl Terminal {
     /// Creates the asker of this terminal, with the answers of `--answer` and `--answers`.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub(crate) fn answering(self, global: &Global) -> Result<Self, Failure> {
-        Ok(Self { answers: Answers::of(global)?, ..self })
+    /// When the answers are invalid.
+    pub(crate) fn with_answers(self, global: &Global) -> Result<Self, Failure> {
+        Ok(Self { answers: Answers::from_options(global)?, ..self })
     }
 
     /// Returns the failure of the first form that the given answers did not match.
-    pub(crate) fn unanswered(&self) -> Option<Failure> {
+    pub(crate) fn form_failure(&self) -> Option<Failure> {
         self.answers.as_ref()?.failure()
     }
 
-    /// Creates the asker of a command that this process runs for another one.
+    /// Creates the asker of a command that this process runs for another one (the borrower), whose terminal it uses.
     pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
 
-    /// Lets `sampler` answer the sampling requests of servers from now on, each after the user has agreed. Servers of
-    /// 2025-11-25 and older learn of it only when they connect.
+    /// Lets `sampler` answer the sampling requests of servers from now on, each after the user has agreed. A server of
+    /// 2025-11-25 or older that is already connected does not learn of it.
     pub(crate) fn samples_with(&self, sampler: Sampler) {
         self.sampler.store(Some(Arc::new(sampler)));
     }
@@ -109,6 +109,7 @@ impl Terminal {
         self.screen.answered();
         drop(open_question);
         if line.is_none() {
+            // The terminal prints no line end for Ctrl-D.
             self.screen.say("");
         }
         line
@@ -140,33 +141,33 @@ impl Terminal {
         edited
     }
 
-    /// Returns the next line of stdin, without having asked a question; `None` at the end of input (Ctrl-D).
+    /// Returns the next line of stdin, without showing a question; `None` at the end of input (Ctrl-D).
     pub(crate) async fn line(&self) -> Option<String> {
         self.lines.next().await
     }
 
-    /// Runs `reader`, which has the terminal for itself: questions wait until it has ended.
+    /// Runs `reader`, which reads the terminal itself: questions wait until it has ended.
     pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
-        let _turn = self.turn.acquire().await;
+        let _permit = self.permit.acquire().await;
         reader.await
     }
 
-    /// Asks the user a question of the program itself; `None` at the end of input (Ctrl-D).
+    /// Asks the user a question of Toolrack itself, not of a server; `None` at the end of input (Ctrl-D).
     pub(crate) async fn value(&self, question: &str) -> Option<String> {
-        let _turn = self.turn.acquire().await.ok()?;
+        let _permit = self.permit.acquire().await.ok()?;
         self.ask(question).await
     }
 
     /// Asks a yes-or-no question, and returns whether the user says yes. No answer counts as a no.
-    pub(crate) async fn agrees(&self, question: &str) -> bool {
-        let Ok(_turn) = self.turn.acquire().await else {
+    pub(crate) async fn confirms(&self, question: &str) -> bool {
+        let Ok(_permit) = self.permit.acquire().await else {
             return false;
         };
-        self.yes(question).await == Some(true)
+        self.ask_yes_no(question).await == Some(true)
     }
 
     /// Returns the answer to a yes-or-no question; `None` at the end of input (Ctrl-D).
-    async fn yes(&self, question: &str) -> Option<bool> {
+    async fn ask_yes_no(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
@@ -202,12 +203,12 @@ impl Terminal {
         Elicited::Cancel
     }
 
-    /// Asks for the values of all fields; `before` are the values of the previous attempt. `None` at the end of input
+    /// Asks for the values of all fields; `previous` are the values of the previous attempt. `None` at the end of input
     /// (Ctrl-D).
-    async fn fill_in_fields(&self, fields: &[Field], before: &Map<String, Value>) -> Option<Map<String, Value>> {
+    async fn fill_in_fields(&self, fields: &[Field], previous: &Map<String, Value>) -> Option<Map<String, Value>> {
         let mut answers = Map::new();
         for field in fields {
-            if let Some(value) = self.fill_in_field(field, before.get(&field.name)).await? {
+            if let Some(value) = self.fill_in_field(field, previous.get(&field.name)).await? {
                 answers.insert(field.name.clone(), value);
             }
         }
@@ -244,25 +245,28 @@ impl Terminal {
             Ok(None) if self.screen.interactive() => None,
             Ok(None) => {
                 let missing = fields.iter().find(|field| answers.lacks(field)).map_or("", |field| &field.name);
-                answers.failed(format!("`{server}` asks for `{}`, and no answer is given", text::for_line(missing)));
+                answers.record_failure(format!(
+                    "`{server}` asks for `{}`, and no answer is given",
+                    text::for_line(missing)
+                ));
                 Some(Elicited::Cancel)
             }
             Err(why) => {
-                answers.failed(format!("`{server}` asks in a form, and {why}"));
+                answers.record_failure(format!("`{server}` asks in a form, and {why}"));
                 Some(Elicited::Cancel)
             }
         }
     }
 
-    /// Asks for the value of a field, until it is valid. `Some(None)` if the user leaves the field out; `None` at the end of
-    /// input (Ctrl-D), or after too many invalid values. Enter takes `before`, if there is a value.
-    async fn fill_in_field(&self, field: &Field, before: Option<&Value>) -> Option<Option<Value>> {
+    /// Asks for the value of a field, until it is valid. `Some(None)` if the user leaves the field out; `None` at the
+    /// end of input (Ctrl-D), or after too many invalid values. Enter takes `previous`, if there is a value.
+    async fn fill_in_field(&self, field: &Field, previous: Option<&Value>) -> Option<Option<Value>> {
         for line in field.intro() {
             self.screen.say(&line);
         }
         for _ in 0..MAX_TRIES {
-            let typed = self.ask(&field.prompt(before)).await?;
-            if let ("", Some(value)) = (typed.trim(), before) {
+            let typed = self.ask(&field.prompt(previous)).await?;
+            if let ("", Some(value)) = (typed.trim(), previous) {
                 return Some(Some(value.clone()));
             }
             match field.read(typed.trim()) {
@@ -273,13 +277,14 @@ impl Terminal {
         None
     }
 
-    async fn show_url(&self, server: &ServerName, message: &str, url: &str) -> Elicited {
+    /// Shows the URL that a server wants the user to open, and asks whether to go on.
+    async fn ask_to_open(&self, server: &ServerName, message: &str, url: &str) -> Elicited {
         let Some(page) = url_page(server, message, url) else {
             self.screen.say(&format!("declined: `{server}` sent an invalid URL"));
             return Elicited::Decline;
         };
         self.screen.say(&page);
-        match self.yes("Open it yourself if you trust it. Go on?").await {
+        match self.ask_yes_no("Open it yourself if you trust it. Go on?").await {
             Some(true) => Elicited::Accept(Map::new()),
             Some(false) => Elicited::Decline,
             None => Elicited::Cancel,
@@ -308,7 +313,7 @@ impl Asker for Terminal {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            let Ok(_turn) = self.turn.acquire().await else {
+            let Ok(_permit) = self.permit.acquire().await else {
                 return Confirmed::No { why: None };
             };
             self.approve(question).await
@@ -317,12 +322,12 @@ impl Asker for Terminal {
 
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
         Box::pin(async move {
-            let Ok(_turn) = self.turn.acquire().await else {
+            let Ok(_permit) = self.permit.acquire().await else {
                 return Elicited::Cancel;
             };
             match question {
                 Elicitation::Form { message, schema } => self.fill_in(&server, &message, &schema).await,
-                Elicitation::Url { message, url, .. } => self.show_url(&server, &message, &url).await,
+                Elicitation::Url { message, url, .. } => self.ask_to_open(&server, &message, &url).await,
             }
         })
     }

@@ -13,14 +13,15 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writes the audit log of a world while a command runs. Nothing is written before something happens.
+/// Writes the audit log of a world (the context of one command, tenant or member). Nothing is written before something
+/// happens.
 pub(crate) struct Audited {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
-    /// The agent of events that name no other.
+    /// The agent in whose name events are recorded, unless they name another.
     agent: Option<String>,
-    /// Hides the secrets of the member of a tenant whose events these are.
-    of_member: Option<Hide>,
+    /// Hides the secrets of a member, if the events are those of a member of a tenant.
+    hide_for_member: Option<Hide>,
     writing: TaskTracker,
 }
 
@@ -44,13 +45,13 @@ impl Audited {
             Arc::new(log)
         });
         writing.close();
-        Self { log, agent, of_member: None, writing }
+        Self { log, agent, hide_for_member: None, writing }
     }
 
-    /// Returns a handle for a member of the tenant, whose `secrets` it also hides. The tenant's log has the settings
-    /// and writes the rows.
+    /// Returns a handle for a member of the tenant, which also hides the `secrets` of the member. The log of the tenant
+    /// keeps the settings and writes the rows.
     pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
-        Self { log: self.log.clone(), agent: None, of_member: Some(hide(secrets)), writing: TaskTracker::new() }
+        Self { log: self.log.clone(), agent: None, hide_for_member: Some(hide(secrets)), writing: TaskTracker::new() }
     }
 
     /// Applies the settings from now on.
@@ -63,7 +64,7 @@ impl Audited {
     /// Returns the witness of the events of `agent`, or of this world if there is none; `None` without a database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
-        Some(match (&self.of_member, agent.or(self.agent.as_deref())) {
+        Some(match (&self.hide_for_member, agent.or(self.agent.as_deref())) {
             (Some(hide), _) => log.of_member(Arc::clone(hide)),
             (None, Some(agent)) => log.of_agent(agent),
             (None, None) => Arc::<AuditLog>::clone(log),

@@ -26,7 +26,7 @@ use crate::{
     wire::ArgsText,
 };
 
-/// Means `--no-daemon`, unless it is empty or `0`.
+/// The variable that has the effect of `--no-daemon`, unless it is empty or `0`.
 const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
 
 /// How long to wait for the daemon to accept or refuse the command. A stopped process (SIGSTOP) never answers.
@@ -36,12 +36,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most messages of the daemon that wait to be shown.
-const QUEUED_MESSAGES: usize = 16;
+const MAX_QUEUED_MESSAGES: usize = 16;
 
 /// A message of the daemon; `None` at the end.
 type Received = io::Result<Option<ToCommand>>;
 
-/// The result of the attempt to borrow.
+/// The result of the attempt to let a daemon run the command.
 pub(crate) enum Borrowed {
     /// The command is finished: the daemon has run it, or the user has ended it before.
     Done(Exit),
@@ -83,6 +83,7 @@ pub(crate) async fn run(
     let Some(hello) = hello else {
         return alone(args_text);
     };
+    // The outer result is that of the time-out, the next one that of the connection, the inner one the daemon's answer.
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop, Editor::of(environment)).await? {
             Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
@@ -113,11 +114,12 @@ enum DaemonUse {
     Use(PathBuf),
 }
 
-/// Returns whether this command can use a daemon.
+/// Returns which daemon this command can use.
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // A server learns its roots when it connects, and a daemon does not have the servers of a command line.
+    // Options that the servers of the daemon cannot satisfy: a server learns its roots when it connects, and a daemon
+    // does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
@@ -184,10 +186,10 @@ async fn show(
         // The daemon did not get the message, so it has not started the command.
         return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
-    let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
+    let (inbox, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let lines = OwnLines::of_stdin(editor);
-    let showing = async {
-        let mut terminal = BorrowedTerminal { screen, lines: &lines, typed: None, keys: None, bytes: Vec::new() };
+    let show_messages = async {
+        let mut terminal = BorrowedTerminal { screen, lines: &lines, question: None, keys: None, bytes: Vec::new() };
         let mut stopped: Option<Exit> = None;
         loop {
             tokio::select! {
@@ -199,8 +201,8 @@ async fn show(
                     }
                     stopped = Some(exit);
                 }
-                (number, line) = typed(&mut terminal.typed) => {
-                    terminal.typed = None;
+                (number, line) = answer_to(&mut terminal.question) => {
+                    terminal.question = None;
                     // Fails if the daemon has ended, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
@@ -224,13 +226,13 @@ async fn show(
         }
     };
     tokio::select! {
-        shown = showing => shown,
+        ended = show_messages => ended,
         () = read_messages(from, inbox) => Ok(Ended::Done(Exit::Other)),
     }
 }
 
-/// Returns the exit code of an earlier signal once the output has taken [`EXIT_TIMEOUT`] since; never without such a
-/// signal. The signal may have come before stdout was blocked.
+/// Waits for [`EXIT_TIMEOUT`], and returns `stopped`, the exit code of an earlier signal; never returns without such a
+/// signal. This ends the command if stdout blocks after the signal.
 async fn give_up_after(stopped: Option<Exit>) -> Exit {
     match stopped {
         Some(exit) => {
@@ -262,17 +264,17 @@ async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) ->
 
 /// Returns the failure for a lost connection. Erases the progress line that the daemon has left on the terminal.
 fn connection_lost(why: &str, screen: &Screen) -> Failure {
-    screen.wipe();
+    screen.erase_last_line();
     let message = format!("the connection to the daemon was lost while it worked: {why}");
     Failure::new(Exit::Unreachable, "DAEMON_LOST", message)
         .hint("check what the call has done before you repeat it; `--no-daemon` runs commands without the daemon")
 }
 
 /// The open question: its number, and the line that the user types.
-type Typed<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
+type OpenQuestion<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
 
 /// Waits for the line that answers the open question; forever if there is none.
-async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
+async fn answer_to(question: &mut OpenQuestion<'_>) -> (u32, Option<String>) {
     match question {
         Some((number, line)) => (*number, line.await),
         None => std::future::pending().await,
@@ -283,34 +285,34 @@ async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
 struct BorrowedTerminal<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
-    typed: Typed<'a>,
+    question: OpenQuestion<'a>,
     /// While this exists, keys are delivered immediately.
     keys: Option<KeyMode>,
-    /// The binary content received so far.
+    /// The binary content that was received so far.
     bytes: Vec<u8>,
 }
 
 impl BorrowedTerminal<'_> {
-    /// Does what a message of the daemon says. Returns how the command ended, if it ended.
+    /// Executes a message of the daemon. Returns how the command ended, if it ended.
     async fn handle(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,
-            ToCommand::Err(text) => self.screen.raw_aside(&text),
+            ToCommand::Err(text) => self.screen.raw_stderr(&text),
             ToCommand::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
-                return Err(connection_lost("it sends without end", self.screen));
+                return Err(connection_lost("it sends content without end", self.screen));
             }
             ToCommand::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
             ToCommand::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
-            ToCommand::Ask(number) => self.typed = Some((number, Box::pin(self.lines.next()))),
+            ToCommand::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
             ToCommand::Keys(true) => self.keys = self.lines.keys(),
             ToCommand::Keys(false) => self.keys = None,
-            ToCommand::AskKey(number) => self.typed = Some((number, Box::pin(self.lines.key()))),
+            ToCommand::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
             ToCommand::Edit(number, text) => {
                 let lines = self.lines;
                 let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
-                self.typed = Some((number, Box::pin(edited)));
+                self.question = Some((number, Box::pin(edited)));
             }
-            ToCommand::Unask => self.typed = None,
+            ToCommand::Unask => self.question = None,
             ToCommand::Forget => self.lines.forget(),
             ToCommand::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
             ToCommand::Elsewhere(why) => return Ok(Some(Ended::Elsewhere(why))),

@@ -12,11 +12,11 @@ use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long a user may take to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most lines that are searched for an address.
+/// The most lines in which the user may try to type the address.
 const MAX_TRIES: usize = 20;
 
-/// Shows a page and waits until the browser is redirected to this machine, or the user pastes its address at the
-/// terminal.
+/// Shows the sign-in page and waits until it redirects the browser to this machine, or the user pastes at the terminal
+/// the address to which the browser was redirected.
 #[derive(Debug)]
 pub(crate) struct TerminalBrowser {
     pub(crate) screen: Arc<Screen>,
@@ -33,40 +33,41 @@ impl Browser for TerminalBrowser {
         self.loopback.redirect_uri()
     }
 
-    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+    fn visit<'a>(&'a self, authorization_url: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
+            self.screen.say(&format!("Sign in here: {}", link(authorization_url.as_str())));
             // An address from a server is opened as a web page or not at all, and without a shell.
-            if self.opens_browser && matches!(page.scheme(), "http" | "https") {
+            if self.opens_browser && matches!(authorization_url.scheme(), "http" | "https") {
                 // If there is no browser, the user still sees the address on the screen.
-                let _ = open::that_detached(page.as_str());
+                let _ = open::that_detached(authorization_url.as_str());
             }
             if !self.can_paste {
-                return self.loopback.wait(page, SIGN_IN_TIMEOUT).await;
+                return self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT).await;
             }
             self.screen.say(&format!(
-                "If your browser cannot reach {}, paste the address here that it shows at the end.",
+                "If your browser cannot reach {}, paste here the address that it shows at the end.",
                 self.redirect_uri()
             ));
             tokio::select! {
-                redirect = self.loopback.wait(page, SIGN_IN_TIMEOUT) => redirect,
+                redirect = self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT) => redirect,
                 redirect = self.pasted() => Ok(redirect),
             }
         })
     }
 }
 
-/// The browser that shows a dashboard. The dashboard sends it to the page, and the page sends it back to this machine.
-/// If it runs on another machine, the user pastes the address at which it ends up.
+/// The browser in which a user has the dashboard open. The dashboard opens the sign-in page there, and that page
+/// redirects the browser to this machine. If the browser runs on another machine, the user pastes the address to which
+/// it was redirected.
 #[derive(Debug)]
 pub(crate) struct DashboardBrowser {
     loopback: Loopback,
-    /// The first visit takes it.
+    /// The dashboard's end of the sign-in, which the first visit uses up.
     page: ArcSwapOption<SignInPage>,
 }
 
 impl DashboardBrowser {
-    /// Waits on any port that is free.
+    /// Listens for the redirect on any port that is free.
     pub(crate) async fn bind(page: SignInPage) -> Result<Self, BrowserError> {
         Ok(Self { loopback: Loopback::bind(0).await?, page: ArcSwapOption::from_pointee(page) })
     }
@@ -77,14 +78,14 @@ impl Browser for DashboardBrowser {
         self.loopback.redirect_uri()
     }
 
-    fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
+    fn visit<'a>(&'a self, authorization_url: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            let page_of_dashboard = self.page.swap(None).and_then(Arc::into_inner);
-            let SignInPage { shows, pasted } = page_of_dashboard.ok_or(BrowserError::GivenUp)?;
-            shows.send(page.clone()).map_err(|_| BrowserError::GivenUp)?;
+            let dashboard_page = self.page.swap(None).and_then(Arc::into_inner);
+            let SignInPage { shows, pasted } = dashboard_page.ok_or(BrowserError::GivenUp)?;
+            shows.send(authorization_url.clone()).map_err(|_| BrowserError::GivenUp)?;
             tokio::select! {
-                redirect = self.loopback.wait(page, SIGN_IN_TIMEOUT) => redirect,
-                // Fails when no address can be pasted any more.
+                redirect = self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT) => redirect,
+                // `pasted` fails when the user can no longer paste an address.
                 Ok(redirect) = pasted => Ok(redirect),
             }
         })

@@ -36,7 +36,7 @@ use crate::native::native;
 /// The name under which the server is configured.
 pub(crate) const NAME: &str = "builtin";
 
-/// Returns the servers that this program carries, for a user in `folder`.
+/// Returns the built-in servers, for a user in `folder`.
 pub(crate) fn configured(folder: &Path) -> Desired {
     let Ok(name) = ServerName::new(NAME) else {
         return Desired::new();
@@ -73,7 +73,8 @@ impl Builtin {
 
     /// Runs `work` on a thread for blocking work: a slow disk must not hold up anything else.
     ///
-    /// When the returned future is dropped, `work` runs on to its own bound, and its answer is dropped.
+    /// If the returned future is dropped, `work` continues until it ends or reaches its own limit (such as the limits
+    /// of a search), and its result is discarded.
     async fn blocking<T, F>(&self, work: F) -> Result<Result<T, files::Refused>, ErrorData>
     where
         T: Send + 'static,
@@ -90,7 +91,7 @@ impl Builtin {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct FolderArguments {
     /// A folder, relative to the working folder. Default: the working folder itself.
-    #[serde(default = "here")]
+    #[serde(default = "working_folder")]
     path: String,
 }
 
@@ -99,11 +100,11 @@ struct FolderArguments {
 struct ReadArguments {
     /// A file, relative to the working folder.
     path: String,
-    /// Only the first lines: how many.
+    /// Return only this many lines from the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     head: Option<u32>,
-    /// Only the last lines: how many.
+    /// Return only this many lines from the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     tail: Option<u32>,
@@ -123,7 +124,7 @@ struct SearchArguments {
     /// of `*?[{` it finds every name that contains it.
     pattern: String,
     /// The folder to search, relative to the working folder. Default: the working folder itself.
-    #[serde(default = "here")]
+    #[serde(default = "working_folder")]
     path: String,
 }
 
@@ -136,7 +137,7 @@ struct TimeArguments {
     timezone: Option<String>,
 }
 
-fn here() -> String {
+fn working_folder() -> String {
     ".".to_owned()
 }
 
@@ -221,7 +222,7 @@ impl Builtin {
         &self,
         Parameters(TimeArguments { timezone }): Parameters<TimeArguments>,
     ) -> Result<CallToolResult, ErrorData> {
-        Ok(match clock::at(chrono::Utc::now(), timezone.as_deref().unwrap_or("local")) {
+        Ok(match clock::time_in(chrono::Utc::now(), timezone.as_deref().unwrap_or("local")) {
             Ok(time) => with_structure::<_, clock::BadTimezone>(Ok(time), clock::Time::line),
             Err(why) => refused(&why),
         })

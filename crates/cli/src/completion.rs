@@ -38,7 +38,7 @@ use crate::{
 use known::Known;
 use offer::{Line, Offered};
 
-/// Words of one line.
+/// The maximum number of words of a line.
 const MAX_WORDS: usize = 100_000;
 
 /// Answers a shell that asks what to offer. `words` is the whole command line of this process.
@@ -76,9 +76,9 @@ fn answer_to(
     if index > MAX_WORDS {
         return Ok(());
     }
-    // An empty word at the cursor can be missing. The words after the cursor do not matter.
+    // An empty word at the cursor may be missing from `words`. The words after the cursor do not matter.
     words.resize(index + 1, OsString::new());
-    pass_over_tape(&mut words, index);
+    skip_record_words(&mut words, index);
     let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
     let known = Known::new(environment.clone(), folder.to_owned(), &global);
@@ -98,9 +98,9 @@ fn answer_to(
     }
 }
 
-/// Completes the command after `record FILE` or `replay FILE` as if it were typed alone. Two words without effect take
-/// their place, because shells count words.
-fn pass_over_tape(words: &mut [OsString], index: usize) {
+/// Replaces `record FILE` or `replay FILE` by two words without effect, so that the command after them is completed as
+/// usual. The number of words stays the same, because shells count them.
+fn skip_record_words(words: &mut [OsString], index: usize) {
     if let [_, verb, file, ..] = words
         && index > 2
         && (*verb == "record" || *verb == "replay")
@@ -110,7 +110,8 @@ fn pass_over_tape(words: &mut [OsString], index: usize) {
     }
 }
 
-/// Reads the options of every command and the tool from the words before the cursor, as far as they can be understood.
+/// Reads from the words before the cursor the global options and what selects a tool, prompt or server, as far as the
+/// words can be understood.
 fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
@@ -118,17 +119,17 @@ fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
     let root = Cli::command();
     let (mut command, mut matches) = (&root, &matches);
     // Some commands are below others: `policy test`.
-    while let Some((verb, of_verb)) = matches.subcommand()
-        && let Some(below) = command.find_subcommand(verb)
+    while let Some((verb, verb_matches)) = matches.subcommand()
+        && let Some(subcommand) = command.find_subcommand(verb)
     {
-        (command, matches) = (below, of_verb);
+        (command, matches) = (subcommand, verb_matches);
     }
     let selector = offer::selector_of(command)
-        .and_then(|(what, id)| Some((what, matches.try_get_one::<String>(&id).ok().flatten().cloned()?)));
+        .and_then(|(kind, id)| Some((kind, matches.try_get_one::<String>(&id).ok().flatten().cloned()?)));
     (Global::from_arg_matches(matches).unwrap_or_default(), selector)
 }
 
-/// Returns the word as the program would get it, for a shell that passes it as it was typed.
+/// Returns `word` without its quotes, as the program would get it. Some shells pass the word as it was typed.
 fn unquoted(shell: Shell, word: &OsStr) -> OsString {
     let is_raw = matches!(shell, Shell::Bash | Shell::Zsh);
     let split = word.to_str().filter(|_| is_raw).and_then(|word| shell_words::split(word).ok());

@@ -10,18 +10,15 @@ use futures::future::BoxFuture;
 use toolrack_config::{OwnServer, Secrets};
 use toolrack_daemon::{AddedServers, Credentials, CredentialsOf, Given};
 use toolrack_host::Caller;
-use toolrack_store::{Space, StoreError};
+use toolrack_store::Space;
 
-use crate::{
-    error::with_causes,
-    secrets::{SecretsError, Stored},
-};
+use crate::{error::with_causes, secrets::Stored};
 
-/// The values of one member of a tenant, whose vault `stored` is.
+/// The values of one member of a tenant. `stored` is the vault of the tenant.
 #[derive(Debug)]
 pub(crate) struct OfMember {
     stored: Arc<Stored>,
-    /// The beginning of the names of the rows: the [key](toolrack_host::Principal::key) of the member.
+    /// The prefix of the names of the rows: the [key](toolrack_host::Principal::key) of the member.
     prefix: String,
 }
 
@@ -30,19 +27,11 @@ pub(crate) struct OfMember {
 pub(crate) struct OfMachine(Arc<Stored>);
 
 impl OfMachine {
-    /// Finds the values of the one person.
+    /// Returns a function that finds these values for the user of the machine.
     pub(crate) fn of(stored: Arc<Stored>) -> CredentialsOf {
-        let own: Arc<dyn Credentials> = Arc::new(Self(stored));
-        Box::new(move |person| person.is_local().then(|| Arc::clone(&own)))
+        let credentials: Arc<dyn Credentials> = Arc::new(Self(stored));
+        Box::new(move |person| person.is_local().then(|| Arc::clone(&credentials)))
     }
-}
-
-fn refused(error: &SecretsError) -> String {
-    with_causes(error)
-}
-
-fn unusable(error: &StoreError) -> String {
-    with_causes(error)
 }
 
 impl OfMember {
@@ -50,7 +39,7 @@ impl OfMember {
         Self { stored, prefix: format!("{key}/") }
     }
 
-    /// Finds the values of each member of a tenant.
+    /// Returns a function that finds the values of each member of a tenant.
     pub(crate) fn of_all(stored: Arc<Stored>) -> CredentialsOf {
         Box::new(move |member| {
             let is_member = !member.is_local();
@@ -58,7 +47,7 @@ impl OfMember {
         })
     }
 
-    /// Finds these values for their member, and no values for other members.
+    /// Returns a function that finds these values for their member, and no values for other members.
     pub(crate) fn of_this_one(self: Arc<Self>) -> CredentialsOf {
         Box::new(move |member| {
             let is_own = self.prefix.strip_suffix('/') == Some(&*member.key());
@@ -79,33 +68,33 @@ impl Secrets for OfMember {
 
     fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         let row = self.row(name);
-        Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| refused(&error)) })
+        Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error)) })
     }
 }
 
 impl Credentials for OfMember {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
-            let store = self.stored.store().map_err(|error| refused(&error))?;
-            let rows = store.given_by(&self.prefix).await.map_err(|error| unusable(&error))?;
-            Ok(rows.into_iter().filter_map(given).collect())
+            let store = self.stored.store().map_err(|error| with_causes(&error))?;
+            let rows = store.given_by(&self.prefix).await.map_err(|error| with_causes(&error))?;
+            Ok(rows.into_iter().filter_map(given_from_row).collect())
         })
     }
 
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let row = self.row(name);
-            self.stored.set_in(Space::MemberValue, &row, value).await.map_err(|error| refused(&error))?;
-            record(&self.stored, by, name, true).await
+            self.stored.set_in(Space::MemberValue, &row, value).await.map_err(|error| with_causes(&error))?;
+            record(&self.stored, by, name, Change::Added).await
         })
     }
 
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = self.row(name);
-            let removed = self.stored.remove_in(Space::MemberValue, &row).await.map_err(|error| refused(&error))?;
+            let removed = self.stored.remove_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))?;
             if removed {
-                record(&self.stored, by, name, false).await?;
+                record(&self.stored, by, name, Change::Removed).await?;
             }
             Ok(removed)
         })
@@ -115,24 +104,24 @@ impl Credentials for OfMember {
 impl Credentials for OfMachine {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
-            let store = self.0.store().map_err(|error| refused(&error))?;
-            let rows = store.secrets_since().await.map_err(|error| unusable(&error))?;
-            Ok(rows.into_iter().filter_map(given).collect())
+            let store = self.0.store().map_err(|error| with_causes(&error))?;
+            let rows = store.secrets_since().await.map_err(|error| with_causes(&error))?;
+            Ok(rows.into_iter().filter_map(given_from_row).collect())
         })
     }
 
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            self.0.set(name, value).await.map_err(|error| refused(&error))?;
-            record(&self.0, by, name, true).await
+            self.0.set(name, value).await.map_err(|error| with_causes(&error))?;
+            record(&self.0, by, name, Change::Added).await
         })
     }
 
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let removed = self.0.remove(name).await.map_err(|error| refused(&error))?;
+            let removed = self.0.remove(name).await.map_err(|error| with_causes(&error))?;
             if removed {
-                record(&self.0, by, name, false).await?;
+                record(&self.0, by, name, Change::Removed).await?;
             }
             Ok(removed)
         })
@@ -149,12 +138,12 @@ impl AddedByMembers {
     }
 
     async fn read(&self, member: &str) -> Result<BTreeMap<String, OwnServer>, String> {
-        let store = self.0.store().map_err(|error| refused(&error))?;
+        let store = self.0.store().map_err(|error| with_causes(&error))?;
         let prefix = format!("{member}/");
         let mut servers = BTreeMap::new();
-        for name in store.servers_of(&prefix).await.map_err(|error| unusable(&error))? {
+        for name in store.servers_of(&prefix).await.map_err(|error| with_causes(&error))? {
             let row = format!("{prefix}{name}");
-            let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| refused(&error))?;
+            let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
             // A row of a newer version may have fields that this version cannot enforce.
             if let Some(server) = found.and_then(|text| serde_json::from_str(&text).ok()) {
                 servers.insert(name, server);
@@ -167,8 +156,8 @@ impl AddedByMembers {
 impl AddedServers for AddedByMembers {
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
         Box::pin(async move {
-            let store = self.0.store().map_err(|error| refused(&error))?;
-            let names = store.servers_of("").await.map_err(|error| unusable(&error))?;
+            let store = self.0.store().map_err(|error| with_causes(&error))?;
+            let names = store.servers_of("").await.map_err(|error| with_causes(&error))?;
             Ok(names.iter().filter_map(|name| name.split_once('/')).map(|(member, _)| member.to_owned()).collect())
         })
     }
@@ -186,17 +175,17 @@ impl AddedServers for AddedByMembers {
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let (row, text) = (format!("{member}/{name}"), serde_json::to_string(server).unwrap_or_default());
-            self.0.set_in(Space::OwnServer, &row, &text).await.map_err(|error| refused(&error))?;
-            self.record(by, name, true).await
+            self.0.set_in(Space::OwnServer, &row, &text).await.map_err(|error| with_causes(&error))?;
+            self.record(by, name, Change::Added).await
         })
     }
 
     fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = format!("{member}/{name}");
-            let is_removed = self.0.remove_in(Space::OwnServer, &row).await.map_err(|error| refused(&error))?;
+            let is_removed = self.0.remove_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
             if is_removed {
-                self.record(by, name, false).await?;
+                self.record(by, name, Change::Removed).await?;
             }
             Ok(is_removed)
         })
@@ -204,18 +193,25 @@ impl AddedServers for AddedByMembers {
 }
 
 impl AddedByMembers {
-    async fn record(&self, by: &Caller, name: &str, is_added: bool) -> Result<(), String> {
-        let store = self.0.store().map_err(|error| refused(&error))?;
-        store.record_own_server(by, name, is_added).await.map_err(|error| unusable(&error))
+    async fn record(&self, by: &Caller, name: &str, change: Change) -> Result<(), String> {
+        let store = self.0.store().map_err(|error| with_causes(&error))?;
+        store.record_own_server(by, name, change == Change::Added).await.map_err(|error| with_causes(&error))
     }
 }
 
+/// What happened to a value or a server, for the audit log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Added,
+    Removed,
+}
+
 /// A row as the daemon shows it.
-fn given((name, since): (String, i64)) -> Option<Given> {
+fn given_from_row((name, since): (String, i64)) -> Option<Given> {
     Some(Given { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }
 
-async fn record(stored: &Stored, by: &Caller, name: &str, is_given: bool) -> Result<(), String> {
-    let store = stored.store().map_err(|error| refused(&error))?;
-    store.record_given(by, name, is_given).await.map_err(|error| unusable(&error))
+async fn record(stored: &Stored, by: &Caller, name: &str, change: Change) -> Result<(), String> {
+    let store = stored.store().map_err(|error| with_causes(&error))?;
+    store.record_given(by, name, change == Change::Added).await.map_err(|error| with_causes(&error))
 }

@@ -27,16 +27,16 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// The server of a team, if the rows are in no file.
+    /// The database server of a team, if the database is not a file.
     pub(crate) server: Option<Server>,
 }
 
-/// The rows that were moved from a file to a server.
+/// The rows that were moved from a file to a database server.
 #[derive(Debug)]
 pub(crate) struct MovedRows {
     pub(crate) tables: Vec<(&'static str, u64)>,
     pub(crate) audit: Result<Chain, Break>,
-    /// Whether an earlier run had moved them.
+    /// Whether an earlier run had moved the rows already.
     pub(crate) were_there: bool,
 }
 
@@ -56,10 +56,11 @@ pub(crate) fn file_in(data: &Path) -> PathBuf {
     data.join("toolrack.db")
 }
 
-/// The failure for an error of the database, which it names: only those who run the daemon see it.
+/// Returns the failure for an error of the database. It names the database, because only those who run the daemon see
+/// it.
 pub(crate) fn unusable(error: &StoreError) -> Failure {
-    let of = error.database().map(|name| format!(" ({name})")).unwrap_or_default();
-    Failure::new(Exit::Other, "DATABASE", with_causes(error) + &of)
+    let database_name = error.database().map(|name| format!(" ({name})")).unwrap_or_default();
+    Failure::new(Exit::Other, "DATABASE", with_causes(error) + &database_name)
 }
 
 /// Opens the database of these places: the file there, or the database of the team to which the folder belongs.
@@ -69,11 +70,12 @@ pub(crate) fn unusable(error: &StoreError) -> Failure {
 pub(crate) async fn open(places: &Places, environment: &Environment) -> Result<Opened, Failure> {
     match link::read(places.data())? {
         None => Store::open(file(places)).await.map(Opened::from).map_err(|error| unusable(&error)),
-        Some(link) => Box::pin(follow(&link, places, environment)).await,
+        Some(link) => Box::pin(open_linked(&link, places, environment)).await,
     }
 }
 
-async fn follow(link: &Link, places: &Places, environment: &Environment) -> Result<Opened, Failure> {
+/// Opens the database that `link` leads to.
+async fn open_linked(link: &Link, places: &Places, environment: &Environment) -> Result<Opened, Failure> {
     let Some(table) = team_file::read(&link.team)?.store else {
         return Err(no_store(&link.team, link, places));
     };
@@ -104,15 +106,17 @@ pub(crate) async fn of_team(
     }
 }
 
-/// The rows are in a database, and the team file does not say in which.
+/// Returns the failure for rows that are in a database, when the team file at `path` does not say in which.
 fn no_store(path: &Path, link: &Link, places: &Places) -> Failure {
     let message = format!(
-        "the rows of {} are in the database of {}, and {} names none",
+        "the rows of {} are in the database of {}, but {} names no database",
         places.data().display(),
         link.team.display(),
         path.display()
     );
     let link = link::file(places.data());
-    Failure::config(message)
-        .hint(format!("give it `[store]`; or remove {}, to use the file beside it again", link.display()))
+    Failure::config(message).hint(format!(
+        "add `[store]` to that file; or remove {}, to use the database file in its folder again",
+        link.display()
+    ))
 }

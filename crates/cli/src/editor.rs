@@ -9,7 +9,7 @@ use toolrack_config::Environment;
 use crate::error::in_words;
 
 /// The most bytes of an edited text.
-const MAX: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// How long an editor may stay open.
 const EDITOR_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -44,7 +44,7 @@ impl Editor {
         Self { command, folder }
     }
 
-    /// No editor, for a command whose user cannot open one here.
+    /// No editor, for a command whose user is at the terminal of another process.
     pub(crate) fn none() -> Self {
         Self { command: None, folder: PathBuf::new() }
     }
@@ -62,7 +62,7 @@ impl Editor {
 
     async fn run(&self, command: &str, text: &str) -> Result<String, String> {
         let words = shell_words::split(command).map_err(|_| "a quote is not closed".to_owned())?;
-        let (program, args) = words.split_first().ok_or("it has no words")?;
+        let (program, args) = words.split_first().ok_or("the command is empty")?;
         // Only the user can read the file, and it is removed in every case.
         let file = tempfile::Builder::new().prefix("toolrack-").suffix(".json").tempfile_in(&self.folder);
         let mut file = file.map_err(|error| format!("no file in {}: {}", self.folder.display(), in_words(&error)))?;
@@ -77,9 +77,9 @@ impl Editor {
         if !status.success() {
             return Err(format!("it ended with {status}"));
         }
-        // Some editors replace the file.
+        // Read it by its path, because some editors replace the file.
         let size = std::fs::metadata(file.path()).map_err(|error| in_words(&error))?.len();
-        if size > MAX as u64 {
+        if size > MAX_BYTES as u64 {
             return Err("the text is larger than 1 MiB".to_owned());
         }
         std::fs::read_to_string(file.path()).map_err(|error| in_words(&error))

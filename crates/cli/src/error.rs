@@ -28,7 +28,7 @@ pub(crate) enum Exit {
     TurnLimit = 8,
     /// There is no model, or it did not answer.
     Model = 9,
-    /// SIGHUP: the terminal was closed.
+    /// The signal SIGHUP: the terminal was closed.
     HungUp = 129,
     /// Ctrl-C.
     Interrupted = 130,
@@ -187,7 +187,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
     Some(Box::new(Rpc { code: rpc.code, data: rpc.data.clone() }))
 }
 
-/// How to release `tool` from quarantine.
+/// Returns a hint that says how to release `tool` from quarantine.
 pub(crate) fn out_of_quarantine(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
     format!("`{}`, then `{}` if you accept the change", words("diff"), words("approve"))

@@ -14,8 +14,8 @@ use crate::{
 /// How many bytes of a message are shown.
 const MAX_SHOWN_BYTES: usize = 4_096;
 
-/// Shows each message as one line, without the secrets that `secrets` knows.
-pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
+/// Returns a function that shows each message as one line, without the secrets that `secrets` knows.
+pub(crate) fn show_messages(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
     Arc::new(move |message| {
         let arrow = match message.direction {
             Direction::Sent => "->",
@@ -28,21 +28,21 @@ pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
 
 /// The beginning of a message as one safe line, which is not cut inside a secret.
 fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
-    let begin = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
-    let mut started = match str::from_utf8(begin) {
+    let start = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
+    let mut shown_text = match str::from_utf8(start) {
         Ok(text) => Cow::Borrowed(text),
-        // A character that is cut in two.
-        Err(error) if error.error_len().is_none() && begin.len() < bytes.len() => {
-            String::from_utf8_lossy(&begin[..error.valid_up_to()])
+        // The last character is cut in two.
+        Err(error) if error.error_len().is_none() && start.len() < bytes.len() => {
+            String::from_utf8_lossy(&start[..error.valid_up_to()])
         }
-        Err(_) => String::from_utf8_lossy(begin),
+        Err(_) => String::from_utf8_lossy(start),
     };
-    let is_cut = begin.len() < bytes.len();
+    let is_cut = start.len() < bytes.len();
     if is_cut {
-        let safe = secrets.safe_len(&started);
-        started.to_mut().truncate(safe);
+        let safe = secrets.safe_len(&shown_text);
+        shown_text.to_mut().truncate(safe);
     }
-    let line = text::for_line(&secrets.conceal(&started)).into_owned();
+    let line = text::for_line(&secrets.conceal(&shown_text)).into_owned();
     if is_cut { format!("{line}… [{} in all]", size(bytes.len() as u64)) } else { line }
 }
 

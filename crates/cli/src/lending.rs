@@ -7,18 +7,19 @@
 //!
 //! ```text
 //! toolrack call …  (the borrower)                  toolrack serve  (the lender)
-//!   Hello: words, folder, variables, terminal ──►    the same world?
-//!                            ◄── Ready, or Elsewhere: then it runs here, as if there were no daemon
-//!   Go ──►                                           the verb
+//!   Hello: words, folder, variables, terminal ──►    checks: does it have the servers and rules of this command?
+//!                            ◄── Ready, or Elsewhere: then the borrower runs the command as if there were no daemon
+//!   Go ──►                                           runs the verb
 //!                            ◄── Out, Err, Ask, …, End
 //! ```
 //!
-//! Until `Go` nothing has begun, and until it has shown something the daemon can still give up
-//! ([`ToCommand::Elsewhere`]). It does so if its answer could differ from that of the borrower alone. The one exception
-//! are servers that it could not connect to: a command that only shows servers shows them as the daemon knows them. After
-//! that, a broken connection is a failure, and the borrower does not run the command again: a call is never made twice.
+//! Before `Go`, the daemon has not begun the command. After it, the daemon can still hand the command back
+//! ([`ToCommand::Elsewhere`]), until it has shown some output. It does so if its output could differ from what the
+//! borrower would print by itself. The one exception are servers that the daemon could not connect to: a command that
+//! only shows servers shows them as the daemon knows them. Once there is output, a broken connection is a failure, and
+//! the borrower does not run the command again: a call is never made twice.
 //!
-//! Both ends are the same build of the same program ([`Build`]), so the messages are private to it.
+//! Both ends are the same build of the same program ([`Build`]), so the messages may change with each version.
 
 mod lines;
 mod outbox;
@@ -77,7 +78,7 @@ pub(crate) struct Hello {
     /// The words as they were typed, with the program's name in front.
     pub(crate) words: Vec<String>,
     pub(crate) folder: PathBuf,
-    /// Its variables, except those that are not text.
+    /// The environment variables of the process, except those that are not UTF-8.
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) terminal: FarTerminal,
     /// The text of `--args`, if it was read from a file or from stdin.
@@ -85,7 +86,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// Returns the greeting of this process; `None` if its command cannot be passed to another process as it is.
+    /// Returns the first message of this process; `None` if its command cannot be passed to another process unchanged.
     pub(crate) fn of(
         words: &[OsString],
         environment: &Environment,
@@ -116,9 +117,9 @@ pub(crate) enum ToDaemon {
     Line(u32, Option<String>),
     /// A signal arrived; this is its exit code.
     Stop(u8),
-    /// Asks for the status. Sent instead of a greeting.
+    /// Asks for the status. Sent instead of [`ToDaemon::Hello`].
     Status,
-    /// Asks for which servers the command would not use the daemon. Sent instead of a greeting.
+    /// Asks which servers keep the command from using the daemon. Sent instead of [`ToDaemon::Hello`].
     Fit(Box<Hello>),
 }
 
@@ -126,7 +127,7 @@ pub(crate) enum ToDaemon {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) version: String,
-    /// How many servers are in each state, by its word.
+    /// The number of servers in each state, by the name of the state.
     pub(crate) servers: BTreeMap<String, usize>,
 }
 
@@ -162,12 +163,13 @@ pub(crate) enum ToCommand {
     End(u8),
     /// The answer to [`ToDaemon::Status`].
     Status(About),
-    /// The answer to [`ToDaemon::Fit`]: a line for each server, or for all of them.
+    /// The answer to [`ToDaemon::Fit`]: a line for each server that differs, or one line for all.
     Misfits(Vec<String>),
 }
 
 impl ToCommand {
-    /// Returns its size in bytes, of which only output counts: other messages keep the reader busy for no time.
+    /// Returns its size in bytes for the limits of the [`Outbox`]. A message without output counts as one byte, because
+    /// the reader handles it at once.
     fn len(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
@@ -179,12 +181,12 @@ impl ToCommand {
 /// Asks the daemon whose data are in `data` for its status. `None` if no daemon answers, or it refuses this process or is of
 /// another version.
 pub(crate) async fn about(data: &Path) -> Option<About> {
-    let asked = async {
+    let exchange = async {
         let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Status).await?;
         receive(&mut stream).await
     };
-    match timeout(STATUS_TIMEOUT, asked).await {
+    match timeout(STATUS_TIMEOUT, exchange).await {
         Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
         _ => None,
     }
@@ -193,15 +195,15 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
 /// Asks the daemon whose data are in `data` why a command of this process would not use it: one line for each server that
 /// differs there, or one for all. `None` if the daemon gives no answer.
 pub(crate) async fn differences(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
-    // Any command will do, because the servers are the same for all.
+    // The servers are the same for all commands, so this one stands for any.
     let words = ["toolrack", "list"].map(OsString::from);
     let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
-    let asked = async {
+    let exchange = async {
         let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Fit(hello)).await?;
         receive(&mut stream).await
     };
-    match timeout(STATUS_TIMEOUT, asked).await {
+    match timeout(STATUS_TIMEOUT, exchange).await {
         Ok(Ok(Some(ToCommand::Misfits(differences)))) => Some(differences),
         Ok(Ok(Some(ToCommand::Elsewhere(why)))) => Some(vec![why]),
         _ => None,
@@ -234,6 +236,7 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
 /// # Errors
 /// When the connection breaks.
 pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    // The first 4 bytes are the length of what follows.
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;

@@ -1,4 +1,5 @@
-//! Shows a turn as it happens: the answer on stdout, piece by piece, and the calls on stderr.
+//! Shows a turn (a message of the user and all that the model does until it has answered) as it happens: the answer on
+//! stdout, piece by piece, and the calls on stderr.
 
 mod brake;
 mod printer;
@@ -35,6 +36,9 @@ use crate::{
 /// The most characters of a call's arguments that a line shows.
 const MAX_ARGUMENT_CHARACTERS: usize = 60;
 
+/// The most bytes of the reason why a call failed that a line shows.
+const MAX_REASON_BYTES: usize = 200;
+
 /// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -55,7 +59,7 @@ pub(crate) struct Live {
     shown: Shown,
     /// Text of the model that may end inside a secret, and so cannot be shown yet.
     secret_buffer: SecretBuffer,
-    /// Text of an answer that is not complete yet.
+    /// What the model has written so far of an answer that is not complete yet.
     partial: String,
     brake: Arc<Brake>,
     calls: Vec<CallRecord>,
@@ -146,8 +150,8 @@ impl Live {
         Arc::clone(&self.brake)
     }
 
-    /// Returns what shows lines about something else while the turn goes on. Drop it before [`Self::finish`], which waits
-    /// for the last one.
+    /// Returns a handle that shows lines about something else during the turn. Drop it before [`Self::finish`], which
+    /// waits until all of these handles are dropped.
     pub(crate) fn beside(&self) -> Beside {
         Beside(self.out.clone())
     }
@@ -180,7 +184,7 @@ impl Live {
     }
 
     /// Sends `out` to the printing task.
-    fn put(&self, out: Out) {
+    fn send(&self, out: Out) {
         // The printing task has ended only if stdout cannot be written, which is reported at the end.
         let _ = self.out.send(out);
     }
@@ -188,12 +192,12 @@ impl Live {
     /// Prints `record`, if the turn is shown as records.
     fn record(&self, record: Value) {
         if self.shown == Shown::AsRecords {
-            self.put(Out::Record(record));
+            self.send(Out::Record(record));
         }
     }
 
-    /// Returns the tool of `call`, under the name that users know.
-    fn tool(&self, call: &ToolCallData) -> String {
+    /// Returns the name that users know of the tool of `call`: `server/tool`.
+    fn tool_name(&self, call: &ToolCallData) -> String {
         self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
     }
 
@@ -208,14 +212,14 @@ impl Live {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
                     let words = format!("waiting {} s: {why}", after.as_secs().max(1));
-                    self.put(Out::Status(StatusLine::Words(words)));
+                    self.send(Out::Status(StatusLine::Words(words)));
                 }
             }
             _ => {}
         }
     }
 
-    /// Shows a piece of the model's text, up to where a secret could begin.
+    /// Shows a piece of the model's text; holds back the part that may be the beginning of a secret.
     fn show_piece(&mut self, kind: TextKind, piece: &str) {
         if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == TextKind::Thinking) {
             return;
@@ -235,17 +239,17 @@ impl Live {
 
     fn show(&self, kind: TextKind, words: String) {
         match (self.shown, kind) {
-            (Shown::ToPeople, _) => self.put(Out::Piece(words)),
+            (Shown::ToPeople, _) => self.send(Out::Piece(words)),
             (_, TextKind::Text) => self.record(json!({ "type": "text", "text": words })),
             (_, TextKind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
         }
     }
 
     fn call_begins(&mut self, call: &ToolCallData) {
-        let tool = self.tool(call);
+        let tool = self.tool_name(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
         if self.shown == Shown::ToPeople {
-            self.running.begins(&call.id, tool, arguments(&call.input), self.screen.time_asked());
+            self.running.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
             self.show_running();
         }
     }
@@ -253,16 +257,17 @@ impl Live {
     /// Shows the progress line, if a call is under way.
     fn show_running(&self) {
         if let Some(line) = self.running.line() {
-            self.put(Out::Status(line));
+            self.send(Out::Status(line));
         }
     }
 
     fn call_ends(&mut self, ended: &EndedCall<'_>) {
         let EndedCall { call, error, script_calls, text, is_error, took } = *ended;
-        let tool = self.tool(call);
-        let of_model = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
-        let of_script = script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
-        for unasked in of_model.into_iter().chain(of_script) {
+        let tool = self.tool_name(call);
+        let unasked_tool = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
+        let unasked_by_script =
+            script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
+        for unasked in unasked_tool.into_iter().chain(unasked_by_script) {
             if !self.unasked.contains(unasked) {
                 self.unasked.push(unasked.clone());
             }
@@ -277,15 +282,15 @@ impl Live {
         }
         self.record(record);
         if self.shown == Shown::ToPeople {
-            self.put(Out::Line(ended.line(self.screen.look(), &tool)));
-            self.running.ends(&call.id);
+            self.send(Out::Line(ended.line(self.screen.look(), &tool)));
+            self.running.end(&call.id);
             self.show_running();
         }
         let (id, arguments, calls) = (call.id.clone(), call.input.clone(), script_calls.to_vec());
         self.calls.push(CallRecord { id, tool, arguments, is_error, duration_ms, calls });
     }
 
-    /// Prints the rest, and with `--json` the document.
+    /// Prints the rest of the answer, and with `--json` the document.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -306,12 +311,12 @@ impl Live {
             spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.shown {
-            Shown::ToPeople => self.put(Out::Piece("\n".to_owned())),
-            Shown::AsDocument => self.put(Out::Record(json!(answer))),
+            Shown::ToPeople => self.send(Out::Piece("\n".to_owned())),
+            Shown::AsDocument => self.send(Out::Record(json!(answer))),
             Shown::AsRecords => {
                 let mut done = json!(answer);
                 done["type"] = json!("done");
-                self.put(Out::Record(done));
+                self.send(Out::Record(done));
             }
         }
         drop(self.out);
@@ -340,7 +345,7 @@ impl Front for Live {
             }
             TurnEvent::CallBegins(call) => self.call_begins(call),
             TurnEvent::CallProgress { id, progress } => {
-                self.running.reports(id, progress);
+                self.running.set_progress(id, progress);
                 self.show_running();
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
@@ -354,23 +359,23 @@ impl Front for Live {
 
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         Box::pin(async move {
-            let begins = self.journal.session().is_none();
+            let is_new = self.journal.session().is_none();
             let brake = self.brake();
             let stored = brake.store_step(self.journal.keep(turn)).await;
             self.stop_storing_on_error(stored)?;
-            if begins && let Some(id) = self.journal.id() {
+            if is_new && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
-            // Wait until the text is on the screen, because the next step may ask a question.
+            // Wait until the text is on the screen: the next step may ask the user a question.
             let (flushed, printed) = oneshot::channel();
-            self.put(Out::Flush(flushed));
+            self.send(Out::Flush(flushed));
             let _ = printed.await;
             Ok(())
         })
     }
 
     fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
-        self.brake.calls()
+        self.brake.calls_cancelled()
     }
 }
 
@@ -394,8 +399,9 @@ impl EndedCall<'_> {
         let sign = paint(tone, look.sign(sign));
         let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
         if self.is_error {
+            // Skip the line that tells the model that the text is a server's data.
             let why = self.text.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
-            line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
+            line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, MAX_REASON_BYTES))));
         } else {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
         }
@@ -406,16 +412,17 @@ impl EndedCall<'_> {
     }
 }
 
-/// Returns a summary of a script's calls: equal ones once, with their number and their failure, if there is one.
+/// Returns a summary of a script's calls. Equal calls are shown once, with their number and their error, if there is
+/// one.
 fn summarize_calls(calls: &[ScriptCall]) -> String {
-    let mut tools: Vec<(&ScriptCall, usize)> = Vec::new();
+    let mut counted: Vec<(&ScriptCall, usize)> = Vec::new();
     for call in calls {
-        match tools.iter_mut().find(|(known, _)| *known == call) {
+        match counted.iter_mut().find(|(known, _)| *known == call) {
             Some((_, times)) => *times += 1,
-            None => tools.push((call, 1)),
+            None => counted.push((call, 1)),
         }
     }
-    let words = tools.into_iter().map(|(call, times)| {
+    let words = counted.into_iter().map(|(call, times)| {
         let times = if times > 1 { format!(" ×{times}") } else { String::new() };
         let error = call.error.map(|error| format!(" ({error})")).unwrap_or_default();
         format!("{}{times}{error}", text::for_line(&call.tool))

@@ -38,12 +38,12 @@ use toolrack_host::{Fact, Witness};
 /// How long a process may take to prove that it can read the key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most rows of the audit log about refused processes in one [`WINDOW`]. The first row of the next window says how
-/// many refusals have no row.
+/// The most rows of the audit log about refused processes in one [`REPORT_WINDOW`]. The first row of the next window
+/// says how many refusals have no row.
 const MAX_ROWS: u32 = 20;
 
-/// The time in which refusals are counted together.
-const WINDOW: Duration = Duration::from_mins(1);
+/// The time after which the count of rows begins anew.
+const REPORT_WINDOW: Duration = Duration::from_mins(1);
 
 /// A random number or a key, as bytes.
 type Bytes = [u8; 32];
@@ -113,18 +113,19 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// Returns the HMAC with which `side` of `socket` proves that it knows the key. `numbers` are the daemon's and then
-    /// its peer's.
+    /// Returns the HMAC with which `side` of `socket` proves that it knows the key. `numbers` holds the random number
+    /// of the daemon, and then that of its peer.
     fn proof(&self, side: Side, socket: LocalSocket, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
-        for part in [side.name().as_bytes(), b"\0", socket.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
+        for part in [side.label().as_bytes(), b"\0", socket.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
             proof.update(part);
         }
         Ok(proof)
     }
 }
 
-/// The side that makes a proof. It is a part of the proof, so that a proof cannot be reflected to its sender.
+/// The side that makes a proof. It is a part of the proof, so that a proof cannot be sent back to its sender as the
+/// answer.
 #[derive(Clone, Copy)]
 enum Side {
     Daemon,
@@ -132,7 +133,8 @@ enum Side {
 }
 
 impl Side {
-    fn name(self) -> &'static str {
+    /// Returns the label of this side in version 1 of the protocol.
+    fn label(self) -> &'static str {
         match self {
             Self::Daemon => "toolrack door 1: daemon",
             Self::Peer => "toolrack door 1: visitor",
@@ -180,10 +182,10 @@ pub(crate) struct SocketGuard {
 /// Limits how many rows the witness gets.
 #[derive(Debug)]
 struct Reports {
-    /// Since when rows are counted.
+    /// When the current window began.
     since: Instant,
     rows: u32,
-    /// The number of refusals beyond the limit, which have no row.
+    /// The number of refusals beyond [`MAX_ROWS`], which have no row.
     unreported: usize,
 }
 
@@ -192,8 +194,8 @@ impl SocketGuard {
         Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
     }
 
-    /// Returns the connection once its peer has proved that it may use the socket; `None` if it does not prove that within
-    /// [`PROOF_TIMEOUT`].
+    /// Returns the connection once its peer has proved that it may use the socket; `None` if the peer is refused or
+    /// gives no proof within [`PROOF_TIMEOUT`].
     pub(crate) async fn admit(&self, socket: LocalSocket, mut stream: UnixStream) -> Option<UnixStream> {
         let peer = stream.peer_cred().ok()?;
         let pid = peer.pid().unwrap_or_default();
@@ -201,7 +203,8 @@ impl SocketGuard {
             self.refuse(socket, pid, "it belongs to another user");
             return None;
         }
-        // Check the process before reading anything, so that a server cannot block other processes even for a moment.
+        // Check the process before waiting for its bytes, so that a server cannot block other processes even for a
+        // moment.
         if let Some(why) = refusal_for(pid) {
             self.refuse(socket, pid, &why);
             return None;
@@ -213,7 +216,7 @@ impl SocketGuard {
                 None
             }
             _ => {
-                tracing::debug!("a process at {} closed its connection before it proved anything", socket.name());
+                tracing::debug!("a process at {} gave no proof in time, or closed its connection", socket.name());
                 None
             }
         }
@@ -235,7 +238,7 @@ impl SocketGuard {
     fn refuse(&self, socket: LocalSocket, pid: i32, why: &str) {
         let unreported = {
             let mut reports = self.reports.lock();
-            if reports.since.elapsed() >= WINDOW {
+            if reports.since.elapsed() >= REPORT_WINDOW {
                 (reports.since, reports.rows) = (Instant::now(), 0);
             }
             if reports.rows >= MAX_ROWS {

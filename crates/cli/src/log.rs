@@ -8,8 +8,9 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
 
 use crate::{args::Global, traces::Traces};
 
-/// Starts logging: warnings, and more with each `-v`. `rmcp` logs only what `-vv` asks for, because it logs session
-/// ids; `sqlx`, which logs every statement, logs only slow ones. Spans go to `traces`.
+/// Starts logging: warnings, and more with each `-v`. The messages of `rmcp` are limited to errors, and to warnings
+/// with `-vv`, because it logs session ids. Those of `sqlx` are limited to warnings (slow statements), because it logs
+/// every statement. Spans go to `traces`.
 ///
 /// With `with_time`, each line says when it was written, for a log that is read later.
 pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
@@ -20,20 +21,21 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
     let (filter, targets) = (EnvFilter::new(filter), global.verbose > 1);
-    // A second start, in tests, keeps the first. `try_init` would also log what crates write with `log`, but only if
+    // A second start, as in tests, has no effect. `try_init` would also log what crates write with `log`, but only if
     // another crate of the build has that feature.
     let _ = match traces.layer() {
         None => {
             let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(targets);
-            let lines = lines.with_writer(|| Visible);
+            let lines = lines.with_writer(|| EscapingStderr);
             match with_time {
                 true => set_global_default(lines.finish()),
                 false => set_global_default(lines.without_time().finish()),
             }
         }
-        // Here the filter applies to the log alone.
+        // The filter applies only to the log, not to the traces.
         Some(traces) => {
-            let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| Visible);
+            let lines =
+                tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| EscapingStderr);
             let lines = if with_time { lines.boxed() } else { lines.without_time().boxed() };
             set_global_default(tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces))
         }
@@ -41,9 +43,9 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
 }
 
 /// Writes lines that may contain foreign text to stderr, without anything that a terminal would interpret.
-struct Visible;
+struct EscapingStderr;
 
-impl Write for Visible {
+impl Write for EscapingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let shown = text::for_line(text.trim_end_matches('\n'));

@@ -11,7 +11,7 @@ use toolrack_store::{LogLine, Store};
 
 use crate::error::with_causes;
 
-/// The most lines of one write.
+/// The most lines that are written at once.
 const MAX_BATCH_LINES: usize = 256;
 
 /// How long the end of a command may wait for the last lines.
@@ -30,20 +30,20 @@ pub(crate) struct LogKeeper {
 pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
 impl Sources {
-    /// Records the files in which servers are configured: lines are stored by name and file.
+    /// Adds the servers of `desired` with their files: lines are stored by server name and file.
     pub(crate) fn expect(&self, desired: &Desired) {
-        let expected = desired.iter().map(|(name, spec)| {
+        let added = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
             (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
         });
         self.0.rcu(|sources| {
             let mut sources = BTreeMap::clone(sources);
-            sources.extend(expected.clone());
+            sources.extend(added.clone());
             sources
         });
     }
 
-    fn of(&self, server: &ServerName) -> String {
+    fn file_of(&self, server: &ServerName) -> String {
         self.0.load().get(server).cloned().unwrap_or_default()
     }
 }
@@ -58,7 +58,7 @@ struct Writer {
 }
 
 impl LogKeeper {
-    /// Begins to listen to `host`. Nothing is written before a server says something.
+    /// Starts to listen to `host`. Nothing is written before a server writes a line.
     pub(crate) fn start(host: &Host, store: Store, secrets: Arc<Interpolate>) -> Self {
         let sources = Sources::default();
         let (end, ended) = watch::channel(false);
@@ -132,7 +132,7 @@ impl Writer {
             Event::McpServerError { server, error, call: Some(_) } => (server, "noticed".to_owned(), error),
             _ => return None,
         };
-        let source = self.sources.of(&server);
+        let source = self.sources.file_of(&server);
         Some(LogLine {
             id: 0,
             server: server.to_string(),

@@ -16,7 +16,7 @@
 //!        a command that a daemon runs   the daemon's side: the same verb, on its own connections
 //! ```
 //!
-//! Beside them: `args` are arguments that several verbs share, `arguments` those of tools, `completion` and `notebook`
+//! The other modules: `args` are arguments that several verbs share, `arguments` those of tools, `completion` and `notebook`
 //! complete both; `live`, `frames` and `server_output` show a turn, protocol messages and what servers write, and
 //! `output` is the file that `-o` names; `editor`, `rules`, `mention` and `models` are for conversations and their
 //! calls, and `artifacts` is the server with which a model reads results that were too long for it; `database` and

@@ -19,8 +19,8 @@ pub(crate) struct MetricsSender {
 }
 
 impl MetricsSender {
-    /// Sends `metrics` as `environment` says; a mistake in it is returned as the second part, and does not prevent the
-    /// rest.
+    /// Starts to send `metrics` as `environment` requests; if its variables are invalid, the second part says why, and
+    /// nothing is sent.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment, metrics: &Metrics) -> (Self, Option<String>) {
         let variable = |name: &str| environment.get(name).map(|value| value.to_string_lossy().into_owned());
@@ -44,7 +44,7 @@ impl MetricsSender {
     pub(crate) async fn close(self) {
         #[cfg(feature = "otel")]
         if let Some(exporter) = self.exporter {
-            // It blocks, and a failure of its thread loses these values alone.
+            // Closing blocks, so it runs on its own thread. If that thread fails, only these values are lost.
             let _ = tokio::task::spawn_blocking(move || exporter.close()).await;
         }
         #[cfg(not(feature = "otel"))]
@@ -52,7 +52,7 @@ impl MetricsSender {
     }
 }
 
-/// The table of the daemon, as the exporter reads it.
+/// The metrics of the daemon in the form that the exporter reads.
 #[cfg(feature = "otel")]
 fn measures(metrics: &Metrics) -> Vec<Measure> {
     let measure = |metric: &'static toolrack_daemon::Metric| {

@@ -22,7 +22,7 @@ use crate::{
     error::{Exit, Failure, in_words, with_causes},
 };
 
-/// The prefix of the name of a model that reads its answers from a file: `mock/FILE`.
+/// The prefix of the name of a test model that reads its answers from a file: `mock/FILE`.
 const MOCK: &str = "mock/";
 
 impl From<WireName> for Wire {
@@ -36,14 +36,14 @@ impl From<WireName> for Wire {
     }
 }
 
-/// A model, and how far one turn of it may go.
+/// A model, and the limits of one turn with it.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) model: Arc<dyn Model>,
     /// The most tokens of one answer.
     pub(crate) max_tokens: Option<NonZeroU32>,
     pub(crate) limits: Limits,
-    /// Whether its price is known.
+    /// Whether the price of the model is known.
     pub(crate) has_price: bool,
 }
 
@@ -68,7 +68,7 @@ impl ModelContext {
     }
 }
 
-/// The settings of the command line, and the configured ones, which those override.
+/// The settings of the command line, and those of the configuration, which the command line overrides.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelOptions {
     pub(crate) model: ModelArgs,
@@ -85,7 +85,7 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
     if name.starts_with(MOCK) {
         return Ok(());
     }
-    named(name, has_base_url).map(drop).map_err(|error| error.to_string())
+    parse_name(name, has_base_url).map(drop).map_err(|error| error.to_string())
 }
 
 impl ModelOptions {
@@ -99,7 +99,7 @@ impl ModelOptions {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());
             return Err(Failure::config(message).hint("correct the problems that are reported above"));
         }
-        let choice = self.configured.clone().overlaid(self.typed());
+        let choice = self.configured.clone().overlaid(self.command_line_choice());
         let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {
             Some(path) => (scripted(path)?, true),
             None => connect(&choice, self.model.key_env.as_deref(), model_context).await?,
@@ -131,17 +131,18 @@ impl ModelOptions {
         Self { model: ModelArgs { model, base_url, ..ModelArgs::default() }, limits: LimitArgs::default(), configured }
     }
 
-    /// Returns the name of the chosen model, without making the model; `None` if there is none or the configuration is
-    /// invalid.
+    /// Returns the name of the chosen model, without creating the model; `None` if there is none or the configuration
+    /// is invalid.
     pub(crate) fn name(&self) -> Option<String> {
         let name = self.model.model.as_ref().or(self.configured.name.as_ref());
         name.filter(|_| self.configured.is_valid).cloned()
     }
 
     /// Returns the options of the command line in the form of the configuration.
-    fn typed(&self) -> ModelChoice {
+    fn command_line_choice(&self) -> ModelChoice {
         let mut typed = ModelChoice::default();
         typed.name.clone_from(&self.model.model);
+        // In the configuration `$` begins a placeholder, and `$$` is a plain `$`.
         typed.base_url = self.model.base_url.as_ref().map(|url| url.replace('$', "$$"));
         typed.wire = self.model.wire.map(Into::into);
         typed.max_tokens = self.model.max_tokens;
@@ -162,8 +163,8 @@ async fn connect(
     let environment = &model_context.environment;
     let base_url = model_context.setting("base_url", choice.base_url.as_ref(), false).await?;
     let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
-    let known = Provider::find(&selector.provider);
-    let key_variable = key_env.or(known.and_then(|known| known.key_variable));
+    let provider = Provider::find(&selector.provider);
+    let key_variable = key_env.or(provider.and_then(|provider| provider.key_variable));
     let key = match model_context.setting("key", choice.key.as_ref(), true).await? {
         Some(value) if key_env.is_none() => Some(Key::new(value)),
         _ => key_variable.and_then(|name| key(environment, name)),
@@ -178,7 +179,7 @@ async fn connect(
         settings.price = Some(price_of(price));
     }
     settings.extra_body.clone_from(&choice.extra_body);
-    let has_price = settings.price.is_some() || (known.is_some_and(Provider::is_local) && base_url.is_none());
+    let has_price = settings.price.is_some() || (provider.is_some_and(Provider::is_local) && base_url.is_none());
     let model = settings.connect().map_err(|error| {
         let hint = key_variable.map(|name| format!("set {name}, or use another model with --model"));
         Failure { hint, ..Failure::new(Exit::Model, error.code(), with_causes(&error)) }
@@ -193,7 +194,7 @@ fn price_of(choice: PriceChoice) -> Price {
 }
 
 /// Parses the name of a model. If the user gives an address, the name needs no provider.
-fn named(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
+fn parse_name(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
     name.parse().or_else(|error| match (&error, has_base_url) {
         (BadSelector::UnknownProvider { .. }, true) => format!("{CUSTOM}/{name}").parse(),
         _ => Err(error),
@@ -203,17 +204,17 @@ fn named(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
 /// Returns the model with this name, else the only one at `base_url`, else that of the first provider whose key is set.
 async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Environment) -> Result<Selector, Failure> {
     if let Some(name) = name {
-        return named(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
+        return parse_name(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
     }
     if let Some(url) = base_url {
         return only_model_at(url).await;
     }
-    let with_key = PROVIDERS.iter().find(|known| {
-        known.default_model.is_some() && known.key_variable.is_some_and(|name| key(environment, name).is_some())
+    let with_key = PROVIDERS.iter().find(|provider| {
+        provider.default_model.is_some() && provider.key_variable.is_some_and(|name| key(environment, name).is_some())
     });
     match with_key {
-        Some(known) => known.name.parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),
-        None => Err(none(&local::running().await)),
+        Some(provider) => provider.name.parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),
+        None => Err(no_model(&local::running().await)),
     }
 }
 
@@ -236,11 +237,12 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// Returns the failure for a user without a model. Its hint names one of the models of the servers that are `running`,
-/// but none of them is used: the user has to choose it.
-fn none(running: &[LocalServer]) -> Failure {
-    let keys: Vec<_> = PROVIDERS.iter().filter(|known| known.default_model.is_some()).collect();
-    let names: Vec<_> = keys.iter().filter_map(|known| known.key_variable).take(3).collect();
+/// Returns the failure for a user without a model. Its hint names a model of the local servers that are `running`.
+/// That model is not used by itself: the user has to choose it.
+fn no_model(running: &[LocalServer]) -> Failure {
+    let providers = PROVIDERS.iter().filter(|provider| provider.default_model.is_some());
+    // A few examples are enough.
+    let names: Vec<_> = providers.filter_map(|provider| provider.key_variable).take(3).collect();
     let found = running.iter().find_map(|server| {
         let can_use_tools = server.models.iter().find(|model| model.tools != Some(false));
         let model = can_use_tools.or_else(|| server.models.first())?;

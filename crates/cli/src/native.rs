@@ -10,14 +10,14 @@ use rmcp::{ServerHandler, service::serve_server_with_ct};
 use tokio::io::{AsyncWrite, DuplexStream, WriteHalf, split};
 use toolrack_host::Native;
 
-/// A server called `name`; `handler` makes a fresh handler for each connection.
+/// Returns a server called `name`; `handler` creates a fresh handler for each connection.
 pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send + Sync + 'static) -> Native {
     Native::new(name, move |io, stop| {
         let handler = handler();
         let (reader, writer) = split(io);
         async move {
             // The host sees a failed handshake at its own end, and reports why.
-            if let Ok(service) = serve_server_with_ct(handler, (reader, Leaving(writer)), stop).await {
+            if let Ok(service) = serve_server_with_ct(handler, (reader, IgnoreClosed(writer)), stop).await {
                 let _ = service.waiting().await;
             }
         }
@@ -26,17 +26,17 @@ pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Sen
 
 /// The server's stream to a host that may have ended already. Writing to it is then no error: `rmcp` would log one for
 /// each response that a server still sends when its host ends, such as the last one to a subscription.
-struct Leaving(WriteHalf<DuplexStream>);
+struct IgnoreClosed(WriteHalf<DuplexStream>);
 
-/// Turns `BrokenPipe` into success.
-fn ignore_closed<T>(written: Poll<io::Result<T>>, all: T) -> Poll<io::Result<T>> {
+/// Replaces the error `BrokenPipe` by `success`.
+fn ignore_closed<T>(written: Poll<io::Result<T>>, success: T) -> Poll<io::Result<T>> {
     match written {
-        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(all)),
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(success)),
         written => written,
     }
 }
 
-impl AsyncWrite for Leaving {
+impl AsyncWrite for IgnoreClosed {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ignore_closed(Pin::new(&mut self.0).poll_write(context, bytes), bytes.len())
     }

@@ -26,7 +26,7 @@ use toolrack_host::{
 
 pub(crate) use offers::{Offer, OfferList, Offers};
 
-/// The most files of notes. Beyond that, the notes that have not changed for longest are deleted.
+/// The most files of notes. Beyond that, the notes whose last change is oldest are deleted.
 const MAX_SERVERS: usize = 500;
 /// The most tools of one server.
 const MAX_TOOLS: usize = 2_000;
@@ -34,12 +34,15 @@ const MAX_TOOLS: usize = 2_000;
 const MAX_ARGUMENTS: usize = 100;
 /// The most values of one argument.
 const MAX_VALUES: usize = 100;
-/// The most bytes of a name that is noted: a longer one is not worth completing.
+/// The most bytes of a name that is noted. A longer name is not worth completing.
 const MAX_NAME: usize = 128;
 /// The most bytes of a description.
 const MAX_ABOUT: usize = 80;
 /// The most bytes of one file.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// How many hex digits of a hash the name of a file has: 128 bits, which do not collide by chance.
+const PLACE_DIGITS: usize = 32;
 
 /// The format version of the files. Files of another version are not read.
 const FORMAT_VERSION: u32 = 2;
@@ -73,7 +76,7 @@ pub(crate) struct Argument {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configured {
     pub(crate) name: String,
-    /// The name of the note's file, from the place where the server is configured.
+    /// The name of the note's file: a hash of the place where the server is configured.
     place: String,
     /// The hash of the server's entry.
     hash: String,
@@ -83,18 +86,18 @@ impl From<&Entry> for Configured {
     fn from(entry: &Entry) -> Self {
         let file = entry.source.path.as_ref().map(|path| path.to_string_lossy());
         let place = content_hash(&json!([entry.scope.as_str(), file, entry.name]));
-        Self { name: entry.name.clone(), place: place[..32].to_owned(), hash: entry.hash.clone() }
+        Self { name: entry.name.clone(), place: place[..PLACE_DIGITS].to_owned(), hash: entry.hash.clone() }
     }
 }
 
-/// The content of one file. [`Notebook::is_of`] relies on the order of its fields: `tools` comes last.
+/// The content of one file. [`Notebook::is_up_to_date`] relies on the order of its fields: `tools` comes last.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// [`FORMAT_VERSION`].
+    /// The [`FORMAT_VERSION`] of the program that wrote the note.
     form: u32,
     /// The hash of the server's entry.
     hash: String,
-    /// The [`Listing`] that the note was made from.
+    /// The [`ToolsHash`] of the tools from which the note was made.
     #[serde(default)]
     listing: u64,
     tools: Vec<Tool>,
@@ -102,9 +105,9 @@ struct Note {
 
 /// A hash of a server's tools. If it is unchanged, the note need not be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listing(u64);
+pub(crate) struct ToolsHash(u64);
 
-impl Listing {
+impl ToolsHash {
     pub(crate) fn of<'a>(tools: impl Iterator<Item = &'a mcp::Tool>) -> Self {
         let mut hasher = DefaultHasher::new();
         for tool in tools {
@@ -132,18 +135,19 @@ impl Notebook {
 
     /// Returns the noted tools of `server`, or none if there is no note for its current entry.
     pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
-        let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
+        let note = read_note(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
         let note = note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
-    /// Returns whether the note of `server` was made from `listing`. Reads only the beginning of the file.
-    pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
-        let beginning = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
+    /// Returns whether the note of `server` was made from tools with this hash. Reads only the beginning of the file.
+    pub(crate) fn is_up_to_date(&self, server: &Configured, tools_hash: ToolsHash) -> bool {
+        let beginning =
+            Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: tools_hash.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
             return false;
         };
-        // Compare only what comes before the tools.
+        // Compare only what comes before the tools: without the end of the empty list of tools.
         beginning.truncate(beginning.len() - b"]}".len());
         let mut found = vec![0; beginning.len()];
         let read = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut found));
@@ -157,22 +161,22 @@ impl Notebook {
     }
 
     /// Writes the note of `server`. Does nothing if the note is up to date, or cannot be written.
-    pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
+    pub(crate) fn write(&self, server: &Configured, tools_hash: ToolsHash, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_completing(&tool.name));
         tools.truncate(MAX_TOOLS);
-        let note = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: listing.0, tools };
+        let note = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: tools_hash.0, tools };
         if let Ok(text) = serde_json::to_string(&note) {
-            self.put(&self.file(server), &text);
+            self.write_if_changed(&self.file(server), &text);
         }
     }
 
-    /// Writes `text` into `file`, unless it is there already.
-    fn put(&self, file: &Path, text: &str) {
-        let before = content(file);
-        if text.len() as u64 > MAX_FILE || before.as_deref() == Some(text) {
+    /// Writes `text` into `file`, unless that is its content already.
+    fn write_if_changed(&self, file: &Path, text: &str) {
+        let old = read_note(file);
+        if text.len() as u64 > MAX_FILE || old.as_deref() == Some(text) {
             return;
         }
-        if before.is_none() {
+        if old.is_none() {
             self.make_room();
         }
         if let Err(error) = self.replace(file, text) {
@@ -213,7 +217,7 @@ impl Notebook {
 }
 
 /// Returns the text of a note; `None` when the file is missing, is not a regular file, or is too large to be a note.
-fn content(file: &Path) -> Option<String> {
+fn read_note(file: &Path) -> Option<String> {
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > MAX_FILE {
@@ -229,14 +233,14 @@ fn is_worth_completing(name: &str) -> bool {
 }
 
 /// Returns the first line of a description, clipped and safe to print.
-fn about(description: Option<&str>) -> String {
+fn short_description(description: Option<&str>) -> String {
     let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
     text::clip(&text::for_line(first), MAX_ABOUT).into_owned()
 }
 
 impl Tool {
-    /// Notes a tool of a server. `conceal` hides the secrets that the server was given, because the tool's texts may
-    /// repeat them.
+    /// Creates the note of a tool of a server. `conceal` hides the secrets that the server was given, because the
+    /// tool's texts may repeat them.
     pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
@@ -244,7 +248,7 @@ impl Tool {
         Self { claims, ..Self::new(&conceal(&tool.name), description.as_deref(), &schema) }
     }
 
-    /// Notes a tool of the built-in server.
+    /// Creates the note of a tool of the built-in server.
     pub(super) fn of_rmcp(tool: &rmcp::model::Tool) -> Self {
         let schema = Value::Object((*tool.input_schema).clone());
         Self::new(&tool.name, tool.description.as_deref(), &schema)
@@ -256,10 +260,15 @@ impl Tool {
             properties.into_iter().flatten().filter(|(name, _)| is_worth_completing(name)).take(MAX_ARGUMENTS);
         let arguments = arguments.map(|(name, schema)| Argument {
             name: name.clone(),
-            about: about(schema.get("description").and_then(Value::as_str)),
+            about: short_description(schema.get("description").and_then(Value::as_str)),
             values: values(schema),
         });
-        Self { name: name.to_owned(), about: about(description), arguments: arguments.collect(), claims: None }
+        Self {
+            name: name.to_owned(),
+            about: short_description(description),
+            arguments: arguments.collect(),
+            claims: None,
+        }
     }
 }
 

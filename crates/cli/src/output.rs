@@ -21,17 +21,17 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
 }
 
 /// Checks that `file` can be written, as far as possible without writing: the user should know of a missing folder
-/// before a tool is called and its result cannot be stored.
+/// before a tool is called, because its result could not be stored then.
 ///
 /// # Errors
 /// When `file` is a folder, or its parent is not one.
 pub(crate) fn check(file: &Path) -> Result<(), Failure> {
-    let kind = if fs::metadata(file).is_ok_and(|about| about.is_dir()) {
+    let kind = if fs::metadata(file).is_ok_and(|metadata| metadata.is_dir()) {
         Some(io::ErrorKind::IsADirectory)
     } else {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match fs::metadata(folder) {
-            Ok(about) if about.is_dir() => None,
+            Ok(metadata) if metadata.is_dir() => None,
             Ok(_) => Some(io::ErrorKind::NotADirectory),
             Err(error) => Some(error.kind()),
         }
@@ -46,9 +46,9 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<(), Failure> {
-    let to = file.clone();
+    let target = file.clone();
     // Writing to a pipe waits for its reader, and signals must be handled meanwhile.
-    let written = tokio::task::spawn_blocking(move || write_now(&to, &content, mode)).await;
+    let written = tokio::task::spawn_blocking(move || write_now(&target, &content, mode)).await;
     written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
 }
 
@@ -60,11 +60,11 @@ pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<
 pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
     let to = file.clone();
     let written = tokio::task::spawn_blocking(move || {
-        if fs::metadata(&to).is_ok_and(|about| !about.is_file()) {
+        if fs::metadata(&to).is_ok_and(|metadata| !metadata.is_file()) {
             // A device or a pipe would be replaced by a file.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // Replace the target of a link.
+        // If `to` is a link, replace its target.
         let to = fs::canonicalize(&to).unwrap_or(to);
         let mut options = AtomicWriteFile::options();
         #[cfg(unix)]
@@ -81,10 +81,10 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
 }
 
 fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    if fs::metadata(file).is_ok_and(|about| !about.is_file()) {
+    if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
         return File::options().write(true).open(file)?.write_all(content);
     }
-    // Check the target of a link.
+    // If `file` is a link, replace its target.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut options = AtomicWriteFile::options();
     #[cfg(unix)]

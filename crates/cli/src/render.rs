@@ -13,7 +13,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// How to lay out a page: with which characters, and how wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// The terminal shows Unicode.
+    /// Whether the terminal shows Unicode.
     pub(crate) unicode: bool,
     /// In columns.
     pub(crate) width: usize,
@@ -104,6 +104,7 @@ impl Look {
         let (mut clipped, mut used) = (String::new(), 0);
         let (mut in_escape, mut is_full) = (false, false);
         for character in words.chars() {
+            // A colour sequence does not count; it ends with a letter.
             in_escape |= character == '\u{1b}';
             if in_escape {
                 clipped.push(character);
@@ -128,14 +129,14 @@ const HANGING_INDENT: usize = 4;
 /// The least width of a terminal; a narrower one counts as this wide.
 const MIN_WIDTH: usize = 20;
 /// Marks a line that must be cut at the edge of the terminal. Text of servers cannot contain it, because it is escaped.
-const EDGE: char = '\u{1}';
+const CUT_MARK: char = '\u{1}';
 
 /// Marks `line` to be cut at the edge of the terminal instead of wrapped.
 ///
 /// The screen cuts the line only when it prints it, after it has hidden the secrets, because it would not recognize a
 /// secret that is cut.
 pub(crate) fn one_line(line: &str) -> String {
-    format!("{EDGE}{line}")
+    format!("{CUT_MARK}{line}")
 }
 
 /// Returns `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which
@@ -150,15 +151,15 @@ pub(crate) fn link(url: &str) -> String {
 }
 
 impl Look {
-    /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide, with their rest
-    /// indented to the last column. `page` may have colours. Without a terminal, it cuts and wraps nothing.
+    /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide, with the rest
+    /// indented to their last column. `page` may have colours. Without a terminal, it cuts and wraps nothing.
     pub(crate) fn fit(self, page: &str) -> String {
         if self.width == usize::MAX {
-            return page.replace(EDGE, "");
+            return page.replace(CUT_MARK, "");
         }
         let width = self.width.max(MIN_WIDTH);
         let lines = page.split('\n').map(|line| {
-            if let Some(line) = line.strip_prefix(EDGE) {
+            if let Some(line) = line.strip_prefix(CUT_MARK) {
                 return self.clip(line, width);
             }
             if textwrap::core::display_width(line) <= width {
@@ -224,8 +225,8 @@ pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
 }
 
 /// Returns a number with its noun: `1 tool`, `2 tools`.
-pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Returns a number of bytes for people, in powers of ten: `812 B`, `12 kB`, `3.4 MB`.
@@ -234,7 +235,7 @@ pub(crate) fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "users see only two digits of it")]
     let mut number = bytes as f64;
     let mut unit = 0;
-    // Rounding would show 999.5 as 1000.
+    // Rounding would show 999.5 as 1000, and 9.95 below as 10.0.
     while number >= 999.5 && unit + 1 < UNITS.len() {
         number /= 1000.0;
         unit += 1;

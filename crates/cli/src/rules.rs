@@ -23,21 +23,22 @@ impl LiveRules {
         self.0.store(Arc::new(policy));
     }
 
-    /// Lets tools that match run without a question.
+    /// Lets tools that match `pattern` run without a question.
     pub(crate) fn allow(&self, pattern: Pattern) {
-        self.say(Effect::Allow, Effect::Deny, pattern);
+        self.set_rule(Effect::Allow, Effect::Deny, pattern);
     }
 
-    /// Denies tools that match.
+    /// Denies calls of tools that match `pattern`.
     pub(crate) fn deny(&self, pattern: Pattern) {
-        self.say(Effect::Deny, Effect::Allow, pattern);
+        self.set_rule(Effect::Deny, Effect::Allow, pattern);
     }
 
-    fn say(&self, now: Effect, no_more: Effect, pattern: Pattern) {
+    /// Adds a rule with `effect`, and removes a rule with the `opposite` effect for the same pattern.
+    fn set_rule(&self, effect: Effect, opposite: Effect, pattern: Pattern) {
         self.0.rcu(|policy| {
             let mut changed = Policy::clone(policy);
-            changed.take_back(no_more, &pattern);
-            changed.rule(Rule::new(now, pattern.clone()))
+            changed.take_back(opposite, &pattern);
+            changed.rule(Rule::new(effect, pattern.clone()))
         });
     }
 }

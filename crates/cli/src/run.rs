@@ -20,7 +20,7 @@ use crate::{
     wire::{CommandLine, Rows, Surroundings, World, working_folder},
 };
 
-/// Runs the command that `words` (with the program's name in front) ask for.
+/// Runs the command of the command line `words`, which begin with the program's name.
 pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     let environment = Environment::of_process();
     if completion::answer_if_asked(&words, &environment) {
@@ -33,13 +33,13 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     }
     let cli = match Cli::of_words(&words) {
         Ok(cli) => cli,
-        Err(error) => return misunderstood(&error, &words, &environment).into(),
+        Err(error) => return show_clap_error(&error, &words, &environment).into(),
     };
     let is_detached = matches!(&cli.verb, Verb::Serve(args) if args.detached);
-    let (traces, untraced) = Traces::begin(&environment);
+    let (traces, trace_problem) = Traces::begin(&environment);
     log::start(&cli.global, is_detached, &traces);
     let screen = Arc::new(Screen::new(&cli.global, &environment));
-    if let Some(why) = untraced {
+    if let Some(why) = trace_problem {
         screen.warning(&why);
     }
     let exit = match start(cli, words, environment, &screen, traces.tracer()) {
@@ -54,7 +54,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
 }
 
 /// Shows what clap reports: help and the version are data for stdout, everything else is a mistake of the user.
-fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
+fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
     let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     let json = words.clone().any(|word| word == "--json");
     let screen = Screen::new(&Global { json, color: color_in(words), ..Global::default() }, environment);
@@ -88,7 +88,7 @@ fn in_one_line(error: &clap::Error) -> Failure {
     Failure::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(tip.unwrap_or(help))
 }
 
-/// The value of `--color` in words that could not be parsed.
+/// Finds the value of `--color` in a command line that clap could not parse.
 fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {
@@ -112,7 +112,7 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // Such a verb uses nothing outside of the program, so it works everywhere, also in a package's build.
+        // Such a verb uses nothing outside of the program, so it works everywhere, also while a package is built.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
         _ => runtime.block_on(run_verb(cli, words, environment, screen, tracer)),
     };
@@ -155,15 +155,15 @@ async fn run_verb(
         exit = stopped(&mut stop, own_signals) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
-    // A form that the given answers did not match is the reason for all later failures.
-    let result = world.terminal().unanswered().map_or(result, Err);
+    // If the given answers did not match a form, that is the reason for all later failures.
+    let result = world.terminal().form_failure().map_or(result, Err);
     screen.settle();
     if let Err(failure) = &result {
         screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
     if own_signals != OwnSignals::Nothing {
-        // The signals so far have been handled.
+        // Forget the signals that the verb has handled itself.
         stop = Stop::new()?;
     }
     tokio::select! {
@@ -176,7 +176,7 @@ async fn run_verb(
             Ok(()) => Ok(exit),
         },
         // A user who presses Ctrl-C again does not want to wait; the supervisors end the remaining processes.
-        again = stop.requested() => Ok(again),
+        exit = stop.requested() => Ok(exit),
     }
 }
 

@@ -54,8 +54,8 @@ struct ErrorLine<'a> {
 /// The last line of the terminal, below the output that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// Stderr is not a terminal, or the user does not want to see it.
-    Never,
+    /// Stderr is not a terminal, or the user does not want a status line.
+    Disabled,
     /// The line is empty.
     Clear,
     /// The line shows progress, which the next output replaces.
@@ -69,7 +69,7 @@ enum Status {
 struct Asking {
     /// Since when a question waits for its answer, if one does.
     since: Option<Instant>,
-    /// How long the questions before it took.
+    /// How long earlier questions took in total.
     before: Duration,
 }
 
@@ -85,12 +85,13 @@ impl Asking {
 
 impl Screen {
     pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
+        // A CI system may provide a terminal, but no user reads it.
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
         let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
         let device = Device::Own(global.color);
         let terminal = FarTerminal {
-            out: device.facts(Stream::Out),
-            err: device.facts(Stream::Err),
+            out: device.properties(Stream::Out),
+            err: device.properties(Stream::Err),
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
             shows_status: on_terminal && !dumb && !global.quiet,
             unicode: supports_unicode(environment),
@@ -98,7 +99,8 @@ impl Screen {
         Self::with_device(device, global, terminal)
     }
 
-    /// Creates the screen of a command that this process runs for another one, whose terminal it writes to.
+    /// Creates the screen of a command that this process runs for another one (the borrower), whose terminal it writes
+    /// to.
     pub(crate) fn far(global: &Global, terminal: FarTerminal, outbox: Outbox) -> Self {
         Self::with_device(Device::Far { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
@@ -112,13 +114,13 @@ impl Screen {
             look: Look { unicode, width: device.columns(Stream::Out) },
             device,
             interactive,
-            status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
+            status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
             asking: Mutex::default(),
             secrets: OnceLock::new(),
         }
     }
 
-    /// Returns the messages to the other process, if this screen writes to the terminal of one.
+    /// Returns the messages to the borrower, if this screen writes to the terminal of one.
     pub(crate) fn outbox(&self) -> Option<&Outbox> {
         self.device.outbox()
     }
@@ -126,10 +128,10 @@ impl Screen {
     /// Returns the properties of this terminal, for another process that renders output for it.
     pub(crate) fn terminal(&self) -> FarTerminal {
         FarTerminal {
-            out: self.device.facts(Stream::Out),
-            err: self.device.facts(Stream::Err),
+            out: self.device.properties(Stream::Out),
+            err: self.device.properties(Stream::Err),
             interactive: self.interactive,
-            shows_status: *self.status() != Status::Never,
+            shows_status: *self.status() != Status::Disabled,
             unicode: self.look.unicode,
         }
     }
@@ -153,12 +155,12 @@ impl Screen {
         Look { width: self.device.columns(Stream::Out), ..self.look }
     }
 
-    /// Whether data goes out as JSON.
+    /// Whether data is printed as JSON (`--json`).
     pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether data goes to a terminal.
+    /// Whether stdout is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.device.is_terminal(Stream::Out)
     }
@@ -277,7 +279,7 @@ impl Screen {
         }
     }
 
-    /// Prints what the user should know although the command works; not with `--quiet`.
+    /// Prints a warning, which does not make the command fail; not with `--quiet`.
     pub(crate) fn warning(&self, message: &str) {
         if !self.quiet {
             let label = paint(Tone::Waiting, "warning:");
@@ -291,14 +293,14 @@ impl Screen {
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
-    /// Returns lines for the user at the terminal as another process must print them there.
+    /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
     pub(crate) fn rendered(&self, lines: &str) -> String {
         let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         let lines = look.fit(&self.concealed(lines));
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
 
-    /// Prints a question, and leaves the cursor behind it until [`Self::answered`].
+    /// Prints a question without a line end, so that the user types behind it. Call [`Self::answered`] afterwards.
     pub(crate) fn prompt(&self, question: &str) {
         self.asking.lock().begin();
         let look = Look { width: self.device.columns(Stream::Err), ..self.look };
@@ -306,12 +308,12 @@ impl Screen {
         let fitted = look.fit(&self.concealed(words));
         self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
         let mut status = self.status();
-        if *status != Status::Never {
+        if *status != Status::Disabled {
             *status = Status::Question;
         }
     }
 
-    /// Ends the line of a question, once the user has answered it.
+    /// Records that the user has answered the question of [`Self::prompt`].
     pub(crate) fn answered(&self) {
         self.asking.lock().end();
         let mut status = self.status();
@@ -325,8 +327,8 @@ impl Screen {
         self.asking.lock().since.is_some()
     }
 
-    /// How long questions have waited for their answers until now.
-    pub(crate) fn time_asked(&self) -> Duration {
+    /// How long questions have waited for their answers in total, the open one included.
+    pub(crate) fn time_waiting_for_answers(&self) -> Duration {
         let asking = self.asking.lock();
         asking.before + asking.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -337,7 +339,7 @@ impl Screen {
         if matches!(*status, Status::Clear | Status::Shown) {
             let room = self.device.columns(Stream::Err).saturating_sub(1);
             let words = self.look.clip(&text::for_line(&self.concealed(words)), room);
-            self.device.steer(&format!("\r{words}{ERASE_REST}"));
+            self.device.write_control(&format!("\r{words}{ERASE_REST}"));
             *status = Status::Shown;
         }
     }
@@ -346,15 +348,15 @@ impl Screen {
     fn clear(&self) {
         let mut status = self.status();
         if *status == Status::Shown {
-            self.device.steer(&format!("\r{ERASE_REST}"));
+            self.device.write_control(&format!("\r{ERASE_REST}"));
             *status = Status::Clear;
         }
     }
 
     /// Clears the whole terminal.
     pub(crate) fn clear_all(&self) {
-        if *self.status() != Status::Never {
-            self.device.steer(CLEAR_ALL);
+        if *self.status() != Status::Disabled {
+            self.device.write_control(CLEAR_ALL);
         }
     }
 
@@ -364,7 +366,7 @@ impl Screen {
         self.clear();
         let mut status = self.status();
         if *status == Status::Question {
-            self.device.steer("\n");
+            self.device.write_control("\n");
             *status = Status::Clear;
         }
     }
@@ -416,14 +418,14 @@ impl Screen {
     }
 
     /// Does the same as [`Self::raw`], on stderr.
-    pub(crate) fn raw_aside(&self, text: &str) {
-        self.device.steer(text);
+    pub(crate) fn raw_stderr(&self, text: &str) {
+        self.device.write_control(text);
     }
 
-    /// Erases the last line of the terminal, whatever another process has printed there.
-    pub(crate) fn wipe(&self) {
-        if *self.status() != Status::Never {
-            self.device.steer(&format!("\r{ERASE_REST}"));
+    /// Erases the last line of the terminal, even if another process has printed it.
+    pub(crate) fn erase_last_line(&self) {
+        if *self.status() != Status::Disabled {
+            self.device.write_control(&format!("\r{ERASE_REST}"));
         }
     }
 
@@ -433,7 +435,7 @@ impl Screen {
     }
 }
 
-/// Returns the failure of writing to stdout. A closed pipe is none: the program that reads may have enough.
+/// Returns the failure of writing to stdout. A closed pipe is not a failure: the program that reads may have enough.
 fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -443,7 +445,7 @@ fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether the locale is one of UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty
+/// Returns whether the locale uses UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not empty
 /// decides (POSIX).
 fn supports_unicode(environment: &Environment) -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]

@@ -2,9 +2,9 @@
 //!
 //! If `TOOLRACK_SECRET_KEY` is set, it is the key: 32 bytes as 64 hex digits or as base64, or a passphrase of at least
 //! 12 characters. Otherwise the file `secret.key` beside the database either contains the key, or names the id under
-//! which the system's keychain has it. Toolrack makes the key with the first secret, and puts it into the keychain if
-//! it can. From then on it looks only where the file says: a locked keychain is an error, never a reason for a new key.
-//! `rotation` replaces the key by a new one.
+//! which the system's keychain has it. Toolrack makes the key when it stores the first secret, and puts it into the
+//! keychain if it can. From then on it looks only where the file says: a locked keychain is an error, never a reason
+//! for a new key. The module `rotation` replaces the key by a new one.
 //!
 //! A key file protects copies of the database, such as a backup or one that is sent with a report; a program of the
 //! same user can read both. A keychain also protects against an attacker who copies all files, and against other
@@ -38,18 +38,18 @@ use crate::error::{in_words, with_causes};
 /// The variable that holds the key, or a passphrase.
 pub(crate) const VARIABLE: &str = "TOOLRACK_SECRET_KEY";
 
-/// The file that holds the key otherwise.
+/// The file that holds the key, or the id of the key in the keychain, if [`VARIABLE`] is not set.
 const FILE: &str = "secret.key";
 
 /// Base64 with or without `=` at its end.
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// The place from which to read the key.
+/// Where to look for the key.
 #[derive(Debug)]
 enum KeyOrigin {
     Variable(VariableValue),
-    /// The file, which holds the key or says that the keychain does.
+    /// The file [`FILE`], which holds the key or the id of the key in the keychain.
     File(PathBuf),
 }
 
@@ -80,26 +80,26 @@ pub(crate) enum SecretsError {
     NoDatabase,
     #[error("{VARIABLE} is neither 32 bytes, as 64 hex digits or base64, nor a passphrase of at least 12 characters")]
     Variable,
-    #[error("{} is missing, and what it sealed cannot be opened without it: put it back, or set the secrets again", .0.display())]
+    #[error("{} is missing, and the stored secrets cannot be opened without the key in it: put the file back, or set the secrets again", .0.display())]
     KeyGone(PathBuf),
-    #[error("{} holds no key: put the right one back, or remove it and set the secrets again", .0.display())]
-    NoKey(PathBuf),
-    #[error("{error}; the key to stored secrets is in it, as {} says", .path.display())]
+    #[error("{} holds no key: put the right file back, or remove it and set the secrets again", .0.display())]
+    UnreadableKey(PathBuf),
+    #[error("{error}; according to {}, the keychain holds the key to stored secrets", .path.display())]
     Keychain { path: PathBuf, error: KeychainError },
     #[error("{0}; the key was not put there")]
-    NotTaken(KeychainError),
+    KeychainRefused(KeychainError),
     #[error("the new key is neither 32 bytes, as 64 hex digits or base64, nor a passphrase of at least 12 characters")]
     NewKey,
     #[error("another process is changing or moving the key: try again when it has ended")]
     Busy,
-    #[error("all secrets are sealed with the new key, which waits in {} and could not be put in its place: {}; the next command that needs it tries again", .path.display(), in_words(.source))]
+    #[error("all secrets are sealed with the new key, but its file {} could not replace the old key file: {}; the next command that needs the key tries again", .path.display(), in_words(.source))]
     Unfinished {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("the key is that of {VARIABLE}, and stays where that comes from")]
-    Fixed,
+    #[error("the key comes from {VARIABLE}, and Toolrack cannot move it from there")]
+    KeyInVariable,
     #[error("{path} can be read by others, who then know the key: `chmod 600 {path}`", path = .0.display())]
     OpenToOthers(PathBuf),
     #[error("cannot use {}: {}", path.display(), in_words(source))]
@@ -108,7 +108,7 @@ pub(crate) enum SecretsError {
         #[source]
         source: io::Error,
     },
-    #[error("{error} (the key is that of {place})", error = with_causes(.error))]
+    #[error("{error} (the key is from {place})", error = with_causes(.error))]
     Vault { error: Box<VaultError>, place: String },
 }
 
@@ -125,8 +125,8 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Returns the secrets in `store`. Their key is the value of `variable`, or else in the file below `folder` or in the
-    /// keychain. Opens nothing yet.
+    /// Returns the secrets in `store`. Their key is `variable`, the value of [`VARIABLE`]; without one it is in the
+    /// file below `folder`, or in the keychain. Opens nothing yet.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let origin = match variable.filter(|value| !value.is_empty()) {
             Some(value) => KeyOrigin::Variable(VariableValue(value)),
@@ -135,7 +135,7 @@ impl Stored {
         Self { store, origin, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
     }
 
-    /// Returns the value of [`VARIABLE`], if the key is from there.
+    /// Returns the value of [`VARIABLE`], if the key comes from it.
     pub(crate) fn variable(&self) -> Option<&OsStr> {
         match &self.origin {
             KeyOrigin::Variable(VariableValue(value)) => Some(value),
@@ -173,8 +173,8 @@ impl Stored {
         }
     }
 
-    /// Returns why the keychain refused the key that this process made. `None` also if there is no keychain, which is no
-    /// reason to warn the user.
+    /// Returns why the keychain refused the key that this process made. Also `None` if there is no keychain, because
+    /// the user need not be warned of that.
     pub(crate) fn refusal(&self) -> Option<&KeychainError> {
         self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
@@ -184,17 +184,17 @@ impl Stored {
     /// # Errors
     /// When the key is missing, unusable or in a place that others can read, or the database fails.
     pub(crate) async fn vault(&self) -> Result<Vault, SecretsError> {
-        if let Some(vault) = self.existing().await? {
+        if let Some(vault) = self.existing_vault().await? {
             return Ok(vault);
         }
         let KeyOrigin::File(path) = &self.origin else {
             return Err(SecretsError::Variable);
         };
         let key = new_key(path)?;
-        let key = match self.keep_in_keychain(&key, path, file::link).await {
-            Err(SecretsError::NotTaken(error)) => {
+        let key = match self.keep_in_keychain(&key, path, file::create).await {
+            Err(SecretsError::KeychainRefused(error)) => {
                 let _ = self.refusal.set(error);
-                file::link(path, &digits(&key))?
+                file::create(path, &digits(&key))?
             }
             kept => kept?,
         };
@@ -202,7 +202,7 @@ impl Stored {
         self.open(key).await
     }
 
-    /// Puts `key` into the keychain, and then calls `write`, which records that in the key file.
+    /// Puts `key` into the keychain, and then calls `write` to record its id in the key file.
     async fn keep_in_keychain(
         &self,
         key: &[u8; 32],
@@ -210,8 +210,8 @@ impl Stored {
         write: fn(&Path, &str) -> Result<StoredKey, SecretsError>,
     ) -> Result<StoredKey, SecretsError> {
         let id = Uuid::now_v7();
-        self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
-        let stored = write(path, &file::naming(id));
+        self.keychain.put(id, *key).await.map_err(SecretsError::KeychainRefused)?;
+        let stored = write(path, &file::keychain_reference(id));
         // If another process was quicker, or the file cannot be written, no process will use this key: remove it again.
         if !matches!(&stored, Ok(StoredKey::InKeychain(stored)) if *stored == id) {
             let _ = self.keychain.remove(id).await;
@@ -223,13 +223,13 @@ impl Stored {
     /// is no key yet, makes one in that place. Returns `false` if the key was there already.
     ///
     /// # Errors
-    /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
+    /// As [`Self::vault`], and when the key comes from [`VARIABLE`]. The key is then where it was.
     pub(crate) async fn move_key(&self, to_keychain: bool) -> Result<bool, SecretsError> {
         let KeyOrigin::File(path) = &self.origin else {
-            return Err(SecretsError::Fixed);
+            return Err(SecretsError::KeyInVariable);
         };
         let lock = rotation::lock(path).await?;
-        let _ = self.settled(path, Some(&lock)).await?;
+        let _ = self.finish_rotation(path, Some(&lock)).await?;
         let stored = file::read(path)?;
         if stored.is_none() && !self.is_empty().await? {
             return Err(SecretsError::KeyGone(path.clone()));
@@ -240,10 +240,10 @@ impl Stored {
                 self.keep_in_keychain(&key, path, file::replace).await?;
             }
             (None, true) => {
-                self.keep_in_keychain(&new_key(path)?, path, file::link).await?;
+                self.keep_in_keychain(&new_key(path)?, path, file::create).await?;
             }
             (None, false) => {
-                file::link(path, &digits(&new_key(path)?))?;
+                file::create(path, &digits(&new_key(path)?))?;
             }
             (Some(StoredKey::InKeychain(id)), false) => {
                 let failed = |error| SecretsError::Keychain { path: path.clone(), error };
@@ -257,16 +257,16 @@ impl Stored {
         Ok(true)
     }
 
-    /// The names of all secrets, which need no key.
+    /// The names of all secrets. Needs no key.
     ///
     /// # Errors
     /// When the database fails.
     pub(crate) async fn names(&self) -> Result<Vec<String>, SecretsError> {
         let names = self.store()?.sealed_names(Space::Secret).await;
-        names.map_err(|error| self.failed(error.into()))
+        names.map_err(|error| self.vault_error(error.into()))
     }
 
-    /// Deletes a secret, which needs no key. Returns whether there was one.
+    /// Deletes a secret, without needing the key. Returns whether there was one.
     ///
     /// # Errors
     /// When the database fails.
@@ -277,7 +277,7 @@ impl Stored {
     /// As [`Self::remove`], in `space`.
     pub(crate) async fn remove_in(&self, space: Space, name: &str) -> Result<bool, SecretsError> {
         let removed = self.store()?.remove_sealed(space, name).await;
-        removed.map_err(|error| self.failed(error.into()))
+        removed.map_err(|error| self.vault_error(error.into()))
     }
 
     /// Stores a secret, and replaces an older one of this name.
@@ -291,10 +291,10 @@ impl Stored {
     /// As [`Self::set`], in `space`.
     pub(crate) async fn set_in(&self, space: Space, name: &str, value: &str) -> Result<(), SecretsError> {
         let put = match self.vault().await?.put(space, name, value.as_bytes()).await {
-            Err(error) => self.renewed(error).await?.put(space, name, value.as_bytes()).await,
+            Err(error) => self.vault_with_new_key(error).await?.put(space, name, value.as_bytes()).await,
             Ok(()) => Ok(()),
         };
-        put.map_err(|error| self.failed(error))
+        put.map_err(|error| self.vault_error(error))
     }
 
     /// Returns a secret; `None` when it is not set.
@@ -307,36 +307,36 @@ impl Stored {
 
     /// As [`Self::get`], in `space`.
     pub(crate) async fn get_in(&self, space: Space, name: &str) -> Result<Option<String>, SecretsError> {
-        let Some(vault) = self.holding(space, name).await? else {
+        let Some(vault) = self.vault_with(space, name).await? else {
             return Ok(None);
         };
         let found = match vault.get(space, name).await {
-            Err(error) => self.renewed(error).await?.get(space, name).await,
+            Err(error) => self.vault_with_new_key(error).await?.get(space, name).await,
             found => found,
         };
-        Ok(found.map_err(|error| self.failed(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
+        Ok(found.map_err(|error| self.vault_error(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// Opens the vault to read `name`. Does not ask the keychain if there is nothing under that name: the user might have to
-    /// unlock it in vain. `None` then, and if there is no key.
+    /// Opens the vault to read `name`. Returns `None` if there is no key, and also if the key is in the keychain and
+    /// there is nothing under that name: otherwise the user might have to unlock the keychain in vain.
     ///
     /// # Errors
     /// As [`Self::vault`].
-    pub(crate) async fn holding(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
+    pub(crate) async fn vault_with(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
         if let KeyOrigin::File(path) = &self.origin
             && let Some(StoredKey::InKeychain(id)) = file::read(path)?
             && !self.keychain.knows(id)
         {
-            let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
+            let names = self.store()?.sealed_names(space).await.map_err(|error| self.vault_error(error.into()))?;
             if !names.iter().any(|known| known == name) {
                 return Ok(None);
             }
         }
-        self.existing().await
+        self.existing_vault().await
     }
 
     /// Opens the vault, if there is a key to it.
-    async fn existing(&self) -> Result<Option<Vault>, SecretsError> {
+    async fn existing_vault(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.origin {
             KeyOrigin::Variable(given) => {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
@@ -351,8 +351,8 @@ impl Stored {
                 };
                 match self.key_of(stored, path).await {
                     Ok(key) => self.open(key).await.map(Some),
-                    // If a process has ended while it replaced the key, this key may be gone: finish the replacement.
-                    Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),
+                    // If a process has ended in the middle of a rotation, the old key may be gone: finish the rotation.
+                    Err(error) => Ok(Some(self.finish_rotation(path, None).await?.ok_or(error)?)),
                 }
             }
         }
@@ -370,7 +370,7 @@ impl Stored {
     /// Returns whether the database has no sealed value.
     async fn is_empty(&self) -> Result<bool, SecretsError> {
         for space in Space::ALL {
-            let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
+            let names = self.store()?.sealed_names(space).await.map_err(|error| self.vault_error(error.into()))?;
             if !names.is_empty() {
                 return Ok(false);
             }
@@ -379,7 +379,7 @@ impl Stored {
     }
 
     async fn open(&self, key: VaultKey) -> Result<Vault, SecretsError> {
-        Vault::open(self.store()?, key).await.map_err(|error| self.failed(error))
+        Vault::open(self.store()?, key).await.map_err(|error| self.vault_error(error))
     }
 
     /// The database.
@@ -390,7 +390,8 @@ impl Stored {
         self.store.as_ref().ok_or(SecretsError::NoDatabase)
     }
 
-    fn failed(&self, error: VaultError) -> SecretsError {
+    /// Returns `error` with the place of the key.
+    fn vault_error(&self, error: VaultError) -> SecretsError {
         match error {
             VaultError::Passphrase => SecretsError::Variable,
             error => SecretsError::Vault { error: Box::new(error), place: self.place() },
@@ -423,7 +424,7 @@ fn key_in(VariableValue(value): &VariableValue) -> Result<VaultKey, SecretsError
 /// Reads 32 bytes that are written as hex digits or base64.
 fn bytes_in(text: &str) -> Option<[u8; 32]> {
     if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let pairs = (0..32).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
+        let pairs = (0..32).map(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16));
         return pairs.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok();
     }
     let decoded = [alphabet::STANDARD, alphabet::URL_SAFE]
@@ -432,7 +433,7 @@ fn bytes_in(text: &str) -> Option<[u8; 32]> {
     decoded?.try_into().ok()
 }
 
-/// Generates a key, for the file at `path`.
+/// Generates a key. `path` is the key file, for the error.
 fn new_key(path: &Path) -> Result<[u8; 32], SecretsError> {
     let key = VaultKey::generate().ok().and_then(|key| key.expose().copied());
     let nothing = || io::Error::other("the system provides no random numbers");

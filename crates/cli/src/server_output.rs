@@ -25,8 +25,8 @@ impl ServerOutput {
         shows: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
         let (end, mut ended) = oneshot::channel();
-        let mut telling = JoinSet::new();
-        telling.spawn(async move {
+        let mut showing = JoinSet::new();
+        showing.spawn(async move {
             loop {
                 let event = tokio::select! {
                     event = events.recv() => event,
@@ -45,15 +45,15 @@ impl ServerOutput {
                 show_event(&event, &screen, &shows);
             }
         });
-        Self(Mutex::new(Some((end, telling))))
+        Self(Mutex::new(Some((end, showing))))
     }
 
     /// Shows the messages so far, and ends.
     pub(crate) async fn close(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((end, mut telling)) = running {
+        if let Some((end, mut showing)) = running {
             let _ = end.send(());
-            telling.join_next().await;
+            showing.join_next().await;
         }
     }
 }

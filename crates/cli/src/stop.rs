@@ -5,21 +5,24 @@ use std::io;
 
 use crate::error::{Exit, Failure};
 
-/// Waits for a request to stop. Once one is made, signals no longer end the process by themselves.
+/// Waits for signals that ask the program to stop. Once a value of this type was created, these signals no longer end
+/// the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Stop {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// `None` where this process was started to outlive its terminal, as with `nohup`.
+    /// `None` if this process was started to outlive its terminal, as with `nohup`.
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Stop {
+    /// Starts to receive the signals.
+    ///
     /// # Errors
-    /// When the system refuses to hand signals over.
+    /// When the system refuses that.
     #[cfg(unix)]
     pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -47,7 +50,7 @@ impl Stop {
     pub(crate) async fn requested(&mut self) -> Exit {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
-            exit = Self::ended(&mut self.terminate, &mut self.hang_up) => exit,
+            exit = Self::terminated_or_hung_up(&mut self.terminate, &mut self.hang_up) => exit,
         }
     }
 
@@ -60,11 +63,11 @@ impl Stop {
     /// Waits for a signal other than Ctrl-C, and returns its exit code.
     #[cfg(unix)]
     pub(crate) async fn terminated(&mut self) -> Exit {
-        Self::ended(&mut self.terminate, &mut self.hang_up).await
+        Self::terminated_or_hung_up(&mut self.terminate, &mut self.hang_up).await
     }
 
     #[cfg(unix)]
-    async fn ended(
+    async fn terminated_or_hung_up(
         terminate: &mut tokio::signal::unix::Signal,
         hang_up: &mut Option<tokio::signal::unix::Signal>,
     ) -> Exit {
@@ -104,7 +107,7 @@ impl Stop {
 /// leaves SIGHUP alone.
 #[cfg(target_os = "linux")]
 fn is_hang_up_ignored() -> bool {
-    // Read once: afterwards it would show a handler of this program.
+    // Read once, at the first call: afterwards it would show a handler of this program.
     static IGNORED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! The team file, which the operator of a team writes, as it is on the disk.
+//! Reads the team file, with which the operator of a team configures the team.
 
 use std::{fs, path::Path};
 

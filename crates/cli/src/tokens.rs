@@ -8,14 +8,14 @@ use toolrack_store::{Space, Vault, VaultError};
 
 use crate::{error::with_causes, secrets::Stored};
 
-/// How long to wait for another process that holds the lease. The caller bounds the whole time of a sign-in.
+/// How long to wait for another process that holds the lease. The caller also limits the time of a whole sign-in.
 const LEASE_WAIT: Duration = Duration::from_secs(300);
 
 /// The tokens of the user whose secrets these are.
 #[derive(Debug)]
 pub(crate) struct Tokens(pub(crate) Arc<Stored>);
 
-fn unusable(error: &dyn std::error::Error) -> TokenStoreError {
+fn store_error(error: &dyn std::error::Error) -> TokenStoreError {
     TokenStoreError::new(with_causes(error))
 }
 
@@ -23,24 +23,24 @@ impl TokenStore for Tokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
         Box::pin(async move {
             let name = key.to_text();
-            let Some(vault) = self.0.holding(Space::Token, &name).await.map_err(|error| unusable(&error))? else {
+            let Some(vault) = self.0.vault_with(Space::Token, &name).await.map_err(|error| store_error(&error))? else {
                 return Ok(None);
             };
             let found = match vault.get(Space::Token, &name).await {
                 Err(error) => {
-                    let vault = self.0.renewed(error).await.map_err(|error| unusable(&error))?;
+                    let vault = self.0.vault_with_new_key(error).await.map_err(|error| store_error(&error))?;
                     vault.get(Space::Token, &name).await
                 }
                 found => found,
             };
-            Ok(found.map_err(|error| unusable(&error))?.map(|found| found.expose().to_vec()))
+            Ok(found.map_err(|error| store_error(&error))?.map(|found| found.expose().to_vec()))
         })
     }
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async move {
-            let names = self.0.store().map_err(|error| unusable(&error))?.sealed_names(Space::Token).await;
-            let names = names.map_err(|error| unusable(&error))?;
+            let names = self.0.store().map_err(|error| store_error(&error))?.sealed_names(Space::Token).await;
+            let names = names.map_err(|error| store_error(&error))?;
             Ok(names.iter().filter_map(|name| TokenKey::from_text(name)).collect())
         })
     }
@@ -48,12 +48,12 @@ impl TokenStore for Tokens {
     fn lease<'a>(
         &'a self,
         key: &'a TokenKey,
-        longest: Duration,
+        duration: Duration,
     ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
         Box::pin(async move {
-            let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
-            let lease = vault.lease(Space::Token, &key.to_text(), longest, LEASE_WAIT).await;
-            let lease = lease.map_err(|error: VaultError| unusable(&error))?;
+            let vault = self.0.vault().await.map_err(|error| store_error(&error))?;
+            let lease = vault.lease(Space::Token, &key.to_text(), duration, LEASE_WAIT).await;
+            let lease = lease.map_err(|error: VaultError| store_error(&error))?;
             let lease = lease.ok_or_else(|| TokenStoreError::new("another process has held the lease for too long"))?;
             Ok(Box::new(VaultLease { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
         })
@@ -71,19 +71,20 @@ impl TokenLease for VaultLease {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
             let saved = match self.vault.put_under(&self.lease, &credentials).await {
-                // The key was changed during the request to the server, which issues no token twice.
+                // The key may have been changed during the request to the server. Save with the new key, because the
+                // server does not issue the token again.
                 Err(error) => {
-                    let vault = self.stored.renewed(error).await.map_err(|error| unusable(&error))?;
+                    let vault = self.stored.vault_with_new_key(error).await.map_err(|error| store_error(&error))?;
                     vault.put_under(&self.lease, &credentials).await
                 }
                 Ok(()) => Ok(()),
             };
-            saved.map_err(|error| unusable(&error))
+            saved.map_err(|error| store_error(&error))
         })
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>> {
-        Box::pin(async { self.vault.remove_under(&self.lease).await.map(drop).map_err(|error| unusable(&error)) })
+        Box::pin(async { self.vault.remove_under(&self.lease).await.map(drop).map_err(|error| store_error(&error)) })
     }
 
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {

@@ -13,7 +13,7 @@ use crate::error::with_causes;
 
 /// The variables that say where a collector is.
 #[cfg(feature = "otel")]
-const WHERE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// The name under which a collector gets traces and metrics.
 #[cfg(feature = "otel")]
@@ -29,14 +29,14 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts the tracing that `environment` requests; a mistake in it is returned as the second part, and does not
-    /// prevent the rest.
+    /// Starts the tracing that `environment` requests; if its variables are invalid, the second part says why, and the
+    /// program runs without traces.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
         let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
         let is_off = environment.get("OTEL_SDK_DISABLED").is_some_and(|value| value == "true");
         let is_unwanted = environment.get("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
-        if is_off || is_unwanted || !WHERE.iter().any(is_set) {
+        if is_off || is_unwanted || !ENDPOINT_VARIABLES.iter().any(is_set) {
             return (Self::default(), None);
         }
         match toolrack_otel::Exporter::new(service_name(environment), None) {
@@ -60,7 +60,7 @@ impl Traces {
     }
 
     #[cfg(not(feature = "otel"))]
-    #[expect(clippy::unused_self, reason = "it has something where the feature is built in")]
+    #[expect(clippy::unused_self, reason = "with the feature `otel` it uses `self`")]
     pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -75,7 +75,7 @@ impl Traces {
     }
 
     #[cfg(not(feature = "otel"))]
-    #[expect(clippy::unused_self, reason = "it has something where the feature is built in")]
+    #[expect(clippy::unused_self, reason = "with the feature `otel` it uses `self`")]
     pub(crate) fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         None
     }

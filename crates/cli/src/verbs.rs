@@ -129,7 +129,7 @@ dispatch::verbs! {
 }
 
 impl Verb {
-    /// The team file that the command line names, which says where the rows of the command are.
+    /// The team file that the command line names. It says which database the command uses.
     pub(crate) fn team_file(&self) -> Option<&Path> {
         match self {
             Self::Serve(args) => args.team.as_deref(),
@@ -138,11 +138,12 @@ impl Verb {
         }
     }
 
-    /// Checks what only the process that the user started can check, such as its stdin, before it starts anything or asks
-    /// a daemon.
+    /// Checks, before anything is started and before a daemon is asked, what only the process of the user can check,
+    /// such as its stdin.
     ///
     /// # Errors
-    /// When the file for a result cannot be written, or `--json` wants the result elsewhere.
+    /// When two options want stdin, when the file of `--output` cannot be written, or when `--output` and `--json` are
+    /// combined.
     pub(crate) fn check(&self, global: &Global) -> Result<(), Failure> {
         let json = global.json;
         let takes_stdin = match self {

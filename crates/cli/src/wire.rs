@@ -1,4 +1,5 @@
-//! The composition root: puts configuration, store, built-in server, asker and host together.
+//! The composition root: puts configuration, store, built-in server, asker and host together in a [`World`], the
+//! context of one command.
 
 mod hosts;
 mod lent;
@@ -57,20 +58,20 @@ pub(crate) struct World {
     terminal: Arc<Terminal>,
     /// The values of `${secret:NAME}`.
     stored: Arc<Stored>,
-    /// The server of the database, if the database is not a file: the daemon of a team opens the stores of its tenants
-    /// there.
+    /// The database server, if the database is not a file. On it, the daemon of a team opens the stores of its tenants.
     server: Option<Server>,
     /// Makes the hosts of this world.
     hosts: Hosts,
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
-    /// Set when the command starts its host. [`World::close`] ends it, also after a failure.
+    /// The host of the command, once it is started. [`World::close`] ends it, also after a failure.
     running: OnceLock<Running>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<LentWorld>>,
 }
 
-/// The part of the configuration that the host is made with, and that the notebook needs when the world closes.
+/// The settings with which the host is created, and the servers that the notebook (what completion reads) needs when
+/// the world closes.
 #[derive(Debug, Default)]
 struct HostSettings {
     policy: Policy,
@@ -105,7 +106,7 @@ impl World {
         }
     }
 
-    /// Returns what signs in to servers and out of them.
+    /// Returns the [`SignIn`], which signs in to servers and out of them.
     pub(crate) fn sign_in(&self) -> &SignIn {
         &self.hosts.sign_in
     }
@@ -151,7 +152,8 @@ impl World {
         })
     }
 
-    /// Deletes the conversations that are older, or beyond the number, that `[sessions]` allows, except `in_use`.
+    /// Deletes the conversations that are older than `[sessions]` allows, and the oldest ones beyond the number that it
+    /// allows. Keeps `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
         let Some(store) = &self.hosts.store else {
             return;
@@ -166,8 +168,8 @@ impl World {
         }
     }
 
-    /// Returns a function that hides the secrets of all configured servers, because stored logs may repeat them. Starts
-    /// and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
+    /// Returns a function that hides the secrets of all configured servers, for stored logs, which may repeat them.
+    /// Starts and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
     pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // If the placeholders of an entry cannot be resolved, its server has not been given any secret.
@@ -196,11 +198,11 @@ impl World {
 
     /// Asks the user a yes-or-no question. Returns `false` for anything but a clear yes.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
-        self.terminal.agrees(question).await
+        self.terminal.confirms(question).await
     }
 
-    /// Checks that a user can be asked, before the command shows what the question is about. If not, `--yes` has to
-    /// answer it.
+    /// Checks that a user can be asked, before the command shows what it will ask about. Without a user, the command
+    /// needs `--yes`.
     ///
     /// # Errors
     /// When no user can be asked; `why` says why one must be.
@@ -239,7 +241,7 @@ impl World {
 
     /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
     pub(crate) fn samples_with(&self, chosen: &Chosen) {
-        self.terminal.samples_with(Sampler::of(chosen, self.conceal()));
+        self.terminal.samples_with(Sampler::from_chosen(chosen, self.conceal()));
     }
 
     /// Like [`samples_with`](Self::samples_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
@@ -256,7 +258,8 @@ impl World {
         self.hosts.artifacts.clone()
     }
 
-    /// Returns what makes more hosts, which share the user's store, sign-ins and secrets with the host of this world.
+    /// Returns the factory for more hosts, which share the user's store, sign-ins and secrets with the host of this
+    /// world.
     pub(crate) fn hosts(&self) -> Hosts {
         self.hosts.clone()
     }
@@ -269,7 +272,7 @@ impl World {
             // `note_tools` reads the catalog when it is first polled, and writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
-        // Wait for sign-ins and renewals before the audit log closes, because each outcome is a row of it.
+        // Wait for sign-ins and renewals before the audit log closes, because their outcomes become rows of it.
         self.hosts.sign_in.settled().await;
         if let Some(running) = running {
             running.close_output().await;

@@ -60,7 +60,7 @@ fn price(typed: &str) -> Result<(f64, f64), String> {
     amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
 }
 
-/// How far one turn may go.
+/// The limits of one turn.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Limits of a turn")]
 pub(crate) struct LimitArgs {
@@ -95,7 +95,7 @@ pub(crate) enum WireName {
     Gemini,
 }
 
-/// What runs without a question, and what never.
+/// Which tools run without a question, and which never run.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RulesArgs {
     /// Run tools that match without asking; may be given more than once
@@ -106,12 +106,12 @@ pub(crate) struct RulesArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) deny: Vec<Pattern>,
 
-    /// Run tools that say that they change nothing without asking
+    /// Without asking, run tools that say that they change nothing
     #[arg(long)]
     pub(crate) yes_read_only: bool,
 }
 
-/// What it may do.
+/// The tools that the model gets, and the rules for its calls.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {

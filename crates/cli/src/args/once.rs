@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolrack_host::text;
 
-/// The name of such a server.
+/// The name of the server that is given for one command.
 pub(crate) const NAME: &str = "once";
 
 /// The command that starts a server for one command.

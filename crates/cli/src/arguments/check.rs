@@ -5,12 +5,12 @@ use toolrack_host::{Mismatch, MismatchKind, Unfit, Validator, plainly_fits};
 
 use super::{
     BadArguments,
-    slips::{given_for, meant},
+    slips::{meant_for, probably_meant},
 };
 
 /// Whether `arguments` fit `schema`, the tool's whole input schema.
 ///
-/// A schema that cannot be used, or would take too long, refuses nothing: the server checks for itself.
+/// Arguments are accepted if the schema cannot be used or the check would take too long: the server checks them itself.
 pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Result<(), BadArguments> {
     let arguments = Value::Object(arguments.clone());
     if plainly_fits(&schema, &arguments) {
@@ -37,7 +37,7 @@ fn mismatches(arguments: &Value, schema: &Value) -> Vec<String> {
 fn in_words(mismatch: &Mismatch, given: &Map<String, Value>, schema: &Value) -> String {
     let place = mismatch.place.trim_start_matches('/').replace('/', ".");
     match &mismatch.kind {
-        MismatchKind::Missing { property } if place.is_empty() => match given_for(property, given, schema) {
+        MismatchKind::Missing { property } if place.is_empty() => match meant_for(property, given, schema) {
             Some(other) => format!("`{property}` is missing (`{other}` is given)"),
             None => format!("`{property}` is missing"),
         },
@@ -51,7 +51,7 @@ fn in_words(mismatch: &Mismatch, given: &Map<String, Value>, schema: &Value) -> 
 }
 
 fn no_such_argument(name: &str, given: &Map<String, Value>, schema: &Value) -> String {
-    match meant(name, given, schema) {
+    match probably_meant(name, given, schema) {
         Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
         None => format!("there is no `{name}`"),
     }

@@ -18,10 +18,10 @@ pub(crate) struct Listed {
     pub(crate) about: Option<String>,
 }
 
-/// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones, in its order,
-/// then the others by name.
+/// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones in the order of
+/// `required`, then the others by name.
 pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
-    let left = Cell::new(MAX_PLACES);
+    let places_left = Cell::new(MAX_PLACES);
     let known = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
     let mut seen = HashSet::new();
@@ -29,10 +29,11 @@ pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
     let all = required.chain(known.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
     all.filter(|(name, _)| seen.insert(*name))
         .map(|(name, required)| {
-            let expected = Expected::of_property(schema, name, &left);
+            let expected = Expected::of_property(schema, name, &places_left);
             let member = |word: &str| {
-                let beside = expected.here.and_then(|here| here.get(word));
-                beside.or_else(|| expected.resolved(0)?.here?.get(word))
+                // A keyword next to a `$ref` takes precedence over that of the schema it refers to.
+                let direct = expected.schema.and_then(|schema| schema.get(word));
+                direct.or_else(|| expected.resolved(0)?.schema?.get(word))
             };
             let in_words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             Listed {

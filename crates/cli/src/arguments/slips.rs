@@ -8,14 +8,14 @@ use super::is_name;
 /// The most bytes of a call for which another form is suggested.
 const MAX_CALL: usize = 4096;
 
-/// Returns the arguments that an open schema does not name, each with its probable meaning. For a closed schema, see
-/// [`check()`](super::check()).
+/// Returns a message about each argument that an open schema (one that allows further arguments) does not name, with
+/// its probable meaning. For a closed schema, see [`check()`](super::check()).
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
     }
     unknown(arguments, schema)
-        .map(|name| match meant(name, arguments, schema) {
+        .map(|name| match probably_meant(name, arguments, schema) {
             Some(meant) => format!("the tool names no argument `{name}`; did you mean `{meant}`?"),
             None => format!("the tool names no argument `{name}`"),
         })
@@ -39,8 +39,8 @@ fn unknown<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Ite
 
 /// Returns the argument of the tool that `name` probably means: a similar one, one that it abbreviates, or the only
 /// missing required one.
-pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
-    let free = || {
+pub(super) fn probably_meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
+    let unused = || {
         let known = properties(schema).into_iter().flat_map(Map::keys);
         known.map(String::as_str).filter(|known| !arguments.contains_key(*known))
     };
@@ -50,13 +50,13 @@ pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a 
         let only = missing.next().filter(|_| missing.next().is_none());
         only.filter(|_| unknown(arguments, schema).take(2).count() == 1)
     };
-    closest(name, free()).or_else(|| abbreviated(name, free())).or_else(missing)
+    closest(name, unused()).or_else(|| abbreviated(name, unused())).or_else(missing)
 }
 
-/// Returns the argument that was probably meant for `property`, if the tool allows further arguments.
-pub(super) fn given_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
+/// Returns the given argument that was probably meant to be `property`, if the tool allows further arguments.
+pub(super) fn meant_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
     let mut rest = unknown(arguments, schema).filter(|_| is_open(schema));
-    rest.find(|name| meant(name, arguments, schema) == Some(property)).map(String::as_str)
+    rest.find(|name| probably_meant(name, arguments, schema) == Some(property)).map(String::as_str)
 }
 
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
@@ -70,31 +70,31 @@ pub(crate) fn as_call(selector: &str, arguments: &[String]) -> Option<String> {
     }
     let words = if inside.starts_with('{') { vec![inside.to_owned()] } else { words(inside)? };
     let all = std::iter::once(tool.to_owned()).chain(words);
-    Some(all.map(|word| as_typed(&word)).collect::<Vec<_>>().join(" "))
+    Some(all.map(|word| shell_quoted(&word)).collect::<Vec<_>>().join(" "))
 }
 
 /// Quotes `word` for a shell. `a=1` needs no quotes, but `shell_words` would add them.
-pub(super) fn as_typed(word: &str) -> String {
+pub(super) fn shell_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { shell_words::quote(word).into_owned() }
 }
 
-/// `a: 1, b = "x y"` as `a=1`, `b=x y`.
+/// Converts `a: 1, b = "x y"` to `a=1`, `b=x y`; `None` if a part is not a named argument.
 fn words(inside: &str) -> Option<Vec<String>> {
     let word = |part: &str| {
-        let at = part.find([':', '='])?;
-        let (name, value) = (part[..at].trim().trim_matches(['"', '\'']), part[at + 1..].trim());
-        let json = value.starts_with(['{', '[']);
+        let separator = part.find([':', '='])?;
+        let (name, value) = (part[..separator].trim().trim_matches(['"', '\'']), part[separator + 1..].trim());
+        let is_json = value.starts_with(['{', '[']);
         let text = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
-        is_name(name).then(|| format!("{name}{}={}", if json { ":" } else { "" }, text.unwrap_or(value)))
+        is_name(name).then(|| format!("{name}{}={}", if is_json { ":" } else { "" }, text.unwrap_or(value)))
     };
     parts(inside).into_iter().map(word).collect()
 }
 
 /// Splits at the commas outside of quotes and brackets.
 fn parts(inside: &str) -> Vec<&str> {
-    let (mut parts, mut begin, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
-    for (at, c) in inside.char_indices() {
+    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    for (index, c) in inside.char_indices() {
         match (quote, c) {
             (Some(open), _) if open == c => quote = None,
             (Some(_), _) => {}
@@ -102,13 +102,13 @@ fn parts(inside: &str) -> Vec<&str> {
             (None, '[' | '{' | '(') => depth += 1,
             (None, ']' | '}' | ')') => depth = depth.saturating_sub(1),
             (None, ',') if depth == 0 => {
-                parts.push(&inside[begin..at]);
-                begin = at + 1;
+                parts.push(&inside[start..index]);
+                start = index + 1;
             }
             _ => {}
         }
     }
-    parts.push(&inside[begin..]);
+    parts.push(&inside[start..]);
     parts.retain(|part| !part.trim().is_empty());
     parts
 }
@@ -147,9 +147,9 @@ mod tests {
             (&["message", "text"], "text", None),
             (&["message", "lod"], "lod", Some("loud")),
         ] {
-            assert_eq!(meant(name, &given(names), &schema), expected, "{names:?}");
+            assert_eq!(probably_meant(name, &given(names), &schema), expected, "{names:?}");
         }
-        assert_eq!(given_for("message", &given(&["msg"]), &schema), Some("msg"));
+        assert_eq!(meant_for("message", &given(&["msg"]), &schema), Some("msg"));
         assert_eq!(unnamed(&given(&["msg"]), &schema), ["the tool names no argument `msg`; did you mean `message`?"]);
     }
 }

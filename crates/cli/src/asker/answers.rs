@@ -27,7 +27,7 @@ enum Answer {
 #[derive(Debug)]
 pub(super) struct Answers {
     values: BTreeMap<String, Answer>,
-    /// Why these answers did not fit the first form that remained unanswered.
+    /// Why these answers did not fit the first form that was left unanswered because of them.
     first_failure: OnceLock<String>,
 }
 
@@ -36,10 +36,10 @@ impl Answers {
     ///
     /// # Errors
     /// When the file is not a JSON object, or an answer is not `NAME=VALUE`.
-    pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
+    pub(super) fn from_options(global: &Global) -> Result<Option<Self>, Failure> {
         let mut values = BTreeMap::new();
         if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
-            values.extend(parsed(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
+            values.extend(parse(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
         }
         for word in &global.answer {
             let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
@@ -77,14 +77,14 @@ impl Answers {
     }
 
     /// Records why a form was not answered.
-    pub(super) fn failed(&self, why: String) {
+    pub(super) fn record_failure(&self, why: String) {
         let _ = self.first_failure.set(why);
     }
 
     /// The failure of the first form that was not answered.
     pub(super) fn failure(&self) -> Option<Failure> {
         let why = self.first_failure.get()?;
-        Some(Failure::new(Exit::Usage, "BAD_ANSWER", why.clone()).hint("give it with --answer NAME=VALUE"))
+        Some(Failure::new(Exit::Usage, "BAD_ANSWER", why.clone()).hint("give the answer with --answer NAME=VALUE"))
     }
 }
 
@@ -95,29 +95,29 @@ impl Answers {
 pub(crate) async fn read(global: &mut Global) -> Result<(), Failure> {
     if let Some(file) = global.answers.clone() {
         // On its own thread, because opening a pipe without a writer blocks.
-        let text = tokio::task::spawn_blocking(move || text_of(&file)).await;
-        let stopped = || Failure::new(Exit::Other, "INTERNAL", "the answers were not read");
-        global.answers_text = Some(text.map_err(|_| stopped())??);
+        let text = tokio::task::spawn_blocking(move || read_file(&file)).await;
+        let read_failed = || Failure::new(Exit::Other, "INTERNAL", "the answers were not read");
+        global.answers_text = Some(text.map_err(|_| read_failed())??);
     }
     Ok(())
 }
 
-fn text_of(file: &Path) -> Result<String, Failure> {
+fn read_file(file: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| refused(file, &in_words(&error)))?;
-    opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| refused(file, &in_words(&error)))?;
+    let opened = std::fs::File::open(file).map_err(|error| file_error(file, &in_words(&error)))?;
+    opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| file_error(file, &in_words(&error)))?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(refused(file, "it is larger than 1 MiB"));
+        return Err(file_error(file, "it is larger than 1 MiB"));
     }
     Ok(text)
 }
 
-fn parsed(file: &Path, text: &str) -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(text).map_err(|_| refused(file, "it is not a JSON object, such as {\"name\": \"Ada\"}"))
+fn parse(file: &Path, text: &str) -> Result<Map<String, Value>, Failure> {
+    serde_json::from_str(text).map_err(|_| file_error(file, "it is not a JSON object, such as {\"name\": \"Ada\"}"))
 }
 
-fn refused(file: &Path, why: &str) -> Failure {
+fn file_error(file: &Path, why: &str) -> Failure {
     Failure::usage(format!("--answers {}: {why}", file.display()))
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     fn answers(words: &[&str]) -> Answers {
         let answer = words.iter().map(|word| (*word).to_owned()).collect();
-        Answers::of(&Global { answer, ..Global::default() }).unwrap().unwrap()
+        Answers::from_options(&Global { answer, ..Global::default() }).unwrap().unwrap()
     }
 
     #[test]
@@ -150,6 +150,6 @@ mod tests {
 
     #[test]
     fn without_options_there_are_no_answers() {
-        assert!(Answers::of(&Global::default()).unwrap().is_none());
+        assert!(Answers::from_options(&Global::default()).unwrap().is_none());
     }
 }

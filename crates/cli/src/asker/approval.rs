@@ -46,11 +46,12 @@ fn answers(lasting: Lasting) -> String {
         "  y  run it
   n  do not run it (Enter does the same){more}
   e  change the arguments first
-  ?  say why it is asked, and what the server says of the tool"
+  ?  show why you are asked, and what the server says about the tool"
     )
 }
 
-/// Returns what `answer` allows; `None` when it does not run the call, or is not possible here.
+/// Returns what `answer` allows: this call only, or later calls as well. `None` when it refuses the call or is not
+/// offered.
 fn lasting_answer(answer: &str, lasting: Lasting) -> Option<Keep> {
     match answer {
         "y" | "yes" => Some(Keep::Once),
@@ -68,7 +69,7 @@ impl Terminal {
         if question.is_answered() {
             return Confirmed::Yes;
         }
-        let as_asked = question.arguments.clone();
+        let original = question.arguments.clone();
         self.screen.say(&page(&question));
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask_key(choices(question.lasting)).await else {
@@ -76,7 +77,7 @@ impl Terminal {
             };
             let answer = answer.trim().to_lowercase();
             if let Some(keep) = lasting_answer(&answer, question.lasting) {
-                let edited = (question.arguments != as_asked).then_some(question.arguments);
+                let edited = (question.arguments != original).then_some(question.arguments);
                 return match (keep, edited) {
                     (Keep::Once, None) => Confirmed::Yes,
                     (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
@@ -100,18 +101,18 @@ impl Terminal {
 
     /// Lets the user edit the arguments. Returns `None` when they stay as they are.
     async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
-        let as_asked = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
-        let mut text = as_asked.clone();
+        let original = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
+        let mut text = original.clone();
         for _ in 0..MAX_TRIES {
             text = match self.edit(&text).await {
                 Edited::Text(text) => text,
-                Edited::NoEditor => return self.retyped(question).await,
+                Edited::NoEditor => return self.typed_again(question).await,
                 Edited::Failed(why) => {
                     self.screen.say(&format!("  {}; the arguments stay as they are", text::for_line(&why)));
                     return None;
                 }
             };
-            if text == as_asked || text.trim().is_empty() {
+            if text == original || text.trim().is_empty() {
                 return None;
             }
             match checked(&text, question).await {
@@ -127,7 +128,7 @@ impl Terminal {
     }
 
     /// Lets the user type the arguments again, where there is no editor. Returns `None` when they stay as they are.
-    async fn retyped(&self, question: &Confirm) -> Option<Map<String, Value>> {
+    async fn typed_again(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
             if typed.trim().is_empty() {
@@ -153,7 +154,7 @@ async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, S
     Ok(arguments)
 }
 
-/// Returns the page that is shown before the question: the tool, why it is asked about, and all that would be sent.
+/// Returns the page that is shown before the question: the tool, why the user is asked, and all that would be sent.
 fn page(question: &Confirm) -> String {
     let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
     let _ = write!(page, " {}", text::for_line(&question.why));
@@ -163,8 +164,8 @@ fn page(question: &Confirm) -> String {
     let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
     if !question.findings.is_empty() {
         let count = question.findings.len();
-        let things = if count == 1 { "thing" } else { "things" };
-        let _ = write!(page, "\n{} {count} {things} in its definition: ? says what.", paint(Tone::Bad, "Look at"));
+        let noun = if count == 1 { "thing" } else { "things" };
+        let _ = write!(page, "\n{} {count} {noun} in its definition: type ? for details.", paint(Tone::Bad, "Look at"));
     }
     if question.caller.way() != Way::Cli {
         let _ = write!(page, "\nWanted by {}.", question.caller);
@@ -175,7 +176,7 @@ fn page(question: &Confirm) -> String {
 
 /// Returns the reason of the question, the facts about the tool, and the possible answers.
 fn reasons(question: &Confirm) -> String {
-    let mut lines = vec![format!("It is asked because {}.", text::for_line(&question.why))];
+    let mut lines = vec![format!("You are asked because {}.", text::for_line(&question.why))];
     let claim = match (question.destructive, question.read_only) {
         (true, _) => Some("may destroy something"),
         (_, true) => Some("changes nothing"),
@@ -184,10 +185,10 @@ fn reasons(question: &Confirm) -> String {
     let server = &question.server;
     lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; this is not checked.")));
     lines.push(match question.description.as_deref().map(str::trim) {
-        None | Some("") => format!("`{server}` says nothing else of it."),
+        None | Some("") => format!("`{server}` does not describe the tool."),
         Some(text) => {
             let all = format!("toolrack tools {server}/{} --full", text::for_line(&question.tool));
-            format!("`{server}` says of it:\n{}", excerpt::lines(text, &all).join("\n"))
+            format!("`{server}` describes the tool:\n{}", excerpt::lines(text, &all).join("\n"))
         }
     });
     for Finding { place, what, .. } in &question.findings {

@@ -8,7 +8,7 @@ use crate::render::{Tone, paint};
 /// The most fields of a form.
 const MAX_FIELDS: usize = 100;
 
-/// A field.
+/// A field of a form.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -24,8 +24,8 @@ enum Kind {
     Text { shortest: u64, longest: u64, format: Option<String> },
     Number { is_integer: bool, least: f64, most: f64 },
     YesNo,
-    One(Vec<Choice>),
-    Several { choices: Vec<Choice>, fewest: u64, most: u64 },
+    OneOf(Vec<Choice>),
+    SeveralOf { choices: Vec<Choice>, fewest: u64, most: u64 },
 }
 
 #[derive(Debug)]
@@ -67,10 +67,10 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
 }
 
 impl Kind {
-    /// Returns the kind of field for the schema of a property; `None` if there is none.
+    /// Returns the kind of field for the schema of a property; `None` if a form cannot have it.
     fn of_schema(schema: &Value) -> Option<Self> {
         if let Some(choices) = choices(schema) {
-            return Some(Self::One(choices));
+            return Some(Self::OneOf(choices));
         }
         let size = |key: &str| schema.get(key).and_then(Value::as_u64);
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
@@ -86,7 +86,7 @@ impl Kind {
                 most: bound("maximum").unwrap_or(f64::INFINITY),
             }),
             "boolean" => Some(Self::YesNo),
-            "array" => Some(Self::Several {
+            "array" => Some(Self::SeveralOf {
                 choices: choices(schema.get("items")?)?,
                 fewest: size("minItems").unwrap_or(0),
                 most: size("maxItems").unwrap_or(u64::MAX),
@@ -104,9 +104,9 @@ fn choices(schema: &Value) -> Option<Vec<Choice>> {
         return values
             .iter()
             .enumerate()
-            .map(|(at, value)| {
+            .map(|(index, value)| {
                 let value = value.as_str()?.to_owned();
-                let title = names.and_then(|names| names.get(at)?.as_str());
+                let title = names.and_then(|names| names.get(index)?.as_str());
                 let title = title.unwrap_or(&value).to_owned();
                 Some(Choice { value, title })
             })
@@ -138,12 +138,12 @@ impl Field {
                 paint(Tone::Bad, "careful:")
             ));
         }
-        if let Kind::One(choices) | Kind::Several { choices, .. } = &self.kind {
+        if let Kind::OneOf(choices) | Kind::SeveralOf { choices, .. } = &self.kind {
             lines.extend(
                 choices
                     .iter()
                     .enumerate()
-                    .map(|(at, choice)| format!("  {}) {}", at + 1, text::for_line(&choice.title))),
+                    .map(|(index, choice)| format!("  {}) {}", index + 1, text::for_line(&choice.title))),
             );
         }
         lines
@@ -164,7 +164,7 @@ impl Field {
         format!("  {}{notes}{default}: ", paint(Tone::Strong, &title))
     }
 
-    /// Returns `  Title: value`, with which the user sees the whole form before it is sent.
+    /// Returns `  Title: value`, the line of this field in the summary that the user sees before the form is sent.
     pub(super) fn shown(&self, value: Option<&Value>) -> String {
         let value =
             value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&typed_form(value)).into());
@@ -190,7 +190,7 @@ impl Field {
         self.kind.read(typed).map(Some)
     }
 
-    /// Checks a value that comes from a file or from another program.
+    /// Checks a value that comes from the file of `--answers`.
     ///
     /// # Errors
     /// A message for the user, when it is not a valid value of this field.
@@ -231,8 +231,8 @@ impl Kind {
                 }
             }
             Self::YesNo => words.push("y/n".to_owned()),
-            Self::One(_) => words.push("a number or a name".to_owned()),
-            Self::Several { .. } => words.push("numbers or names, with commas".to_owned()),
+            Self::OneOf(_) => words.push("a number or a name".to_owned()),
+            Self::SeveralOf { .. } => words.push("numbers or names, with commas".to_owned()),
         }
         words
     }
@@ -246,8 +246,8 @@ impl Kind {
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("answer y or n".to_owned()),
             },
-            Self::One(choices) => Ok(Value::String(pick(choices, typed)?)),
-            Self::Several { choices, fewest, most } => {
+            Self::OneOf(choices) => Ok(Value::String(pick(choices, typed)?)),
+            Self::SeveralOf { choices, fewest, most } => {
                 let picked = typed
                     .split(',')
                     .map(str::trim)

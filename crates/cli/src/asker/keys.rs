@@ -14,35 +14,37 @@ use nix::{
 /// The most bytes that are read at once: a key, or a short text that was pasted.
 const MAX_BYTES: usize = 256;
 
-/// Ctrl-D.
-const END: u8 = 4;
+/// The byte of Ctrl-D (end of input).
+const CTRL_D: u8 = 4;
 
 /// While this exists, the terminal delivers each key immediately, and does not show it. Ctrl-C still interrupts.
 #[derive(Debug)]
 pub(crate) struct KeyMode {
     terminal: OwnedFd,
-    before: Termios,
+    original: Termios,
 }
 
 impl KeyMode {
-    /// Switches stdin to keys, and discards earlier input, so that it answers no later question; `None` if there is no
-    /// terminal.
+    /// Delivers each key of stdin immediately, and discards earlier input, so that it answers no later question; `None`
+    /// if stdin is not a terminal.
     pub(super) fn of_stdin() -> Option<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
-        let before = tcgetattr(&terminal).ok()?;
-        let mut keys = before.clone();
+        let original = tcgetattr(&terminal).ok()?;
+        let mut keys = original.clone();
         keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        // A read returns as soon as there is one byte, and waits for it without a time limit.
         keys.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         keys.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        // TCSAFLUSH discards earlier input.
         tcsetattr(&terminal, SetArg::TCSAFLUSH, &keys).ok()?;
-        Some(Self { terminal, before })
+        Some(Self { terminal, original })
     }
 }
 
 impl Drop for KeyMode {
     fn drop(&mut self) {
         // Input that came together with the key, such as Enter, must not answer the next question.
-        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
+        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.original);
     }
 }
 
@@ -51,10 +53,10 @@ impl Drop for KeyMode {
 pub(super) fn read_key() -> Option<String> {
     let mut bytes = [0; MAX_BYTES];
     loop {
-        // Bypasses the buffer of lines, which would keep the input after the key.
+        // Bypasses the buffer of `std`'s stdin, which would keep the input after the key.
         match read(io::stdin().as_fd(), &mut bytes) {
             Ok(0) => return None,
-            Ok(1) if bytes[0] == END => return None,
+            Ok(1) if bytes[0] == CTRL_D => return None,
             Ok(length) => return Some(String::from_utf8_lossy(&bytes[..length]).into_owned()),
             Err(Errno::EINTR) => {}
             Err(_) => return None,

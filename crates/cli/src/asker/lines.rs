@@ -23,10 +23,10 @@ use crate::{
 /// How often the thread checks whether the question is still open, in milliseconds.
 const POLL_MILLISECONDS: u8 = 50;
 
-/// A line without its end; `None` at the end of input.
+/// A line without its end, or a key; `None` at the end of input.
 type Line = Option<String>;
 
-/// How much of the input a task wants.
+/// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Line,
@@ -60,7 +60,7 @@ pub(crate) struct OwnLines {
 pub(super) enum Lines {
     /// The stdin of this process.
     Own(OwnLines),
-    /// The stdin of a command that this process runs for another one.
+    /// The stdin of the process for which this one runs a command (the borrower).
     Far(FarLines),
 }
 
@@ -126,7 +126,7 @@ impl OwnLines {
     pub(crate) fn forget(&self) {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            // A user who looks at the question also sees the input before it.
+            // Only for a terminal: the user there sees the question, and can type the answer again.
             let _ = tcflush(stdin.as_fd(), FlushArg::TCIFLUSH);
         }
     }
@@ -159,12 +159,12 @@ impl OwnLines {
     }
 }
 
-/// Starts the thread that reads; `None` when the system can start none. `ready` waits up to [`POLL_MILLISECONDS`], and
+/// Starts the thread that reads; `None` when the system cannot start it. `ready` waits up to [`POLL_MILLISECONDS`], and
 /// returns whether a read would find something.
 fn start_reader(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
     let (sender, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || answer_requests(&requests, ready, read)).ok()?;
     Some(sender)
 }
 
@@ -203,18 +203,20 @@ fn is_typed() -> bool {
 }
 
 /// Answers each request with a line or a key that `read` returns.
-fn serve(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
+fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
     while let Ok((mut unit, mut request)) = requests.recv() {
+        // This does not spin, because `ready` waits.
         while !request.is_closed() && !ready() {}
         if request.is_closed() {
             continue;
         }
         let mut line = read(unit);
-        while let Err(unwanted) = request.send(line) {
-            line = unwanted;
+        // If the task was dropped during the read, the line goes to the next task that waits for the same.
+        while let Err(unsent) = request.send(line) {
+            line = unsent;
             match requests.try_recv() {
                 Ok((wanted, next)) if wanted == unit => request = next,
-                // A line is not a key.
+                // The next task wants a key instead of a line, or the reverse.
                 Ok(next) => {
                     (unit, request) = next;
                     line = read(unit);
@@ -236,7 +238,7 @@ mod tests {
         let (answer, mut line) = oneshot::channel();
         wanted.send((Unit::Line, gone)).unwrap();
         let mut first = Some((dropped, wanted, answer));
-        serve(
+        answer_requests(
             &requests,
             || true,
             move |_| {
@@ -264,6 +266,6 @@ mod tests {
         drop(dropped);
         wanted.send((Unit::Line, gone)).unwrap();
         drop(wanted);
-        serve(&requests, || true, |_| unreachable!("no one-line answer is wanted"));
+        answer_requests(&requests, || true, |_| unreachable!("no one-line answer is wanted"));
     }
 }

@@ -38,8 +38,8 @@ impl fmt::Debug for Sampler {
 }
 
 impl Sampler {
-    /// The model of a conversation.
-    pub(crate) fn of(chosen: &Chosen, conceal: Conceal) -> Self {
+    /// Creates a sampler with the model of a conversation.
+    pub(crate) fn from_chosen(chosen: &Chosen, conceal: Conceal) -> Self {
         let model = Arc::clone(&chosen.model);
         let source = Source::Model { model, max_tokens: chosen.max_tokens.map(Into::into) };
         Self { name: chosen.model.name().to_owned(), source, conceal }
@@ -55,16 +55,20 @@ impl Sampler {
         Some(Self { name, source: Source::Configured(Box::new((model_options, model_context))), conceal })
     }
 
-    /// Reads `request` as the user and the model see it: without invisible characters and without secrets.
+    /// Reads `request` in the form in which the user and the model see it: without invisible characters and without
+    /// secrets.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
         text::change_in(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;
         Ok(match &self.source {
             Source::Model { max_tokens: Some(most), .. } => sampling.at_most(*most),
-            Source::Configured(found) => match found.0.configured.max_tokens {
-                Some(most) => sampling.at_most(most.into()),
-                None => sampling,
-            },
+            Source::Configured(configured) => {
+                let (options, _) = &**configured;
+                match options.configured.max_tokens {
+                    Some(most) => sampling.at_most(most.into()),
+                    None => sampling,
+                }
+            }
             Source::Model { .. } => sampling,
         })
     }
@@ -73,7 +77,10 @@ impl Sampler {
     async fn answer(&self, request: &Sampling) -> Result<Value, String> {
         let model = match &self.source {
             Source::Model { model, .. } => Arc::clone(model),
-            Source::Configured(found) => found.0.chosen(&found.1).await.map_err(|failure| failure.message)?.model,
+            Source::Configured(configured) => {
+                let (options, context) = &**configured;
+                options.chosen(context).await.map_err(|failure| failure.message)?.model
+            }
         };
         request.answer(&*model).await.map_err(|error| with_causes(&error))
     }
@@ -84,7 +91,7 @@ impl Terminal {
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
         let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is configured to answer"))?;
         let sampling = sampler.read(request)?;
-        if !self.ask_and_answer(&page(&server, &sampler.name, &sampling), &server).await {
+        if !self.user_agrees(&page(&server, &sampler.name, &sampling), &server).await {
             return Err(AskRefused::new("the user refused the sampling request"));
         }
         // The user sees the error, the server does not: it may name addresses and files of the user.
@@ -94,14 +101,15 @@ impl Terminal {
         })
     }
 
-    async fn ask_and_answer(&self, page: &str, server: &ServerName) -> bool {
-        let Ok(_turn) = self.turn.acquire().await else {
+    /// Shows `page`, and returns whether the user lets the model answer `server`.
+    async fn user_agrees(&self, page: &str, server: &ServerName) -> bool {
+        let Ok(_permit) = self.permit.acquire().await else {
             return false;
         };
         self.screen.say(page);
         // A line that was typed before the question was shown does not answer it.
         self.lines.forget();
-        self.yes(&format!("Send it to the model, and the answer to `{server}`?")).await == Some(true)
+        self.ask_yes_no(&format!("Send it to the model, and the answer to `{server}`?")).await == Some(true)
     }
 }
 

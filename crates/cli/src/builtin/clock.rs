@@ -20,13 +20,13 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// In one line.
+    /// Returns the time as one line.
     pub(super) fn line(&self) -> String {
         format!("{} ({}); {} in UTC", self.time, self.weekday, self.utc)
     }
 }
 
-/// A time zone that is none of the three kinds.
+/// A time zone that is neither UTC, nor the local one, nor an offset.
 #[derive(Debug, thiserror::Error)]
 #[error("`{timezone}` is not known here: use `UTC`, `local`, or an offset such as `+02:00`")]
 pub(super) struct BadTimezone {
@@ -34,18 +34,18 @@ pub(super) struct BadTimezone {
 }
 
 /// `now` as seen from `timezone`.
-pub(super) fn at(now: DateTime<Utc>, timezone: &str) -> Result<Time, BadTimezone> {
-    let here: DateTime<FixedOffset> = match timezone {
+pub(super) fn time_in(now: DateTime<Utc>, timezone: &str) -> Result<Time, BadTimezone> {
+    let zoned: DateTime<FixedOffset> = match timezone {
         zone if zone.eq_ignore_ascii_case("utc") || zone.eq_ignore_ascii_case("z") => now.fixed_offset(),
         zone if zone.eq_ignore_ascii_case("local") => now.with_timezone(&Local).fixed_offset(),
         zone => now.with_timezone(&zone.parse::<FixedOffset>().map_err(|_| BadTimezone { timezone: zone.to_owned() })?),
     };
     Ok(Time {
-        time: here.to_rfc3339_opts(SecondsFormat::Secs, true),
-        offset: here.offset().to_string(),
+        time: zoned.to_rfc3339_opts(SecondsFormat::Secs, true),
+        offset: zoned.offset().to_string(),
         utc: now.to_rfc3339_opts(SecondsFormat::Secs, true),
         unix: now.timestamp(),
-        weekday: here.format("%A").to_string(),
+        weekday: zoned.format("%A").to_string(),
     })
 }
 
@@ -59,17 +59,17 @@ mod tests {
 
     #[test]
     fn an_offset_moves_the_clock_and_the_weekday() {
-        let utc = at(moment(), "utc").unwrap();
+        let utc = time_in(moment(), "utc").unwrap();
         assert_eq!(utc.time, "2026-11-21T22:30:00Z");
         assert_eq!((utc.offset.as_str(), utc.weekday.as_str()), ("+00:00", "Saturday"));
-        let east = at(moment(), "+02:00").unwrap();
+        let east = time_in(moment(), "+02:00").unwrap();
         assert_eq!(east.line(), "2026-11-22T00:30:00+02:00 (Sunday); 2026-11-21T22:30:00Z in UTC");
         assert_eq!(east.unix, utc.unix);
     }
 
     #[test]
     fn the_local_clock_shows_the_same_moment() {
-        let local = at(moment(), "local").unwrap();
+        let local = time_in(moment(), "local").unwrap();
         let read = DateTime::parse_from_rfc3339(&local.time).unwrap();
         assert_eq!(read.to_utc(), moment());
     }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn an_unknown_time_zone_is_refused_with_a_suggestion() {
         for zone in ["Mars/Olympus", "", "+99:00", "+2"] {
-            let error = at(moment(), zone).unwrap_err().to_string();
+            let error = time_in(moment(), zone).unwrap_err().to_string();
             assert!(error.contains("`UTC`, `local`"), "{error}");
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::files::Refused;
 
-/// A folder whose outside is not accessible.
+/// Restricts paths to those below one folder.
 ///
 /// Links are resolved before the rule is applied, so a link that leads out is refused like any other path outside. A
 /// program that replaces folders by links during a call could still bypass it: this restricts an honest caller, and is
@@ -37,6 +37,7 @@ impl Fence {
             Ok(real) if real.starts_with(&self.root) => Ok(real),
             Ok(_) => Err(outside()),
             Err(error) => {
+                // A link in a path that does not exist may also lead out: check the nearest folder that exists.
                 let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
                 if reached.is_none_or(|real| real.starts_with(&self.root)) {
                     Err(Refused::io("open", typed, &error))

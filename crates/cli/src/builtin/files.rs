@@ -17,7 +17,7 @@ use crate::{error::in_words, render::size};
 /// The most entries of one folder that a listing has.
 const MAX_ENTRIES: usize = 10_000;
 /// The most bytes of one file that are shown.
-const MAX_TEXT: u64 = 1024 * 1024;
+const MAX_TEXT_BYTES: u64 = 1024 * 1024;
 /// The number of bytes at the start of a file in which a zero byte means that the file is not text.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
@@ -146,7 +146,7 @@ pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
             truncated = true;
             break;
         }
-        // Skip an entry that has vanished meanwhile.
+        // Skip an entry that was deleted in the meantime.
         let Ok(kind) = entry.file_type().map(Kind::of) else {
             continue;
         };
@@ -161,9 +161,9 @@ pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Whole,
-    /// The first lines: how many.
+    /// This many lines from the start.
     Head(u32),
-    /// The last lines: how many.
+    /// This many lines from the end.
     Tail(u32),
 }
 
@@ -175,7 +175,7 @@ pub(super) struct Text {
     pub(super) note: Option<String>,
 }
 
-/// Reads a part of the file `path`, of at most [`MAX_TEXT`] bytes.
+/// Reads a part of the file `path`, of at most [`MAX_TEXT_BYTES`] bytes.
 ///
 /// # Errors
 /// When `path` is outside of the fence, is not a regular file of text, or cannot be read.
@@ -203,7 +203,7 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refuse
 
 fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Result<Text> {
     file.seek(SeekFrom::Start(0))?;
-    let mut from = BufReader::new(file.take(MAX_TEXT));
+    let mut from = BufReader::new(file.take(MAX_TEXT_BYTES));
     let mut bytes = Vec::new();
     match lines {
         None => {
@@ -217,31 +217,35 @@ fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Res
             }
         }
     }
-    let cut = bytes.len() as u64 == MAX_TEXT && metadata.len() > MAX_TEXT;
+    let cut = bytes.len() as u64 == MAX_TEXT_BYTES && metadata.len() > MAX_TEXT_BYTES;
     if cut {
         bytes.truncate(whole_characters(&bytes));
     }
     Ok(Text {
         text: String::from_utf8_lossy(&bytes).into_owned(),
         note: cut.then(|| {
-            format!("(only the first {} of {} are shown; use `head` or `tail`)", size(MAX_TEXT), size(metadata.len()))
+            format!(
+                "(only the first {} of {} are shown; use `head` or `tail`)",
+                size(MAX_TEXT_BYTES),
+                size(metadata.len())
+            )
         }),
     })
 }
 
 fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     let length = file.seek(SeekFrom::End(0))?;
-    let start = length.saturating_sub(MAX_TEXT);
+    let start = length.saturating_sub(MAX_TEXT_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(MAX_TEXT).read_to_end(&mut bytes)?;
-    let from = tail_start(&bytes, lines);
-    let cut = start > 0 && from == 0 && lines > 0;
+    file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes)?;
+    let first = tail_start(&bytes, lines);
+    let cut = start > 0 && first == 0 && lines > 0;
     // The cut may be inside a character, whose remaining bytes are not text: begin after them.
-    let from = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { from };
+    let first = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first };
     Ok(Text {
-        text: String::from_utf8_lossy(&bytes[from..]).into_owned(),
-        note: cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT), size(length))),
+        text: String::from_utf8_lossy(&bytes[first..]).into_owned(),
+        note: cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT_BYTES), size(length))),
     })
 }
 

@@ -12,21 +12,21 @@ use super::{
     files::{Kind, Refused},
 };
 
-/// Matches that are returned.
+/// The maximum number of matches that are returned.
 const MAX_FOUND: usize = 1_000;
-/// How deep below the searched folder the search goes.
+/// The maximum depth below the searched folder.
 const MAX_DEPTH: usize = 32;
-/// Files and folders that are looked at.
+/// The maximum number of files and folders that are looked at.
 const MAX_VISITED: usize = 200_000;
 
-/// The hits.
+/// The result of a search.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Found {
     /// Paths relative to the working folder, in the order of the folders.
     matches: Vec<String>,
-    /// The search ended at one of its bounds; there may be more.
+    /// Whether the search ended at one of its limits: there may be more.
     truncated: bool,
-    /// Folders that could not be read.
+    /// The number of folders that could not be read.
     #[schemars(with = "i64", range(min = 0))]
     unreadable: usize,
 }
@@ -52,9 +52,9 @@ impl Found {
 enum NamePattern {
     /// Any name that contains it, whatever the case.
     Part(String),
-    /// The name alone.
+    /// A glob for the name.
     Name(GlobMatcher),
-    /// The path relative to the folder searched.
+    /// A glob for the path, relative to the folder searched.
     Path(GlobMatcher),
 }
 
@@ -125,12 +125,12 @@ pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn F
     Ok(found)
 }
 
-/// At most `most` entries of `folder` by name; `None` when it cannot be read.
-fn sorted_entries(folder: &Path, most: usize) -> Option<Vec<(String, PathBuf, Kind)>> {
+/// At most `limit` entries of `folder` by name; `None` when it cannot be read.
+fn sorted_entries(folder: &Path, limit: usize) -> Option<Vec<(String, PathBuf, Kind)>> {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .ok()?
         .flatten()
-        .take(most)
+        .take(limit)
         .filter_map(|entry| {
             let kind = Kind::of(entry.file_type().ok()?);
             let name = entry.file_name().to_string_lossy().into_owned();

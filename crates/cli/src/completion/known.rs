@@ -7,30 +7,30 @@ use toolrack_host::text;
 use toolrack_store::{SessionQuery, Space, Store};
 
 #[cfg(test)]
-use crate::notebook::{Listing, OfferList};
+use crate::notebook::{OfferList, ToolsHash};
 use crate::{
     args::Global,
     builtin, database,
     notebook::{Notebook, Offer, Offers, Tool},
 };
 
-/// Sessions that are offered, the newest ones.
+/// The maximum number of sessions that are offered: the newest ones.
 const MAX_SESSIONS: usize = 100;
 
 /// The most bytes of a session's description.
 const MAX_ABOUT: usize = 80;
 
-/// The configuration as it is now, read when it is first asked for.
+/// What completion knows. The configuration is read when it is first needed.
 #[derive(Debug)]
 pub(super) struct Known {
     environment: Environment,
     folder: PathBuf,
     global: Global,
-    found: OnceLock<Option<Found>>,
+    configuration: OnceLock<Option<Configuration>>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct Configuration {
     places: Places,
     loaded: Loaded,
     servers: Vec<Named>,
@@ -48,7 +48,7 @@ impl Known {
     /// Returns what completion knows in `folder` with the options `global`.
     pub(super) fn new(environment: Environment, folder: PathBuf, global: &Global) -> Self {
         let mut global = global.clone();
-        // A shell hands the line over unexpanded.
+        // The shell passes the words unexpanded, so this expands `~`.
         for file in &mut global.mcp_config {
             if let (Ok(below), Some(home)) = (file.strip_prefix("~"), environment.home()) {
                 *file = home.join(below);
@@ -56,7 +56,7 @@ impl Known {
         }
         // Reading a pipe would empty it, or block.
         global.mcp_config.retain(|file| folder.join(file).is_file());
-        Self { environment, folder, global, found: OnceLock::new() }
+        Self { environment, folder, global, configuration: OnceLock::new() }
     }
 
     /// The names of all environment variables.
@@ -66,28 +66,28 @@ impl Known {
 
     /// The agents that have servers of their own.
     pub(super) fn agents(&self) -> &[String] {
-        self.found().map_or(&[], |found| &found.loaded.agents)
+        self.configuration().map_or(&[], |configuration| &configuration.loaded.agents)
     }
 
-    fn found(&self) -> Option<&Found> {
-        let found = self.found.get_or_init(|| {
+    fn configuration(&self) -> Option<&Configuration> {
+        let configuration = self.configuration.get_or_init(|| {
             let places = Places::from_env(&self.environment).ok()?;
-            // Without the approvals: they are only looked up for a server whose tools are asked for.
+            // Load without the approvals: they are looked up only for a server whose tools are needed.
             let mut request = Request::new(places.clone(), &self.folder);
             request.mcp_config.clone_from(&self.global.mcp_config);
             request.strict = self.global.strict_mcp_config;
             request.agent.clone_from(&self.global.agent);
             request.built_in = builtin::configured(&self.folder);
             let loaded = toolrack_config::load(&request, &NoLedger);
-            let servers = loaded.entries.iter().map(|entry| server(entry, &loaded)).collect();
-            Some(Found { places, loaded, servers })
+            let servers = loaded.entries.iter().map(|entry| named_server(entry, &loaded)).collect();
+            Some(Configuration { places, loaded, servers })
         });
-        found.as_ref()
+        configuration.as_ref()
     }
 
-    /// Every server of the configuration, by name; for those of a project, only the name.
+    /// All servers of the configuration, each with a description; for a server of a project, that is only the scope.
     pub(super) fn servers(&self) -> &[Named] {
-        self.found().map_or(&[], |found| &found.servers)
+        self.configuration().map_or(&[], |configuration| &configuration.servers)
     }
 
     /// Conversations by the beginnings of their ids, the most recently used first.
@@ -104,7 +104,7 @@ impl Known {
         named.collect()
     }
 
-    /// The names of stored secrets, which need no key.
+    /// The names of stored secrets. No key is needed for them.
     pub(super) fn secrets(&self) -> Vec<String> {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();
@@ -117,9 +117,10 @@ impl Known {
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
         match self.usable(server) {
             Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::of_rmcp).collect(),
-            Some((found, entry)) => {
-                let tools = Notebook::below(found.places.data()).read(&entry.into());
-                if tools.is_empty() || found.may_show(entry) { tools } else { Vec::new() }
+            Some((configuration, entry)) => {
+                let tools = Notebook::below(configuration.places.data()).read(&entry.into());
+                // Look up the approval only if there is something to show, because that opens the database.
+                if tools.is_empty() || configuration.may_show(entry) { tools } else { Vec::new() }
             }
             None => Vec::new(),
         }
@@ -127,29 +128,31 @@ impl Known {
 
     /// The prompts that `server` had when they were last listed, as [`Self::tools`].
     pub(super) fn prompts(&self, server: &str) -> Vec<Offer> {
-        self.noted(server).map(|noted| noted.prompts).unwrap_or_default()
+        self.offers(server).map(|offers| offers.prompts).unwrap_or_default()
     }
 
     /// The resources that `server` had when they were last listed, as [`Self::tools`].
     pub(super) fn resources(&self, server: &str) -> Vec<Offer> {
-        self.noted(server).map(|noted| noted.resources).unwrap_or_default()
+        self.offers(server).map(|offers| offers.resources).unwrap_or_default()
     }
 
-    fn noted(&self, server: &str) -> Option<Offers> {
-        let (found, entry) = self.usable(server)?;
-        let noted = Notebook::below(found.places.data()).offers(&entry.into());
-        let is_empty = noted.prompts.is_empty() && noted.resources.is_empty();
-        (!is_empty && found.may_show(entry)).then_some(noted)
+    /// Returns the noted prompts and resources of `server`, if they may be shown.
+    fn offers(&self, server: &str) -> Option<Offers> {
+        let (configuration, entry) = self.usable(server)?;
+        let offers = Notebook::below(configuration.places.data()).offers(&entry.into());
+        let is_empty = offers.prompts.is_empty() && offers.resources.is_empty();
+        (!is_empty && configuration.may_show(entry)).then_some(offers)
     }
 
-    fn usable(&self, server: &str) -> Option<(&Found, &Entry)> {
-        let found = self.found()?;
-        let entry = found.loaded.entry(server).filter(|entry| entry.is_valid && entry.enabled)?;
-        Some((found, entry))
+    /// Returns the entry of `server`, if it is valid and enabled.
+    fn usable(&self, server: &str) -> Option<(&Configuration, &Entry)> {
+        let configuration = self.configuration()?;
+        let entry = configuration.loaded.entry(server).filter(|entry| entry.is_valid && entry.enabled)?;
+        Some((configuration, entry))
     }
 }
 
-impl Found {
+impl Configuration {
     /// Whether the notes about a server may be shown: only if the user approved its entry, or wrote it.
     fn may_show(&self, entry: &Entry) -> bool {
         entry.project.is_none() || is_approved(entry, &self.places)
@@ -160,12 +163,12 @@ impl Found {
 impl Known {
     /// Writes notes as if `server` had been connected, and had one tool, one resource and one prompt.
     pub(super) fn note_a_tool(&self, server: &str) {
-        let found = self.found().unwrap();
+        let configuration = self.configuration().unwrap();
         let tool = serde_json::json!({ "name": "seen", "arguments": [{ "name": "mode", "values": ["fast", "slow"] }] });
         let tool = serde_json::from_value(tool).unwrap();
-        let entry = found.loaded.entry(server).unwrap();
-        let notebook = Notebook::below(found.places.data());
-        notebook.write(&entry.into(), Listing::of([].into_iter()), vec![tool]);
+        let entry = configuration.loaded.entry(server).unwrap();
+        let notebook = Notebook::below(configuration.places.data());
+        notebook.write(&entry.into(), ToolsHash::of([].into_iter()), vec![tool]);
         let offer = serde_json::json!({ "name": "x://seen", "arguments": [] });
         notebook.note(&entry.into(), OfferList::Resources(vec![serde_json::from_value(offer).unwrap()]));
         let offer = serde_json::json!({ "name": "greet", "arguments": [{ "name": "who" }] });
@@ -173,7 +176,7 @@ impl Known {
     }
 }
 
-fn server(entry: &Entry, loaded: &Loaded) -> Named {
+fn named_server(entry: &Entry, loaded: &Loaded) -> Named {
     let spec = loaded.desired.get(entry.name.as_str());
     let about = match (spec, &entry.project) {
         (_, Some(_)) => entry.scope.to_string(),
@@ -199,15 +202,15 @@ fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) 
         return T::default();
     };
     runtime.block_on(async {
-        // A key that completes words asks no server. The rows of a linked folder are on one.
+        // Completion must not contact a server, and the rows of a linked folder are on a database server.
         if !matches!(database::link::read(places.data()), Ok(None)) {
             return T::default();
         }
         let Ok(Some(store)) = Store::open_existing(database::file(places)).await else {
             return T::default();
         };
-        let found = read(&store).await;
+        let read_rows = read(&store).await;
         store.close().await;
-        found
+        read_rows
     })
 }

@@ -28,9 +28,9 @@ pub(super) enum Offered {
     Tools,
     /// Like [`Self::Servers`]; after a `/`, like [`Self::Tools`].
     ServersThenTools,
-    /// `server/`, and behind it its prompts.
+    /// `server/`; after it, the server's prompts.
     Prompts,
-    /// The URIs of the resources of the server that is named before.
+    /// The URIs of the resources of the server that is named earlier on the line.
     Uris,
     /// `server/`; after it, the URIs of the server's resources.
     Resources,
@@ -46,8 +46,9 @@ pub(super) enum Offered {
     Nothing,
 }
 
-/// By the name that the help shows. An argument with a fixed set of values is completed without being listed here, and
-/// one with any other name is not completed. A test finds a name that says `SERVER` or `TOOL` and is not listed.
+/// What is offered for an argument, by the value name that the help shows. An argument with a fixed set of values is
+/// completed without being listed here; any other argument is not completed. A test fails for a value name with
+/// `SERVER` or `TOOL` that is not listed.
 pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SERVER", Offered::Servers),
     ("TOOL", Offered::Tools),
@@ -76,7 +77,7 @@ pub(super) struct Line {
     pub(super) folder: PathBuf,
     /// The word that the cursor is in, up to the cursor.
     pub(super) current: String,
-    /// The tool, prompt or server that is named before it.
+    /// The tool, prompt or server that is named before the cursor, and which of them it is.
     pub(super) selector: Option<(Offered, String)>,
 }
 
@@ -103,10 +104,11 @@ pub(super) fn selector_of(command: &Command) -> Option<(Offered, String)> {
 pub(super) fn command(line: Line, known: Known) -> Command {
     let line = Arc::new(line);
     let known = Arc::new(known);
-    complete(Cli::command(), &line, &known)
+    with_completers(Cli::command(), &line, &known)
 }
 
-fn complete(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
+/// Adds to each argument of `command` and of its subcommands what is offered for it.
+fn with_completers(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
     // Options would outnumber the words that the user looks for. The library shows hidden ones only if there is nothing
     // else.
     let hides_options = !line.current.starts_with('-');
@@ -121,7 +123,7 @@ fn complete(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
             };
             if hides { arg.hide(true) } else { arg }
         })
-        .mut_subcommands(|verb| complete(verb, line, known))
+        .mut_subcommands(|verb| with_completers(verb, line, known))
 }
 
 fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValueCompleter {
@@ -131,23 +133,23 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
         match offered {
             Offered::Servers => servers(&known, typed, ""),
             Offered::ServersThenTools if !typed.contains('/') => servers(&known, typed, ""),
-            Offered::Tools | Offered::ServersThenTools => {
-                in_two_steps(&known, typed, |server| known.tools(server).into_iter().map(|it| (it.name, it.about)))
-            }
-            Offered::Prompts => {
-                in_two_steps(&known, typed, |server| known.prompts(server).into_iter().map(|it| (it.name, it.about)))
-            }
-            Offered::Resources => {
-                in_two_steps(&known, typed, |server| known.resources(server).into_iter().map(|it| (it.name, it.about)))
-            }
+            Offered::Tools | Offered::ServersThenTools => server_then_name(&known, typed, |server| {
+                known.tools(server).into_iter().map(|tool| (tool.name, tool.about))
+            }),
+            Offered::Prompts => server_then_name(&known, typed, |server| {
+                known.prompts(server).into_iter().map(|prompt| (prompt.name, prompt.about))
+            }),
+            Offered::Resources => server_then_name(&known, typed, |server| {
+                known.resources(server).into_iter().map(|resource| (resource.name, resource.about))
+            }),
             Offered::Uris => uris(&known, &line, typed),
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
-            Offered::Agents => plain(known.agents().iter().map(String::as_str), typed),
+            Offered::Agents => matching(known.agents().iter().map(String::as_str), typed),
             Offered::Sessions => sessions(&known, typed),
-            Offered::Secrets => plain(known.secrets().iter().map(String::as_str), typed),
-            Offered::Variables => plain(known.variables(), typed),
+            Offered::Secrets => matching(known.secrets().iter().map(String::as_str), typed),
+            Offered::Variables => matching(known.variables(), typed),
             Offered::Nothing => Vec::new(),
         }
     })
@@ -158,13 +160,13 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
     CompletionCandidate::new(word).help(about.map(|about| about.to_owned().into()))
 }
 
-fn servers(known: &Known, typed: &str, after: &str) -> Vec<CompletionCandidate> {
+fn servers(known: &Known, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
     let fits = |server: &&Named| is_plain(&server.name) && server.name.starts_with(typed);
     let servers = known.servers().iter().filter(fits);
-    servers.map(|server| candidate(format!("{}{after}", server.name), &server.about)).collect()
+    servers.map(|server| candidate(format!("{}{suffix}", server.name), &server.about)).collect()
 }
 
-/// The beginnings of their ids, the newest first, and the word for the newest.
+/// Sessions by the beginnings of their ids, the newest first, and `last` for the newest.
 fn sessions(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
     let sessions = known.sessions();
     let last = sessions.first().map(|newest| ("last", &newest.about));
@@ -173,11 +175,12 @@ fn sessions(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
     fits.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
-/// First the server, then what it has, by name and description: as with folders and files.
-fn in_two_steps<I: Iterator<Item = (String, String)>>(
+/// Completes `server/name`: first the server, then what it has (name and description), as with folders and files.
+/// `list` returns what a server has.
+fn server_then_name<I: Iterator<Item = (String, String)>>(
     known: &Known,
     typed: &str,
-    of_server: impl Fn(&str) -> I,
+    list: impl Fn(&str) -> I,
 ) -> Vec<CompletionCandidate> {
     let Some((server, start)) = typed.split_once('/') else {
         return servers(known, typed, "/");
@@ -185,13 +188,13 @@ fn in_two_steps<I: Iterator<Item = (String, String)>>(
     if !is_plain(server) {
         return Vec::new();
     }
-    of_server(server)
+    list(server)
         .filter(|(name, _)| name.starts_with(start) && is_plain(name))
         .map(|(name, about)| candidate(format!("{server}/{name}"), &about))
         .collect()
 }
 
-/// The URIs of the server that is named before.
+/// The URIs of the server that is named earlier on the line.
 fn uris(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
     let Some((Offered::Servers, server)) = &line.selector else { return Vec::new() };
     let resources = known.resources(server).into_iter();
@@ -201,18 +204,20 @@ fn uris(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// The arguments of the tool or prompt that is named before.
+/// The arguments of the tool or prompt that is named earlier on the line.
 fn arguments_of_selected(known: &Known, line: &Line) -> Vec<Argument> {
-    let Some((what, selector)) = &line.selector else { return Vec::new() };
+    let Some((kind, selector)) = &line.selector else { return Vec::new() };
     let Some((server, name)) = selector.split_once('/') else { return Vec::new() };
-    let arguments = match what {
-        Offered::Prompts => known.prompts(server).into_iter().find(|it| it.name == name).map(|it| it.arguments),
-        _ => known.tools(server).into_iter().find(|it| it.name == name).map(|it| it.arguments),
+    let arguments = match kind {
+        Offered::Prompts => {
+            known.prompts(server).into_iter().find(|prompt| prompt.name == name).map(|prompt| prompt.arguments)
+        }
+        _ => known.tools(server).into_iter().find(|tool| tool.name == name).map(|tool| tool.arguments),
     };
     arguments.unwrap_or_default()
 }
 
-/// `path=`, then what is known of its value.
+/// Completes an argument: first `name=`, then its values, or paths if no values are known.
 fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
     let arguments = arguments_of_selected(known, line);
     let Some((name, start)) = typed.split_once('=') else {
@@ -233,7 +238,7 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
 }
 
 /// The plain ones of `words` that start with what is typed.
-fn plain<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
+fn matching<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
     words.filter(|word| is_plain(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
 }
 

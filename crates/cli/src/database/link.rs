@@ -1,7 +1,8 @@
-//! `store.json` in a folder of data: the rows of the folder are in the database of a team, and not in a file there.
+//! The file `store.json` in a data folder: it says that the rows of the folder are in the database of a team, not in a
+//! file there.
 //!
-//! The daemon of a team on Postgres writes it, so that other commands in that folder (`toolrack secret set`, `toolrack audit`)
-//! find the same rows as the daemon, and never begin a file beside them.
+//! The daemon of a team on Postgres writes it, so that other commands in that folder, such as `toolrack secret set` and
+//! `toolrack audit`, find the same rows as the daemon, and never create a database file of their own.
 
 use std::{
     fs::{self, OpenOptions},
@@ -26,7 +27,7 @@ pub(crate) struct Link {
     pub(crate) tenant: Option<String>,
 }
 
-/// Its path in the folder `data`.
+/// The path of the link in the folder `data`.
 pub(crate) fn file(data: &Path) -> PathBuf {
     data.join("store.json")
 }
@@ -37,52 +38,52 @@ pub(crate) fn file(data: &Path) -> PathBuf {
 /// When it cannot be read.
 pub(crate) fn read(data: &Path) -> Result<Option<Link>, Failure> {
     let path = file(data);
-    let refused = |why: String| {
+    let unusable_link = |why: String| {
         let message = format!("{}, which says where the rows of its folder are, cannot be used: {why}", path.display());
         Failure::new(Exit::Other, "DATABASE", message).hint("`toolrack serve --team FILE` writes it anew")
     };
     match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| refused(error.to_string())),
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| unusable_link(error.to_string())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(refused(in_words(&error))),
+        Err(error) => Err(unusable_link(in_words(&error))),
     }
 }
 
-/// Makes `link` the link of `data`.
+/// Writes `link` into the folder `data`.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
     let path = file(data);
-    let written = || -> io::Result<()> {
+    let write_file = || -> io::Result<()> {
         let new = path.with_extension(format!("{}.new", std::process::id()));
         fs::create_dir_all(data)?;
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec(link)?)?;
         fs::rename(new, &path)
     };
-    written().map_err(|error| {
+    write_file().map_err(|error| {
         let message = format!("{} cannot be written: {}", path.display(), in_words(&error));
         Failure::new(Exit::Other, "DATABASE", message)
     })
 }
 
-/// Makes `link` the link of `data`, unless a file there has rows that were not moved yet.
+/// Writes `link` into the folder `data`, unless the database file there has rows that were not moved yet.
 ///
 /// # Errors
-/// When there is such a file, and when it cannot be read.
+/// When the file has such rows, and when it cannot be read.
 pub(crate) async fn take(data: &Path, link: &Link) -> Result<(), Failure> {
     match read(data) {
         Ok(Some(known)) if known == *link => return Ok(()),
         // A link to another team file: the rows are in a database already.
         Ok(Some(_)) => {}
-        Ok(None) => refuse_rows_of_file(data, &link.team).await?,
+        Ok(None) => refuse_unmoved_rows(data, &link.team).await?,
         Err(failure) => return Err(failure),
     }
     write(data, link)
 }
 
-async fn refuse_rows_of_file(data: &Path, team: &Path) -> Result<(), Failure> {
+async fn refuse_unmoved_rows(data: &Path, team: &Path) -> Result<(), Failure> {
     let path = super::file_in(data);
     if !path.exists() {
         return Ok(());

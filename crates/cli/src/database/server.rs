@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The most bytes of a file with a URL.
-const MAX_BYTES: u64 = 64 * 1024;
+const MAX_URL_FILE_BYTES: u64 = 64 * 1024;
 
-/// How long the connections may take to close at the end.
+/// How long the connections may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A Postgres database. Clones share its connections.
@@ -27,7 +27,7 @@ impl Server {
     /// Connects to the database of `table`.
     ///
     /// # Errors
-    /// When its URL cannot be found out, or the database cannot be used. No message has the URL.
+    /// When its URL cannot be determined, or the database cannot be used. No message contains the URL.
     pub(crate) async fn connect(table: &StoreTable, environment: &Environment) -> Result<Self, Failure> {
         let defaults = DatabaseSettings::new("");
         let connect_timeout = table.connect_timeout.unwrap_or(defaults.connect_timeout);
@@ -96,46 +96,48 @@ fn not_moved(error: &MoveError) -> Failure {
     }
 }
 
-fn refused(why: impl std::fmt::Display) -> Failure {
+fn bad_url(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`url` of `[store]` in the team file {why}")).hint("docs/guide/teams.md has an example")
 }
 
 async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
     let text = match url {
-        StoreUrl::Text(text) => filled_in(text, environment).await?,
-        StoreUrl::File(from) => contents(&from.file)?,
-        StoreUrl::Command(from) => printed(&from.command, limit).await?,
+        StoreUrl::Text(text) => without_placeholders(text, environment).await?,
+        StoreUrl::File(from) => read_file(&from.file)?,
+        StoreUrl::Command(from) => output_of(&from.command, limit).await?,
     };
     let text = text.trim();
     if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
-        return Err(refused("is not a URL of Postgres: write postgres://USER:PASSWORD@HOST/NAME, or where that is"));
+        return Err(bad_url(
+            "is not a URL of Postgres: write postgres://USER:PASSWORD@HOST/NAME, or name a file or a command that provides it",
+        ));
     }
     Ok(text.to_owned())
 }
 
-async fn filled_in(text: &str, environment: &Environment) -> Result<String, Failure> {
+async fn without_placeholders(text: &str, environment: &Environment) -> Result<String, Failure> {
     if text.contains("${secret:") {
-        return Err(refused("names a stored secret, and those are in that database")
+        return Err(bad_url("names a stored secret, and those are in that database")
             .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));
     }
     let placeholders = Interpolate::new(environment.clone(), Unset::Error);
-    placeholders.setting("url of [store]", text, true).await.map_err(|error| refused(with_causes(&error)))
+    placeholders.setting("url of [store]", text, true).await.map_err(|error| bad_url(with_causes(&error)))
 }
 
-fn contents(path: &Path) -> Result<String, Failure> {
-    let unreadable = |why: String| refused(format!("names the file {}: {why}", path.display()));
+fn read_file(path: &Path) -> Result<String, Failure> {
+    let unreadable = |why: String| bad_url(format!("names the file {}: {why}", path.display()));
     let length = fs::metadata(path).map_err(|error| unreadable(in_words(&error)))?.len();
-    if length > MAX_BYTES {
-        return Err(unreadable(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
+    if length > MAX_URL_FILE_BYTES {
+        return Err(unreadable(format!("it has {length} bytes, and at most {MAX_URL_FILE_BYTES} are read")));
     }
     fs::read_to_string(path).map_err(|error| unreadable(in_words(&error)))
 }
 
-async fn printed(command: &[String], limit: Duration) -> Result<String, Failure> {
+async fn output_of(command: &[String], limit: Duration) -> Result<String, Failure> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(refused("has an empty `command`"));
+        return Err(bad_url("has an empty `command`"));
     };
-    let failed = |why: String| refused(format!("is to be printed by `{program}`, {why}"));
+    let failed = |why: String| bad_url(format!("is to be printed by `{program}`, {why}"));
     let mut run = Command::new(program);
     run.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
     let run = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output();

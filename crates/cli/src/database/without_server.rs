@@ -8,40 +8,40 @@ use toolrack_team::StoreTable;
 use super::MovedRows;
 use crate::error::Failure;
 
-/// There is none.
+/// Never exists in this build.
 #[derive(Clone, Debug)]
 pub(crate) enum Server {}
 
 impl Server {
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn connect(_: &StoreTable, _: &Environment) -> Result<Self, Failure> {
         Err(Failure::config(
             "`[store]` of the team file names a Postgres database, which this build of Toolrack cannot use",
         )
-        .hint("use one with the feature `postgres`, which it has unless it was built with --no-default-features"))
+        .hint("use a build with the feature `postgres`: all builds have it except those with --no-default-features"))
     }
 
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn store(&self, _: &str) -> Result<Store, Failure> {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn own_store(&self) -> Result<Store, Failure> {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn have_moved(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn move_rows(&self, _: Option<&str>, _: &Store) -> Result<MovedRows, Failure> {
         match *self {}
     }
 
-    #[expect(clippy::unused_async, reason = "the other one waits")]
+    #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn close(&self) {
         match *self {}
     }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Outbox, ToCommand};
 use crate::editor::Edited;
 
-/// Asks the command for one line at a time. Clones share it.
+/// Asks the borrower for one line at a time. Clones share the open question.
 #[derive(Clone, Debug)]
 pub(crate) struct FarLines {
     outbox: Outbox,
@@ -23,7 +23,7 @@ struct Request {
     answer: Option<oneshot::Sender<Option<String>>>,
 }
 
-/// Keys come at once while this lives.
+/// While this exists, the borrower sends each key immediately.
 #[derive(Debug)]
 pub(crate) struct FarKeys(Outbox);
 
@@ -33,7 +33,7 @@ impl Drop for FarKeys {
     }
 }
 
-/// Takes a question back when the task that waits for its answer ends. A later question stays.
+/// Withdraws a question when the task that waits for its answer ends. A later question stays.
 struct UnaskOnDrop<'a> {
     lines: &'a FarLines,
     number: u32,
@@ -94,7 +94,8 @@ impl FarLines {
         line.await.ok().flatten()
     }
 
-    /// Takes the line that was typed while question `number` was open, and drops a line that comes too late.
+    /// Passes `line`, the answer to question `number`, to the task that waits for it. Drops it if that question is no
+    /// longer open.
     pub(crate) fn typed(&self, number: u32, line: Option<String>) {
         let mut request = self.request();
         if request.number == number

@@ -1,4 +1,4 @@
-//! Messages on their way to a command's terminal.
+//! Messages of a daemon on their way to the borrower (the process of the command).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,17 +10,19 @@ use super::ToCommand;
 /// The most bytes that wait before a writer to stdout has to wait as well.
 const SOFT_LIMIT_BYTES: usize = 256 * 1024;
 
-/// The most bytes that wait before the daemon gives up a command that reads nothing. Writers to stderr never wait.
+/// The most bytes that wait. Beyond that, the daemon gives up a command that reads nothing; writers to stderr never
+/// wait, so they can reach this limit.
 const HARD_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Messages in order. It starts closed: its content can be taken back until it is opened. Clones share it.
+/// A queue of messages. It starts closed: until it is opened, nothing is sent, and its content can be taken back.
+/// Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     waiting: Mutex<Waiting>,
-    /// Notifies when there is something to send, or when no message will be needed any more.
+    /// Notifies when there is something to send, or when the command was given up.
     filled: Notify,
     /// Notifies when there is room again.
     emptied: Notify,
@@ -43,7 +45,7 @@ impl Outbox {
         }
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
-        // So much output cannot be held back any longer.
+        // More output than this cannot be held back, so send it.
         waiting.is_open |= waiting.bytes > SOFT_LIMIT_BYTES;
         if waiting.bytes > HARD_LIMIT_BYTES {
             *waiting = Waiting { is_given_up: true, ..Waiting::default() };
@@ -58,7 +60,7 @@ impl Outbox {
         self.0.filled.notify_one();
     }
 
-    /// Takes everything back; returns whether that was still possible.
+    /// Removes all messages, unless the outbox was opened; returns whether they were removed.
     pub(crate) fn take_back(&self) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_open {
@@ -69,7 +71,7 @@ impl Outbox {
     }
 
     /// Waits until there is room for more.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let emptied = self.0.emptied.notified();
             if self.waiting().bytes <= SOFT_LIMIT_BYTES {
@@ -131,9 +133,9 @@ mod tests {
     async fn a_writer_of_a_lot_waits_for_the_reader() {
         let outbox = Outbox::default();
         outbox.push(text(SOFT_LIMIT_BYTES + 1));
-        assert!(outbox.room().now_or_never().is_none());
+        assert!(outbox.wait_for_room().now_or_never().is_none());
         assert!(outbox.next().await.is_some());
-        outbox.room().await;
+        outbox.wait_for_room().await;
     }
 
     #[tokio::test]
@@ -147,12 +149,12 @@ mod tests {
     async fn no_writer_waits_for_a_command_that_was_given_up() {
         let outbox = Outbox::default();
         outbox.push(text(SOFT_LIMIT_BYTES + 1));
-        let mut writer = Box::pin(outbox.room());
+        let mut writer = Box::pin(outbox.wait_for_room());
         assert!(writer.as_mut().now_or_never().is_none());
         (0..8).for_each(|_| outbox.push(text(1024 * 1024)));
         assert!(writer.now_or_never().is_some());
         outbox.push(text(SOFT_LIMIT_BYTES + 1));
-        assert!(outbox.room().now_or_never().is_some(), "what is written now is dropped");
+        assert!(outbox.wait_for_room().now_or_never().is_some(), "what is written now is dropped");
         assert!(outbox.next().now_or_never().unwrap().is_none());
         assert!(outbox.take_back(), "the daemon can still hand back a command that never read");
     }

@@ -16,21 +16,21 @@ use tokio::sync::oneshot;
 /// Ends a turn, or the calls that are under way in it.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
-    /// Reaches the calls that are under way.
+    /// Cancels the calls that are under way.
     calls: ArcSwapOption<oneshot::Sender<()>>,
-    /// A step is being written.
-    keeping: AtomicBool,
-    /// Nothing more may begin.
+    /// Whether a step of the turn is being stored.
+    storing: AtomicBool,
+    /// Whether the turn has to end: no further step may begin.
     pulled: AtomicBool,
 }
 
 impl Brake {
-    /// Resolves when the user ends the calls that begin now.
-    pub(super) fn calls(&self) -> BoxFuture<'static, ()> {
-        let (unwanted, notified) = oneshot::channel();
-        self.calls.store(Some(Arc::new(unwanted)));
+    /// Returns a future that resolves when the user ends the calls that begin now.
+    pub(super) fn calls_cancelled(&self) -> BoxFuture<'static, ()> {
+        let (cancel, cancelled) = oneshot::channel();
+        self.calls.store(Some(Arc::new(cancel)));
         Box::pin(async {
-            if notified.await.is_err() {
+            if cancelled.await.is_err() {
                 future::pending::<()>().await;
             }
         })
@@ -38,32 +38,34 @@ impl Brake {
 
     /// Ends the calls that are under way; `false` when there are none.
     pub(crate) fn cancel_calls(&self) -> bool {
-        let unwanted = self.calls.swap(None).and_then(Arc::into_inner);
-        unwanted.is_some_and(|unwanted| unwanted.send(()).is_ok())
+        let cancel = self.calls.swap(None).and_then(Arc::into_inner);
+        cancel.is_some_and(|cancel| cancel.send(()).is_ok())
     }
 
-    /// Writes a step. If the turn has to end, this never returns, so that nothing follows the step.
-    pub(super) async fn store_step<E>(&self, keep: impl Future<Output = Result<(), E>>) -> Result<(), E> {
-        self.keeping.store(true, Ordering::Relaxed);
-        let kept = keep.await;
-        self.keeping.store(false, Ordering::Relaxed);
-        if kept.is_ok() && self.pulled.load(Ordering::Relaxed) {
+    /// Runs `store`, which stores a step of the turn. If the turn has to end, this never returns, so that no step
+    /// follows.
+    pub(super) async fn store_step<E>(&self, store: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        self.storing.store(true, Ordering::Relaxed);
+        let stored = store.await;
+        self.storing.store(false, Ordering::Relaxed);
+        if stored.is_ok() && self.pulled.load(Ordering::Relaxed) {
             future::pending::<()>().await;
         }
-        kept
+        stored
     }
 
-    /// Waits until `run` can be dropped without a half-written step; returns its output if it ends before that.
+    /// Ends the turn that `run` executes: waits until `run` can be dropped without a half-stored step. Returns the
+    /// output of `run` if it ends before that.
     pub(crate) async fn stop<F: Future + Unpin>(&self, mut run: F) -> Option<F::Output> {
         self.pulled.store(true, Ordering::Relaxed);
         let mut run = pin!(&mut run);
         future::poll_fn(|context| {
-            if !self.keeping.load(Ordering::Relaxed) {
+            if !self.storing.load(Ordering::Relaxed) {
                 return Poll::Ready(None);
             }
             match run.as_mut().poll(context) {
                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                Poll::Pending if self.keeping.load(Ordering::Relaxed) => Poll::Pending,
+                Poll::Pending if self.storing.load(Ordering::Relaxed) => Poll::Pending,
                 Poll::Pending => Poll::Ready(None),
             }
         })

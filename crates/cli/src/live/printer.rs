@@ -8,27 +8,27 @@ use toolrack_host::text;
 use super::{Out, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
-/// The most lines that wait to be shown beside the answer. Beyond that, the oldest are dropped.
+/// The most lines of other sources that wait to be shown. Beyond that, the oldest are dropped.
 const MAX_WAITING_LINES: usize = 64;
 
 /// How often the progress line is written again while nothing is reported.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Prints a turn: the answer on stdout, other lines on stderr, and the live line at the end of both.
+/// Prints a turn: the answer on stdout, other lines on stderr, and the progress line below both.
 #[derive(Debug)]
 pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
-    /// Nothing stands on the last line.
-    at_start: bool,
-    /// The live line, while it is there.
+    /// Whether the cursor is at the start of a line.
+    at_line_start: bool,
+    /// The progress line, while it is shown.
     status: Option<StatusLine>,
-    /// Text that waits for a line of its own.
+    /// Lines that wait until the cursor is at the start of a line.
     news: VecDeque<String>,
 }
 
 impl TurnPrinter {
     pub(super) fn new(screen: Arc<Screen>) -> Self {
-        Self { screen, at_start: true, status: None, news: VecDeque::new() }
+        Self { screen, at_line_start: true, status: None, news: VecDeque::new() }
     }
 
     /// Prints each message, until there are no more.
@@ -52,14 +52,14 @@ impl TurnPrinter {
                 }
             };
             match next {
-                Out::Piece(piece) => self.piece(&piece).await?,
+                Out::Piece(piece) => self.print_piece(&piece).await?,
                 Out::Line(line) => {
                     self.end_line().await?;
                     self.status = None;
-                    self.news(line);
+                    self.queue_news(line);
                 }
-                Out::News(line) => self.news(line),
-                Out::Status(line) => self.status(line).await?,
+                Out::News(line) => self.queue_news(line),
+                Out::Status(line) => self.set_status(line).await?,
                 Out::Record(record) => self.screen.record(&record).await?,
                 Out::Flush(printed) => {
                     self.show_news();
@@ -75,7 +75,7 @@ impl TurnPrinter {
     }
 
     /// Shows a line as soon as it interrupts neither the answer nor a question.
-    fn news(&mut self, line: String) {
+    fn queue_news(&mut self, line: String) {
         if self.news.len() == MAX_WAITING_LINES {
             self.news.pop_front();
         }
@@ -83,34 +83,35 @@ impl TurnPrinter {
         self.show_news();
     }
 
-    async fn piece(&mut self, piece: &str) -> Result<(), Failure> {
+    async fn print_piece(&mut self, piece: &str) -> Result<(), Failure> {
         // Empty lines at the beginning or end of an answer carry no meaning.
-        let piece = if self.at_start { piece.trim_start_matches('\n') } else { piece };
-        if piece.is_empty() || (self.at_start && piece.trim().is_empty()) {
+        let piece = if self.at_line_start { piece.trim_start_matches('\n') } else { piece };
+        if piece.is_empty() || (self.at_line_start && piece.trim().is_empty()) {
             return Ok(());
         }
         self.status = None;
         let complete = piece.rfind('\n').map_or(0, |end| end + 1);
-        // Waiting lines get their place between two lines of the answer.
+        // Waiting lines are shown between two lines of the answer.
         let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(complete) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.piece(text::for_terminal(part).into_owned()).await?;
-            self.at_start = part.ends_with('\n');
+            self.at_line_start = part.ends_with('\n');
             self.show_news();
         }
         Ok(())
     }
 
     async fn end_line(&mut self) -> Result<(), Failure> {
-        if !mem::replace(&mut self.at_start, true) {
+        if !mem::replace(&mut self.at_line_start, true) {
             self.screen.piece("\n".to_owned()).await?;
         }
         Ok(())
     }
 
-    /// Shows the waiting lines, and the live line below them, unless they would come between words or into a question.
+    /// Shows the waiting lines, and the progress line below them, unless they would interrupt a line of the answer or a
+    /// question.
     fn show_news(&mut self) {
-        if !self.at_start || self.news.is_empty() || self.screen.is_asking() {
+        if !self.at_line_start || self.news.is_empty() || self.screen.is_asking() {
             return;
         }
         for line in self.news.drain(..) {
@@ -119,12 +120,13 @@ impl TurnPrinter {
         self.show_status();
     }
 
-    /// Shows this progress line from now on. A call begins below the answer; anything else does not interrupt it.
-    async fn status(&mut self, line: StatusLine) -> Result<(), Failure> {
+    /// Shows this progress line from now on. A line about a call ends the current line of the answer; any other is
+    /// dropped while a line of the answer is incomplete.
+    async fn set_status(&mut self, line: StatusLine) -> Result<(), Failure> {
         if matches!(line, StatusLine::Call(_)) {
             self.end_line().await?;
         }
-        if self.at_start {
+        if self.at_line_start {
             self.show_news();
             self.status = Some(line);
             self.show_status();
@@ -132,10 +134,10 @@ impl TurnPrinter {
         Ok(())
     }
 
-    /// Writes the progress line as it is now; a question keeps its line.
+    /// Writes the progress line as it is now. While a question is open, the screen does not show it.
     fn show_status(&self) {
         if let Some(line) = &self.status {
-            self.screen.progress(&line.words(self.screen.time_asked()));
+            self.screen.progress(&line.words(self.screen.time_waiting_for_answers()));
         }
     }
 }

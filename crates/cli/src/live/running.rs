@@ -23,8 +23,8 @@ pub(super) struct CallLine {
     arguments: String,
     progress: Option<Progress>,
     began: Instant,
-    /// How long questions had been open when it began.
-    asked: Duration,
+    /// For how long questions had been open in total when the call began.
+    asked_before: Duration,
     /// How many other calls are under way.
     others: usize,
 }
@@ -38,16 +38,16 @@ impl StatusLine {
     pub(super) fn words(&self, asked: Duration) -> String {
         match self {
             Self::Words(words) => words.clone(),
-            // A call that waits for the user takes no time.
+            // The time in which a call waits for the user does not count.
             Self::Call(call) => {
-                call.words(call.began.elapsed().saturating_sub(asked.saturating_sub(call.asked)).as_secs())
+                call.words(call.began.elapsed().saturating_sub(asked.saturating_sub(call.asked_before)).as_secs())
             }
         }
     }
 }
 
 impl CallLine {
-    /// `fs/copy (42 %, 3 s) copying`, or with its arguments while the server says nothing.
+    /// `fs/copy (42 %, 3 s) copying`, with the message of the server, or with the arguments while there is no message.
     fn words(&self, seconds: u64) -> String {
         let mut facts = Vec::new();
         facts.extend(self.progress.as_ref().map(progress::amount));
@@ -66,25 +66,25 @@ impl CallLine {
 
 impl Running {
     /// Records that a call begins, when questions have been open for `asked` in total.
-    pub(super) fn begins(&mut self, id: &str, tool: String, arguments: String, asked: Duration) {
+    pub(super) fn begin(&mut self, id: &str, tool: String, arguments: String, asked: Duration) {
         let (id, began) = (id.to_owned(), Instant::now());
-        self.0.push(CallLine { id, tool, arguments, progress: None, began, asked, others: 0 });
+        self.0.push(CallLine { id, tool, arguments, progress: None, began, asked_before: asked, others: 0 });
     }
 
-    /// A call reports progress.
-    pub(super) fn reports(&mut self, id: &str, progress: &Progress) {
-        if let Some(at) = self.0.iter().position(|call| call.id == id) {
-            let mut call = self.0.remove(at);
+    /// Records the progress that a call reports.
+    pub(super) fn set_progress(&mut self, id: &str, progress: &Progress) {
+        if let Some(index) = self.0.iter().position(|call| call.id == id) {
+            let mut call = self.0.remove(index);
             call.progress = Some(progress.clone());
             self.0.push(call);
         }
     }
 
-    pub(super) fn ends(&mut self, id: &str) {
+    pub(super) fn end(&mut self, id: &str) {
         self.0.retain(|call| call.id != id);
     }
 
-    /// The line about them; `None` when none is under way.
+    /// The progress line; `None` when no call is under way.
     pub(super) fn line(&self) -> Option<StatusLine> {
         let mut call = self.0.last()?.clone();
         call.others = self.0.len() - 1;
@@ -110,35 +110,35 @@ mod tests {
     #[test]
     fn the_line_says_how_far_a_call_is_and_how_long_it_takes() {
         let mut running = Running::default();
-        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
+        running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
         assert_eq!(words(&running, 0), "fs/copy path=a");
         assert_eq!(words(&running, 3), "fs/copy (3 s) path=a");
-        running.reports("1", &report(21.0, Some(50.0), None));
+        running.set_progress("1", &report(21.0, Some(50.0), None));
         assert_eq!(words(&running, 3), "fs/copy (42 %, 3 s) path=a");
-        running.reports("1", &report(7.0, None, Some("copying")));
+        running.set_progress("1", &report(7.0, None, Some("copying")));
         assert_eq!(words(&running, 3), "fs/copy (7, 3 s) copying");
-        running.reports("2", &report(7.0, None, Some("of a call that is not there")));
+        running.set_progress("2", &report(7.0, None, Some("of a call that is not there")));
         assert_eq!(words(&running, 3), "fs/copy (7, 3 s) copying");
     }
 
     #[test]
     fn the_line_is_about_the_call_that_reported_last() {
         let mut running = Running::default();
-        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
-        running.begins("2", "fs/move".to_owned(), "path=b".to_owned(), Duration::ZERO);
+        running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
+        running.begin("2", "fs/move".to_owned(), "path=b".to_owned(), Duration::ZERO);
         assert_eq!(words(&running, 0), "fs/move (and 1 other call) path=b");
-        running.reports("1", &report(1.0, Some(4.0), Some("copying")));
+        running.set_progress("1", &report(1.0, Some(4.0), Some("copying")));
         assert_eq!(words(&running, 0), "fs/copy (25 %, and 1 other call) copying");
-        running.ends("1");
+        running.end("1");
         assert_eq!(words(&running, 0), "fs/move path=b");
-        running.ends("2");
+        running.end("2");
         assert!(running.line().is_none());
     }
 
     #[test]
     fn a_call_that_waits_for_the_user_takes_no_time() {
         let mut running = Running::default();
-        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::from_secs(5));
+        running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::from_secs(5));
         let Some(StatusLine::Call(mut call)) = running.line() else { panic!("no line") };
         call.began = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         let line = StatusLine::Call(call);

@@ -10,10 +10,10 @@ pub(super) struct Mention {
 }
 
 /// The characters, besides white space, that may precede the `@`.
-const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\'', '“', '„', '«'];
+const ALLOWED_BEFORE: &[char] = &['(', '[', '{', '<', '"', '\'', '“', '„', '«'];
 
 /// Characters at the end of a sentence that do not belong to a URI, unless the URI is between `<` and `>`.
-const AFTER: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
+const TRAILING: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
 
 /// Brackets that belong to a URI only as a pair.
 const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
@@ -21,15 +21,15 @@ const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
 /// The resources that `text` names, each once, in their order.
 ///
 /// A name among `servers` counts whatever follows it; another name counts only if a URI with a scheme follows
-/// (`@docs:file:///a`): `@ada:example.org` is a person. Text after a `` ` `` is not searched.
+/// (`@docs:file:///a`): `@ada:example.org` is a person. An `@` right after a `` ` `` does not count.
 pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
     let mut found = Vec::new();
-    for (at, _) in text.match_indices('@') {
-        let before = text[..at].chars().next_back();
-        if before.is_some_and(|before| !before.is_whitespace() && !BEFORE.contains(&before)) {
+    for (index, _) in text.match_indices('@') {
+        let before = text[..index].chars().next_back();
+        if before.is_some_and(|before| !before.is_whitespace() && !ALLOWED_BEFORE.contains(&before)) {
             continue;
         }
-        if let Some(mention) = mention(&text[at + 1..], servers)
+        if let Some(mention) = mention(&text[index + 1..], servers)
             && !found.contains(&mention)
         {
             found.push(mention);
@@ -39,7 +39,7 @@ pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
 }
 
 fn mention(rest: &str, servers: &[ServerName]) -> Option<Mention> {
-    let known = servers.iter().map(ServerName::as_str).filter(|name| follows_colon(rest, name).is_some());
+    let known = servers.iter().map(ServerName::as_str).filter(|name| after_name(rest, name).is_some());
     let server = match known.max_by_key(|name| name.len()) {
         Some(server) => server,
         None => {
@@ -48,11 +48,12 @@ fn mention(rest: &str, servers: &[ServerName]) -> Option<Mention> {
             (is_name && has_scheme(uri(rest))).then_some(server)?
         }
     };
-    let uri = uri(follows_colon(rest, server)?);
+    let uri = uri(after_name(rest, server)?);
     (!uri.is_empty()).then(|| Mention { server: server.to_owned(), uri: uri.to_owned() })
 }
 
-fn follows_colon<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+/// Returns what follows `name:` at the beginning of `text`; `None` if `text` begins otherwise.
+fn after_name<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.strip_prefix(name)?.strip_prefix(':')
 }
 
@@ -64,11 +65,11 @@ fn uri(text: &str) -> &str {
     }
     let mut uri = text.split(char::is_whitespace).next().unwrap_or_default();
     loop {
-        let shorter = uri.trim_end_matches(AFTER);
-        let is_alone = |(open, close): &(char, char)| {
+        let shorter = uri.trim_end_matches(TRAILING);
+        let is_unpaired = |(open, close): &(char, char)| {
             shorter.ends_with(*close) && shorter.matches(*open).count() < shorter.matches(*close).count()
         };
-        let shorter = match BRACKETS.iter().find(|pair| is_alone(pair)) {
+        let shorter = match BRACKETS.iter().find(|pair| is_unpaired(pair)) {
             Some((_, close)) => shorter.strip_suffix(*close).unwrap_or(shorter),
             None => shorter,
         };

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use toolrack_host::mcp::{Prompt, Resource};
 
 use super::{
-    Argument, Configured, FORMAT_VERSION, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain,
-    is_worth_completing,
+    Argument, Configured, FORMAT_VERSION, MAX_ARGUMENTS, MAX_TOOLS, Notebook, is_plain, is_worth_completing, read_note,
+    short_description,
 };
 
 /// The most bytes of a URI that is worth completing.
@@ -46,14 +46,15 @@ pub(crate) enum OfferList {
 }
 
 impl OfferList {
-    /// `conceal` hides the secrets that the server was given, because it may repeat them.
+    /// Creates a list of prompts. `conceal` hides the secrets that the server was given, because it may repeat them.
     pub(crate) fn of_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
-        let text = |text: &Option<String>| about(text.as_deref().map(conceal).as_deref());
+        let text = |text: &Option<String>| short_description(text.as_deref().map(conceal).as_deref());
         let offer = |prompt: &Prompt| {
-            let arguments = prompt.arguments.iter().filter(|it| is_worth_completing(&it.name)).take(MAX_ARGUMENTS);
-            let arguments = arguments.map(|it| Argument {
-                name: conceal(&it.name),
-                about: text(&it.description),
+            let arguments =
+                prompt.arguments.iter().filter(|argument| is_worth_completing(&argument.name)).take(MAX_ARGUMENTS);
+            let arguments = arguments.map(|argument| Argument {
+                name: conceal(&argument.name),
+                about: text(&argument.description),
                 values: Vec::new(),
             });
             let description = if prompt.description.is_some() { &prompt.description } else { &prompt.title };
@@ -63,14 +64,18 @@ impl OfferList {
         Self::Prompts(offers.take(MAX_TOOLS).collect())
     }
 
-    /// As [`Self::of_prompts`].
+    /// Creates a list of resources, as [`Self::of_prompts`].
     pub(crate) fn of_resources(resources: &[Resource], conceal: &dyn Fn(&str) -> String) -> Self {
         let offer = |resource: &Resource| {
             let description = resource.title.as_deref().unwrap_or(&resource.name);
-            Offer { name: conceal(&resource.uri), about: about(Some(&conceal(description))), arguments: Vec::new() }
+            Offer {
+                name: conceal(&resource.uri),
+                about: short_description(Some(&conceal(description))),
+                arguments: Vec::new(),
+            }
         };
-        let is_good = |offer: &Offer| offer.name.len() <= MAX_URI && is_plain(&offer.name);
-        Self::Resources(resources.iter().map(offer).filter(is_good).take(MAX_TOOLS).collect())
+        let can_be_completed = |offer: &Offer| offer.name.len() <= MAX_URI && is_plain(&offer.name);
+        Self::Resources(resources.iter().map(offer).filter(can_be_completed).take(MAX_TOOLS).collect())
     }
 }
 
@@ -81,7 +86,7 @@ impl Notebook {
 
     /// The noted prompts and resources of `server` with its current entry.
     pub(crate) fn offers(&self, server: &Configured) -> Offers {
-        let note = content(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
+        let note = read_note(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
         note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash).unwrap_or_default()
     }
 
@@ -93,7 +98,7 @@ impl Notebook {
             OfferList::Resources(resources) => Offers { resources, ..offers },
         };
         if let Ok(text) = serde_json::to_string(&offers) {
-            self.put(&self.offers_file(server), &text);
+            self.write_if_changed(&self.offers_file(server), &text);
         }
     }
 }

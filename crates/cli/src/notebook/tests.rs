@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-const LISTING: Listing = Listing(7);
+const LISTING: ToolsHash = ToolsHash(7);
 
 fn tool(name: &str) -> Tool {
     Tool::new(name, None, &json!({}))
@@ -35,13 +35,13 @@ fn a_note_says_from_which_listing_it_was_made() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
-    assert!(!notebook.is_of(&fs, LISTING));
+    assert!(!notebook.is_up_to_date(&fs, LISTING));
     notebook.write(&fs, LISTING, vec![tool("read")]);
-    assert!(notebook.is_of(&fs, LISTING));
-    assert!(!notebook.is_of(&fs, Listing(77)));
-    assert!(!notebook.is_of(&server("fs", "two"), LISTING));
+    assert!(notebook.is_up_to_date(&fs, LISTING));
+    assert!(!notebook.is_up_to_date(&fs, ToolsHash(77)));
+    assert!(!notebook.is_up_to_date(&server("fs", "two"), LISTING));
     notebook.write(&fs, LISTING, vec![]);
-    assert!(notebook.is_of(&fs, LISTING), "no tools are a listing too");
+    assert!(notebook.is_up_to_date(&fs, LISTING), "no tools are a listing too");
 }
 
 #[cfg(unix)]

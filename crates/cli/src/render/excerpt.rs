@@ -1,18 +1,18 @@
 //! The beginning of long foreign text, so that the lines above it do not scroll away.
 //!
-//! Text is cut between lines or words, and inside a word only where that alone is too long: a secret that was cut is no
-//! longer recognized when the page is printed.
+//! Text is cut between lines or words, and inside a word only if that word alone is too long: when the page is printed,
+//! a secret that was cut would not be recognized and hidden.
 
 use toolrack_host::text;
 
 use super::{Tone, count, paint};
 
-/// Lines that are shown of a text.
-const LINES: usize = 15;
-/// Bytes that are shown of it.
-const BYTES: usize = 1_200;
+/// The maximum number of lines of a text that are shown.
+const MAX_LINES: usize = 15;
+/// The maximum number of bytes of a text that are shown.
+const MAX_BYTES: usize = 1_200;
 
-/// The beginning of `words` that is shown, and how many bytes are left.
+/// Returns the beginning of `words` with at most `lines` lines and `bytes` bytes, and how many bytes are left.
 fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     let end = words.match_indices('\n').nth(lines.saturating_sub(1)).map_or(words.len(), |(at, _)| at);
     let end = if end <= bytes {
@@ -24,18 +24,18 @@ fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     (&words[..end], words.len() - end)
 }
 
-/// The lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that `all`
-/// shows it.
-pub(crate) fn lines(words: &str, all: &str) -> Vec<String> {
-    let (shown, left) = beginning(words.trim(), LINES, BYTES);
+/// The lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that the
+/// command `show_all` shows everything.
+pub(crate) fn lines(words: &str, show_all: &str) -> Vec<String> {
+    let (shown, left) = beginning(words.trim(), MAX_LINES, MAX_BYTES);
     let mut lines: Vec<String> = text::for_terminal(shown).lines().map(str::to_owned).collect();
     if left > 0 {
-        lines.push(paint(Tone::Faint, &format!("… and {} more: `{all}` shows all of it", count(left, "byte"))));
+        lines.push(paint(Tone::Faint, &format!("… and {} more: `{show_all}` shows all of it", count(left, "byte"))));
     }
     lines
 }
 
-/// About the first `most` bytes of foreign `words`, on one line, escaped.
+/// At most the first `bytes` bytes of foreign `words`, on one line, escaped, with an ellipsis if that cuts them.
 pub(crate) fn line(words: &str, bytes: usize) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let (shown, left) = beginning(&words, usize::MAX, bytes);
@@ -50,12 +50,12 @@ mod tests {
     fn short_text_is_shown_in_full_and_long_text_is_cut_between_words() {
         assert_eq!(lines("one\ntwo\u{1b}[2J", "x --full"), ["one", "two\\u{1b}[2J"]);
         let many = lines(&"a line\n".repeat(5_000), "x --full");
-        assert_eq!(many.len(), LINES + 1);
-        assert!(many[LINES].contains("more: `x --full` shows all of it"), "{many:?}");
+        assert_eq!(many.len(), MAX_LINES + 1);
+        assert!(many[MAX_LINES].contains("more: `x --full` shows all of it"), "{many:?}");
         let long = "a word é ".repeat(10_000);
-        let (shown, left) = beginning(&long, LINES, BYTES);
-        assert!(shown.len() <= BYTES && shown.ends_with('é') && left == long.len() - shown.len(), "{shown}");
-        assert_eq!(beginning(&"é".repeat(2_000), LINES, 5), ("éé", 3_996));
+        let (shown, left) = beginning(&long, MAX_LINES, MAX_BYTES);
+        assert!(shown.len() <= MAX_BYTES && shown.ends_with('é') && left == long.len() - shown.len(), "{shown}");
+        assert_eq!(beginning(&"é".repeat(2_000), MAX_LINES, 5), ("éé", 3_996));
         assert_eq!(line("some\n  words and more", 11), "some words…");
         assert_eq!(line("a\tb", 100), "a b");
     }

@@ -1,4 +1,5 @@
-//! The device of a screen: the terminal of this process, or that of a process for which this one runs a command.
+//! The device of a screen: the streams of this process, or those of the process for which it runs a command (the
+//! borrower).
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -14,7 +15,7 @@ use crate::{
     lending::{FarStream, Outbox, ToCommand},
 };
 
-/// The width without a terminal: the reader of a pipe gets whole lines.
+/// The width where a stream is not a terminal: the reader of a pipe gets whole lines.
 const UNBOUNDED: usize = usize::MAX;
 
 /// The most bytes of a message to another process.
@@ -32,7 +33,7 @@ pub(super) enum Stream {
 pub(super) enum Device {
     /// The streams of this process.
     Own(Color),
-    /// The streams of another process.
+    /// The streams of the borrower, which gets what is written as messages.
     Far { out: FarStream, err: FarStream, outbox: Outbox },
 }
 
@@ -73,8 +74,8 @@ impl Device {
         }
     }
 
-    /// The properties of `stream` that another process needs.
-    pub(super) fn facts(&self, stream: Stream) -> FarStream {
+    /// The properties of `stream` that a daemon needs to write to it.
+    pub(super) fn properties(&self, stream: Stream) -> FarStream {
         let columns = Some(self.columns(stream)).filter(|columns| *columns != UNBOUNDED);
         FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
@@ -96,7 +97,7 @@ impl Device {
             }
             Self::Far { out, outbox, .. } => {
                 for piece in pieces(&coloured(&text, out.has_colour)) {
-                    outbox.room().await;
+                    outbox.wait_for_room().await;
                     outbox.push(ToCommand::Out(piece.to_owned()));
                 }
                 Ok(())
@@ -104,7 +105,7 @@ impl Device {
         }
     }
 
-    /// Writes bytes to stdout as they are; for another process, into the file that it is to write.
+    /// Writes bytes to stdout as they are. Only a borrower writes them into `file` instead, if there is one.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -120,7 +121,7 @@ impl Device {
             }
             Self::Far { outbox, .. } => {
                 for piece in bytes.chunks(MAX_PIECE_BYTES) {
-                    outbox.room().await;
+                    outbox.wait_for_room().await;
                     outbox.push(ToCommand::Bytes(STANDARD.encode(piece)));
                 }
                 outbox.push(ToCommand::BytesFor(file));
@@ -140,7 +141,7 @@ impl Device {
         }
     }
 
-    /// Writes to stderr. A failure cannot be reported.
+    /// Writes to stderr. Failures are ignored, because they cannot be reported anywhere.
     pub(super) fn to_stderr(&self, text: &str) {
         match self {
             Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),
@@ -148,8 +149,9 @@ impl Device {
         }
     }
 
-    /// Writes a control sequence to the terminal behind stderr. After it, the [`Outbox`] takes no message back.
-    pub(super) fn steer(&self, text: &str) {
+    /// Writes a control sequence to the terminal behind stderr. After it, the messages in the [`Outbox`] cannot be
+    /// taken back.
+    pub(super) fn write_control(&self, text: &str) {
         match self {
             Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),
             Self::Far { outbox, .. } => {
@@ -178,7 +180,7 @@ fn write_to_stderr(text: &str, choice: ColorChoice) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// `text` as the other process is to print it: without colours, unless its stream has them.
+/// `text` as the borrower prints it: without colours, unless its stream has them.
 fn coloured(text: &str, has_colour: bool) -> String {
     if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
 }

@@ -14,10 +14,10 @@ use super::{FILE, SecretsError, bytes_in};
 /// The longest key file that is read, in bytes.
 const MAX_FILE: u64 = 4096;
 
-/// The prefix of an id of the keychain.
-const NAMING: &str = "keychain ";
+/// What stands before the id of a key in the keychain.
+const KEYCHAIN_PREFIX: &str = "keychain ";
 
-/// The content of the file. No `Debug` shows a key.
+/// The content of the file. It has no `Debug`, which would show the key.
 pub(super) enum StoredKey {
     /// The key itself.
     InFile([u8; 32]),
@@ -25,17 +25,17 @@ pub(super) enum StoredKey {
     InKeychain(Uuid),
 }
 
-/// The file with the next key, which will replace the one in `path`.
-pub(super) fn next(path: &Path) -> PathBuf {
+/// The file with the next key. It will replace the key file at `path`.
+pub(super) fn next_key_file(path: &Path) -> PathBuf {
     path.with_file_name(format!("{FILE}.next"))
 }
 
-/// The right of one process to replace the key in a file. It ends with the process at the latest.
+/// While this exists, only this process may replace the key in a file. The lock ends with the process at the latest.
 pub(super) struct KeyLock {
     _folder: File,
 }
 
-/// Takes the right to replace the key in `path`; `None` while another process has it.
+/// Locks the folder of the key file at `path`; `None` while another process has the lock.
 ///
 /// # Errors
 /// When the folder cannot be locked.
@@ -51,14 +51,14 @@ pub(super) fn lock(path: &Path) -> Result<Option<KeyLock>, SecretsError> {
 }
 
 /// The content of the file for a key that is in the keychain.
-pub(super) fn naming(id: Uuid) -> String {
-    format!("{NAMING}{id}")
+pub(super) fn keychain_reference(id: Uuid) -> String {
+    format!("{KEYCHAIN_PREFIX}{id}")
 }
 
 /// Reads the file; `None` when there is none.
 ///
 /// # Errors
-/// When it cannot be read, other users can read it, or it says neither.
+/// When it cannot be read, other users can read it, or it contains neither a key nor an id.
 pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
     let failed = |source| SecretsError::File { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -67,56 +67,57 @@ pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
         Err(error) => return Err(failed(error)),
     };
     let metadata = file.metadata().map_err(failed)?;
+    // Any permission of the group or of others.
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(SecretsError::OpenToOthers(path.to_owned()));
     }
     if !metadata.is_file() || metadata.len() > MAX_FILE {
-        return Err(SecretsError::NoKey(path.to_owned()));
+        return Err(SecretsError::UnreadableKey(path.to_owned()));
     }
     let text = io::read_to_string(file).map_err(failed)?;
     let text = text.trim();
-    let stored = match text.strip_prefix(NAMING) {
+    let stored = match text.strip_prefix(KEYCHAIN_PREFIX) {
         Some(id) => Uuid::parse_str(id.trim()).ok().map(StoredKey::InKeychain),
         None => bytes_in(text).map(StoredKey::InFile),
     };
-    stored.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
+    stored.map(Some).ok_or_else(|| SecretsError::UnreadableKey(path.to_owned()))
 }
 
-/// Writes the file, which only its owner can read, as a whole or not at all. Where another process was quicker, the
-/// content that it wrote stays and is returned.
+/// Creates the file as a whole or not at all; only its owner can read it. If another process has created it already,
+/// keeps and returns what that process wrote.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn link(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
-    let beside = beside(path, content)?;
+pub(super) fn create(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
+    let temporary = write_temporary(path, content)?;
     // Unlike a rename, a link replaces no file.
-    let linked = fs::hard_link(&beside, path);
-    let _ = fs::remove_file(&beside);
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
     match linked {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(SecretsError::File { path: path.to_owned(), source: error })
         }
         _ => {
             sync_folder(path).map_err(|source| SecretsError::File { path: path.to_owned(), source })?;
-            again(path)
+            read_back(path)
         }
     }
 }
 
-/// As [`link`], but replaces an existing file.
+/// As [`create`], but replaces an existing file.
 ///
 /// # Errors
 /// When it cannot be written; the old file then stays.
 pub(super) fn replace(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
-    let beside = beside(path, content)?;
-    if let Err(source) = rename(&beside, path) {
-        let _ = fs::remove_file(&beside);
+    let temporary = write_temporary(path, content)?;
+    if let Err(source) = rename(&temporary, path) {
+        let _ = fs::remove_file(&temporary);
         return Err(SecretsError::File { path: path.to_owned(), source });
     }
-    again(path)
+    read_back(path)
 }
 
-/// Replaces one file by another, and waits until the disk has it.
+/// Renames `from` to `to`, which it replaces, and waits until that is on the disk.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder(to)
@@ -127,22 +128,23 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-fn again(path: &Path) -> Result<StoredKey, SecretsError> {
+/// Reads the file that was just written.
+fn read_back(path: &Path) -> Result<StoredKey, SecretsError> {
     read(path)?.ok_or_else(|| SecretsError::KeyGone(path.to_owned()))
 }
 
-/// Writes a file beside `path` with this content, synced to the disk.
-fn beside(path: &Path, content: &str) -> Result<PathBuf, SecretsError> {
-    let beside = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
+/// Writes `content` to a temporary file in the folder of `path`, and syncs it to the disk.
+fn write_temporary(path: &Path, content: &str) -> Result<PathBuf, SecretsError> {
+    let temporary = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
     let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(content.as_bytes())?;
         file.write_all(b"\n")?;
         file.sync_all()
     };
     write().map_err(|source| {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         SecretsError::File { path: path.to_owned(), source }
     })?;
-    Ok(beside)
+    Ok(temporary)
 }

@@ -30,8 +30,8 @@ use crate::error::in_words;
 /// How long an answer may take: the user may have to type the password of the keychain.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long after a failure no task asks again, but gets the same error. Otherwise, if ten servers start, each would wait
-/// for [`ANSWER_TIMEOUT`].
+/// For this long after a failure, tasks get the same error without another request. Otherwise, if ten servers start,
+/// each would wait for [`ANSWER_TIMEOUT`].
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The most bytes of a program's output that are kept.
@@ -51,6 +51,9 @@ const VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
+/// The exit code of `security` if there is no such item: the last byte of errSecItemNotFound.
+const SECURITY_NOT_FOUND: i32 = 44;
+
 /// The service name of Toolrack's items in the keychain.
 const SERVICE: &str = "toolrack";
 
@@ -69,7 +72,7 @@ pub(crate) enum KeychainError {
     #[error("the keychain gave no answer within {} s", .0.as_secs())]
     Slow(Duration),
     #[error("the keychain holds something else in the place of the key")]
-    NoKey,
+    WrongContent,
     /// With the message of the program, in one line.
     #[error("the keychain cannot be used: {0}")]
     Failed(String),
@@ -80,7 +83,7 @@ pub(crate) enum KeychainError {
 enum Kind {
     /// `secret-tool`, found on the path.
     SecretTool,
-    /// `security` of macOS, at its fixed place.
+    /// `security` of macOS, at its fixed path.
     Security,
 }
 
@@ -148,7 +151,7 @@ impl Keychain {
         lookup.key.get_or_try_init(ask).await.copied()
     }
 
-    /// Returns whether [`Self::key`] has the key already, and answers at once.
+    /// Returns whether [`Self::key`] already has the key, and so returns at once.
     pub(crate) fn knows(&self, id: Uuid) -> bool {
         self.lookup(id).key.initialized()
     }
@@ -156,35 +159,35 @@ impl Keychain {
     /// Returns the last look-up if it is for `id`; otherwise begins one, which becomes the last.
     fn lookup(&self, id: Uuid) -> Arc<Lookup> {
         let fresh = Arc::new(Lookup { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
-        let is_this = |lookup: &&Arc<Lookup>| lookup.id == id;
-        let last = self.last.rcu(|last| last.as_ref().filter(is_this).or(Some(&fresh)).cloned());
-        last.filter(|lookup| is_this(&lookup)).unwrap_or(fresh)
+        let is_for_id = |lookup: &&Arc<Lookup>| lookup.id == id;
+        let last = self.last.rcu(|last| last.as_ref().filter(is_for_id).or(Some(&fresh)).cloned());
+        last.filter(|lookup| is_for_id(&lookup)).unwrap_or(fresh)
     }
 
     /// Asks the keychain for the key under `id`.
     async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
-        let done = match self.kind {
+        let finished = match self.kind {
             Kind::SecretTool => self.run(&program, &["lookup", "service", SERVICE, "key", &id], "").await?,
             Kind::Security => {
                 self.run(&program, &["find-generic-password", "-s", SERVICE, "-a", &id, "-w"], "").await?
             }
         };
-        if done.status.success() {
-            return super::bytes_in(done.stdout.trim()).ok_or(KeychainError::NoKey);
+        if finished.status.success() {
+            return super::bytes_in(finished.stdout.trim()).ok_or(KeychainError::WrongContent);
         }
         Err(match self.kind {
-            // `secret-tool` prints nothing if there is no such key, and also if the keychain stays locked. A search, which
-            // needs no unlocking, tells which.
-            Kind::SecretTool if done.stderr.trim().is_empty() || is_locked(&done.stderr) => {
+            // `secret-tool` prints nothing in two cases: there is no such key, or the keychain stays locked. A search,
+            // which needs no unlocking, distinguishes them.
+            Kind::SecretTool if finished.stderr.trim().is_empty() || is_locked(&finished.stderr) => {
                 let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
                 if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
             }
-            // These exit codes are the last bytes of errSecItemNotFound, errSecInteractionNotAllowed and errSecAuthFailed.
-            Kind::Security if done.status.code() == Some(44) => KeychainError::Missing,
-            Kind::Security if matches!(done.status.code(), Some(36 | 51)) => KeychainError::Locked,
-            _ => done.failed(),
+            // 36 and 51 are the last bytes of errSecInteractionNotAllowed and errSecAuthFailed.
+            Kind::Security if finished.status.code() == Some(SECURITY_NOT_FOUND) => KeychainError::Missing,
+            Kind::Security if matches!(finished.status.code(), Some(36 | 51)) => KeychainError::Locked,
+            _ => finished.failure(),
         })
     }
 
@@ -196,7 +199,7 @@ impl Keychain {
         let program = self.program()?;
         let (name, digits) = (id.to_string(), super::digits(&key));
         let label = format!("--label={LABEL}");
-        let done = match self.kind {
+        let finished = match self.kind {
             Kind::SecretTool => {
                 self.run(&program, &["store", &label, "service", SERVICE, "key", &name], &digits).await?
             }
@@ -208,9 +211,9 @@ impl Keychain {
         };
         match self.ask(id).await {
             Ok(kept) if kept == key => Ok(()),
-            Ok(_) => Err(KeychainError::NoKey),
-            Err(_) if is_locked(&done.stderr) => Err(KeychainError::Locked),
-            Err(_) if !done.status.success() => Err(done.failed()),
+            Ok(_) => Err(KeychainError::WrongContent),
+            Err(_) if is_locked(&finished.stderr) => Err(KeychainError::Locked),
+            Err(_) if !finished.status.success() => Err(finished.failure()),
             Err(error) => Err(error),
         }
     }
@@ -222,12 +225,14 @@ impl Keychain {
     pub(crate) async fn remove(&self, id: Uuid) -> Result<(), KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
-        let done = match self.kind {
+        let finished = match self.kind {
             Kind::SecretTool => self.run(&program, &["clear", "service", SERVICE, "key", &id], "").await?,
             Kind::Security => self.run(&program, &["delete-generic-password", "-s", SERVICE, "-a", &id], "").await?,
         };
-        let is_gone = done.status.success() || done.stderr.trim().is_empty() || done.status.code() == Some(44);
-        if is_gone { Ok(()) } else { Err(done.failed()) }
+        let is_gone = finished.status.success()
+            || finished.stderr.trim().is_empty()
+            || finished.status.code() == Some(SECURITY_NOT_FOUND);
+        if is_gone { Ok(()) } else { Err(finished.failure()) }
     }
 
     /// Returns the path of the program that reaches the keychain.
@@ -237,7 +242,9 @@ impl Keychain {
         }
         let bus = self.variable("XDG_RUNTIME_DIR").map(|folder| Path::new(folder).join("bus"));
         if self.variable("DBUS_SESSION_BUS_ADDRESS").is_none() && !bus.is_some_and(|bus| bus.exists()) {
-            return Err(KeychainError::Absent("no session of D-Bus leads to one (`DBUS_SESSION_BUS_ADDRESS`)"));
+            return Err(KeychainError::Absent(
+                "there is no session of D-Bus to reach one (`DBUS_SESSION_BUS_ADDRESS`)",
+            ));
         }
         // Skip relative folders: they would be in the working folder, where a project could put a program of this name.
         let path = self.variable("PATH").cloned().unwrap_or_default();
@@ -285,7 +292,7 @@ impl Keychain {
 
 impl Finished {
     /// Returns the failure with the first line of stderr.
-    fn failed(&self) -> KeychainError {
+    fn failure(&self) -> KeychainError {
         let line = self.stderr.lines().find(|line| !line.trim().is_empty());
         KeychainError::Failed(match line {
             Some(line) => text::for_log(line.trim()).into_owned(),

@@ -25,13 +25,13 @@ use super::{
 /// How long another process may take to move or change the key: a keychain has to answer it.
 const KEY_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often to look whether the other process has ended that.
+/// How often to check whether the other process has released the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Waits for the right to replace the key in `path`.
+/// Waits for the lock that [`file::lock`] takes.
 ///
 /// # Errors
-/// [`SecretsError::Busy`], or the folder cannot be locked.
+/// [`SecretsError::Busy`] after [`KEY_CHANGE_TIMEOUT`], and when the folder cannot be locked.
 pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
     let deadline = Instant::now() + KEY_CHANGE_TIMEOUT;
     loop {
@@ -49,72 +49,72 @@ impl Stored {
         matches!(self.origin, KeyOrigin::Variable(_))
     }
 
-    /// Seals everything with a new key: a random one that is stored where the old one was, or `given` where
+    /// Seals everything with a new key: a random one that is stored where the old one was, or `given` if
     /// [`Self::requires_given_key`]. Returns the number of secrets and tokens; `None` when there is no key.
     ///
     /// # Errors
-    /// As [`Self::vault`], when the new key cannot be stored or is not valid, or something does not open. Everything is
-    /// then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
+    /// As [`Self::vault`], when the new key cannot be stored or is not valid, or a sealed value cannot be opened.
+    /// Everything is then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
     pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
         let path = match &self.origin {
             KeyOrigin::File(path) => path,
             KeyOrigin::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
         };
         let lock = lock(path).await?;
-        let _ = self.settled(path, Some(&lock)).await?;
-        match self.existing().await? {
-            Some(vault) => self.change(&vault, path, &lock).await.map(Some),
+        let _ = self.finish_rotation(path, Some(&lock)).await?;
+        match self.existing_vault().await? {
+            Some(vault) => self.rotate_stored(&vault, path, &lock).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn rotate_given(&self, text: String) -> Result<usize, SecretsError> {
-        let vault = self.existing().await?.ok_or(SecretsError::Variable)?;
+        let vault = self.existing_vault().await?.ok_or(SecretsError::Variable)?;
         let key = key_in(&VariableValue(text.into())).map_err(|_| SecretsError::NewKey)?;
         vault.change_key(key).await.map_err(|error| match error {
             VaultError::Passphrase => SecretsError::NewKey,
-            error => self.failed(error),
+            error => self.vault_error(error),
         })
     }
 
-    async fn change(&self, vault: &Vault, path: &Path, lock: &KeyLock) -> Result<usize, SecretsError> {
+    async fn rotate_stored(&self, vault: &Vault, path: &Path, lock: &KeyLock) -> Result<usize, SecretsError> {
         let key = self.store_next(path, lock).await?;
         match vault.change_key(key).await {
             Ok(count) => self.promote(path, lock).await.map(|()| count),
             Err(error) => {
-                // Even after an error of the database, everything may be sealed with it.
+                // After an error of the database, everything may nevertheless be sealed with the new key: keep it.
                 if !matches!(error, VaultError::Store(_)) {
                     self.drop_next(path, lock).await?;
                 }
-                Err(self.failed(error))
+                Err(self.vault_error(error))
             }
         }
     }
 
     /// Creates the next key and stores it, in the same kind of place as the current key.
     async fn store_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
-        // A key that is left over was never used: what it sealed was never committed.
+        // A next key that an earlier attempt left behind is not in use: the transaction with it was never committed.
         self.drop_next(path, lock).await?;
-        let (next, key) = (file::next(path), new_key(path)?);
+        let (next, key) = (file::next_key_file(path), new_key(path)?);
         if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
             // Write the file first, so that an unused item of the keychain can be found again.
             let id = Uuid::now_v7();
-            file::link(&next, &file::naming(id))?;
+            file::create(&next, &file::keychain_reference(id))?;
             if let Err(error) = self.keychain.put(id, key).await {
                 self.drop_next(path, lock).await?;
-                return Err(SecretsError::NotTaken(error));
+                return Err(SecretsError::KeychainRefused(error));
             }
         } else {
-            file::link(&next, &digits(&key))?;
+            file::create(&next, &digits(&key))?;
         }
         Ok(VaultKey::from_bytes(key))
     }
 
-    /// Forgets the next key.
+    /// Removes the next key. The caller needs `_lock` for that.
     async fn drop_next(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
-        let next = file::next(path);
+        let next = file::next_key_file(path);
         if let Ok(Some(StoredKey::InKeychain(id))) = file::read(&next) {
-            self.forget(id).await;
+            self.remove_from_keychain(id).await;
         }
         match std::fs::remove_file(&next) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -124,67 +124,72 @@ impl Stored {
         }
     }
 
-    /// Replaces the old key by the next one, and removes the old one.
+    /// Replaces the old key by the next one, and removes the old one. The caller needs `_lock` for that.
     async fn promote(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
-        // While a file still says where the old one is.
+        // First remove the old key from the keychain: afterwards no file names its id.
         if let Ok(Some(StoredKey::InKeychain(id))) = file::read(path) {
-            self.forget(id).await;
+            self.remove_from_keychain(id).await;
         }
-        let next: PathBuf = file::next(path);
+        let next: PathBuf = file::next_key_file(path);
         file::rename(&next, path).map_err(|source| SecretsError::Unfinished { path: next, source })
     }
 
-    async fn forget(&self, id: Uuid) {
+    async fn remove_from_keychain(&self, id: Uuid) {
         if let Err(error) = self.keychain.remove(id).await {
-            tracing::warn!(%error, "a key that nothing is sealed with is still in the keychain");
+            tracing::warn!(%error, "an unused key is still in the keychain");
         }
     }
 
-    /// The vault with the next key, if everything is sealed with it by now. The next key also replaces the old one,
-    /// with `lock` or if no process has the lock: the process that has it does so itself.
+    /// Returns the vault with the next key, if everything is sealed with that key by now. Then also replaces the old
+    /// key by it, unless another process has the lock: that process does so itself. `lock` is the lock of this process,
+    /// if it has one.
     ///
     /// # Errors
     /// When the next key cannot be read, or the database fails.
-    pub(super) async fn settled(&self, path: &Path, lock: Option<&KeyLock>) -> Result<Option<Vault>, SecretsError> {
-        let own = match lock {
+    pub(super) async fn finish_rotation(
+        &self,
+        path: &Path,
+        lock: Option<&KeyLock>,
+    ) -> Result<Option<Vault>, SecretsError> {
+        let own_lock = match lock {
             Some(_) => None,
             None => file::lock(path).ok().flatten(),
         };
-        let Some(kept) = file::read(&file::next(path))? else {
+        let Some(next) = file::read(&file::next_key_file(path))? else {
             return Ok(None);
         };
-        let key = match self.key_of(kept, path).await {
-            // It did not get as far as the keychain.
+        let key = match self.key_of(next, path).await {
+            // The process that began the rotation ended before it had put the next key into the keychain.
             Err(SecretsError::Keychain { error: KeychainError::Missing, .. }) => return Ok(None),
             key => key?,
         };
         let vault = self.open(key).await?;
-        if !vault.is_successor().await.map_err(|error| self.failed(error))? {
+        if !vault.is_successor().await.map_err(|error| self.vault_error(error))? {
             return Ok(None);
         }
-        if let Some(lock) = lock.or(own.as_ref())
+        if let Some(lock) = lock.or(own_lock.as_ref())
             && let Err(error) = self.promote(path, lock).await
         {
-            tracing::warn!(%error, "the new key could not replace the old file, and is read from its own");
+            tracing::warn!(%error, "the file of the new key could not replace the old key file; the new key is read from its own file");
         }
         Ok(Some(vault))
     }
 
-    /// The vault with the key that replaced the one that caused this error.
+    /// Returns the vault with the new key, after `error` said that the key of this process was replaced.
     ///
     /// # Errors
-    /// The same error, unless it says that the key was replaced and this process can read the new one. It cannot where
-    /// the key comes from its environment.
-    pub(crate) async fn renewed(&self, error: VaultError) -> Result<Vault, SecretsError> {
+    /// `error` itself, if it says something else, or if this process cannot read the new key because its key comes from
+    /// the environment.
+    pub(crate) async fn vault_with_new_key(&self, error: VaultError) -> Result<Vault, SecretsError> {
         if let (VaultError::Retired, KeyOrigin::File(path)) = (&error, &self.origin) {
-            if let Some(vault) = self.settled(path, None).await? {
+            if let Some(vault) = self.finish_rotation(path, None).await? {
                 return Ok(vault);
             }
-            if let Some(vault) = self.existing().await? {
+            if let Some(vault) = self.existing_vault().await? {
                 return Ok(vault);
             }
         }
-        Err(self.failed(error))
+        Err(self.vault_error(error))
     }
 
     /// When the key was changed last, in seconds since 1970; `None` when it never was.
@@ -192,7 +197,7 @@ impl Stored {
     /// # Errors
     /// When the database fails.
     pub(crate) async fn key_changed_at(&self) -> Result<Option<i64>, SecretsError> {
-        self.store()?.key_changed_at().await.map_err(|error| self.failed(error.into()))
+        self.store()?.key_changed_at().await.map_err(|error| self.vault_error(error.into()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Makes the hosts of this program.
+//! Creates the hosts of this program.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use toolrack_team::TenantQuotas;
 use super::{World, tape::Tape};
 use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
 
-/// The program that watches over a stdio server.
+/// The supervisor: the program that runs between the host and a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
 
 /// The parts that the hosts of one user share.
@@ -24,18 +24,18 @@ pub(crate) struct Hosts {
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) audit: Arc<Audited>,
-    /// Whether the user's answers may be stored. An answer about a server for one command would also apply to the next
-    /// such server, which may be another program.
+    /// Whether the user's answers may be stored. False for a server that is given for one command: the answer would
+    /// also apply to the next such server, which may be another program.
     pub(super) keeps_answers: bool,
     /// The recording that `record` writes or `replay` reads.
     pub(super) tape: Option<Tape>,
     /// Counts what each caller uses.
     pub(super) quotas: TenantQuotas,
-    /// Shows messages.
+    /// Shows the protocol messages of servers (`-vv`).
     pub(super) on_message: Option<OnMessage>,
     /// Whether members of a tenant share the servers.
     pub(super) is_shared: bool,
-    /// The servers that the hosts of a member or of a session borrow; `None` for other hosts.
+    /// The servers that the host of a member or of a session borrows; `None` for other hosts.
     pub(super) loan: Option<Loan>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Hosts {
 pub(super) struct Loan {
     /// The host that lends its servers.
     pub(super) lender: Host,
-    /// The principal who has the borrowed servers.
+    /// The principal whose servers these are.
     pub(super) principal: Principal,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Hosts {
 }
 
 impl World {
-    /// Counts what each caller uses.
+    /// Returns the quotas, which count what each caller uses.
     pub(crate) fn quotas(&self) -> &TenantQuotas {
         &self.hosts.quotas
     }
@@ -67,8 +67,9 @@ impl Hosts {
         Self { loan: Some(Loan { lender, principal }), ..self.clone() }
     }
 
-    /// Makes a host without servers. `gate` decides which calls run, but a secret of one server goes to another only if
-    /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
+    /// Creates a host without servers. `gate` decides which calls run, but a secret of one server goes to another only
+    /// if the user agrees. `asker` answers the questions. `agent` is the agent that the audit log names, if the host
+    /// serves a single one.
     pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let secrets = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
@@ -83,7 +84,7 @@ impl Hosts {
             .quotas(Arc::new(self.quotas.clone()))
             .private_output(self.is_shared);
         if let Some(tape) = &self.tape {
-            builder = tape.on(builder);
+            builder = tape.apply_to(builder);
         }
         if let Some(loan) = &self.loan {
             builder = builder.lender(loan.lender.clone(), loan.principal.clone());
@@ -112,21 +113,21 @@ impl Hosts {
         builder.build()
     }
 
-    /// The database, unless a recording takes the place of all servers: a recording has nothing new to store.
+    /// The database, unless a recording replaces all servers: a replay has nothing new to store.
     fn store_unless_replaying(&self) -> Option<&Store> {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }
 
-    /// Begins to store the log lines of the servers of `host`; `None` without a database.
+    /// Starts to store the log lines of the servers of `host`; `None` without a database.
     pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
         let store = self.store_unless_replaying()?.clone();
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
     }
 }
 
-/// Returns the small program that is built with this one; this program itself if that is missing.
+/// Returns the supervisor in the folder of this program; this program itself if that is missing.
 fn supervisor() -> Supervisor {
-    let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
-    let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
-    beside.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
+    let file = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
+    let file = file.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
+    file.and_then(|file| Supervisor::in_file(file).ok()).unwrap_or_else(Supervisor::this_program)
 }

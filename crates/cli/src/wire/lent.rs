@@ -1,5 +1,5 @@
-//! The world of a command that a daemon runs for another process, with the daemon's servers and that process's
-//! terminal.
+//! The world of a command that a daemon runs for another process (the borrower), with the daemon's servers and the
+//! borrower's terminal.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ use crate::{
     server_output::ServerOutput,
 };
 
-/// How long to wait for a server that is connecting, before the other process runs the command itself.
+/// How long to wait for a server that is connecting, before the borrower runs the command itself.
 const CONNECT_WAIT: Duration = Duration::from_millis(500);
 
 /// Variables that differ between terminals, and that a server without a terminal does not use.
@@ -82,22 +82,22 @@ impl LentWorld {
 }
 
 impl World {
-    /// Returns the world for the command of `borrower`, in the daemon that has this world.
+    /// Returns the world for the command of `borrower`. `self` is the world of the daemon, whose servers it lends.
     ///
     /// # Errors
-    /// The reason why the borrower alone would have another configuration, as a text for the user.
+    /// The reason why the borrower by itself would have another configuration, as a text for the user.
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
-        let own = &self.command_line.global;
-        let is_at_home = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
-        let has_files = global.mcp_config == own.mcp_config && global.strict_mcp_config == own.strict_mcp_config;
+        let ours = &self.command_line.global;
+        let has_same_places = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
+        let has_files = global.mcp_config == ours.mcp_config && global.strict_mcp_config == ours.strict_mcp_config;
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
             () if !has_files || !self.command_line.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
-            () if global.agent != own.agent => "it is for another `--agent`".to_owned(),
+            () if global.agent != ours.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
-            () if !is_at_home() => "its configuration or its data are elsewhere".to_owned(),
+            () if !has_same_places() => "its configuration or its data are elsewhere".to_owned(),
             () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
             () if !self.has_store() => "it has no database".to_owned(),
             () => String::new(),
@@ -143,12 +143,12 @@ impl World {
         })
     }
 
-    /// Returns why the borrower must run the command itself: it would have other servers.
+    /// Returns why the borrower must run the command itself, if that turned out: its servers differ from the daemon's.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         self.lent.as_ref()?.elsewhere.get().map(String::as_str)
     }
 
-    /// Returns why the borrower would not use the daemon for some of its servers: one line for each of them.
+    /// Returns for which of its servers the borrower would not use the daemon, and why: one line for each.
     pub(crate) async fn differences(&self) -> Vec<String> {
         let Some(lent) = &self.lent else { return Vec::new() };
         let mut differences = Vec::new();
@@ -160,15 +160,15 @@ impl World {
         differences
     }
 
-    /// Shows the rest of the messages of servers, and ends that.
+    /// Shows the remaining messages of servers, and then no more.
     pub(crate) async fn hush(&self) {
         if let Some(server_output) = self.lent.as_ref().and_then(|lent| lent.server_output.get()) {
             server_output.close().await;
         }
     }
 
-    /// Returns the part of the daemon's host with the servers of `desired`, if they are the same there. Otherwise sets
-    /// [`LentWorld::elsewhere`], and returns an error that the user does not see.
+    /// Returns a host with the servers of `desired` from the daemon's host, if the borrower would have the same
+    /// servers. Otherwise sets [`LentWorld::elsewhere`], and returns an error that the user does not see.
     pub(super) async fn borrow(&self, lent: &LentWorld, desired: &Desired, need: Need) -> Result<Host, Failure> {
         let is_ready = need == Need::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
@@ -189,7 +189,7 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Returns why the daemon's server `name` differs from the borrower's: it is not connected, or has other variables.
+    /// Returns in what the daemon's server `name` differs from the borrower's, such as its state or its variables.
     async fn difference_for(
         &self,
         lent: &LentWorld,
@@ -197,7 +197,7 @@ impl World {
         spec: &ServerSpec,
         need: Need,
     ) -> Option<String> {
-        if let Some(why) = lent.lacks(name, spec, need).await {
+        if let Some(why) = lent.state_difference(name, spec, need).await {
             return Some(format!("`{name}` {why}"));
         }
         if !spec.enabled || spec.trust == Trust::Pending {
@@ -207,7 +207,7 @@ impl World {
         let why =
             match join(StartValues::of(name, spec, &self.hosts.secrets), StartValues::of(name, spec, &theirs)).await {
                 (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
-                // A variable that the daemon does not have either makes no difference.
+                // Both lack the same variable, so the server fails in the same way.
                 (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
                 _ => "needs a variable that is not set in both places".to_owned(),
             };
@@ -215,15 +215,16 @@ impl World {
     }
 }
 
-/// The resolved values that a server is started with. Two servers of one entry are the same if these are equal.
+/// The resolved values with which a server is started. If they are equal for the daemon and the borrower, the server is
+/// the same.
 #[derive(PartialEq, Eq)]
 enum StartValues {
     Child {
-        /// Without its variables.
+        /// How the process is started; its variables are left out here.
         plan: Box<ChildPlan>,
-        /// The variables that its entry uses. Others are ignored in the comparison.
+        /// The variables that the entry uses. Other variables make no difference.
         variables: BTreeMap<OsString, OsString>,
-        /// The program that its name resolves to in `PATH`; `None` if the command is a path, or is not found.
+        /// The program that the command resolves to in `PATH`; `None` if the command is a path, or is not found.
         program: Option<PathBuf>,
     },
     Requests {
@@ -239,7 +240,7 @@ enum StartValues {
 }
 
 impl StartValues {
-    /// Returns the values with which a process that resolves placeholders with `secrets` starts the server `name`.
+    /// Returns the start values of the server `name` when `secrets` resolves the placeholders.
     ///
     /// # Errors
     /// When a placeholder of a child process cannot be resolved, as a text for the user.
@@ -282,7 +283,7 @@ impl StartValues {
                     None if plan != other => {
                         "is started in another way there: a variable in its entry has another value".into()
                     }
-                    None => "is another program there: `PATH` leads to it".into(),
+                    None => "is another program there, because `PATH` differs".into(),
                 }
             }
             (Self::Requests { proxies, .. }, Self::Requests { proxies: others, .. }) if proxies != others => {
@@ -293,18 +294,18 @@ impl StartValues {
     }
 }
 
-/// Returns whether the entry uses the variable `name`: sets it, or lets the server inherit it. The client of a container
-/// engine obeys variables of its own, so for a container all variables count.
+/// Returns whether the entry uses the variable `name`: sets it, or lets the server inherit it. For a container all
+/// variables count, because the client of the container engine reads variables of its own.
 fn uses(stdio: &Stdio, name: &OsStr) -> bool {
-    let is = |other: &str| name == other;
-    if stdio.env.keys().any(|key| is(key)) {
+    let is_name = |other: &str| name == other;
+    if stdio.env.keys().any(|key| is_name(key)) {
         return true;
     }
     match &stdio.inherit_env {
-        _ if TERMINAL_VARIABLES.iter().any(|other| is(other)) => false,
+        _ if TERMINAL_VARIABLES.iter().any(|other| is_name(other)) => false,
         _ if stdio.container.is_some() => true,
         InheritEnv::All => true,
-        InheritEnv::Names(names) => names.iter().any(|other| is(other)),
+        InheritEnv::Names(names) => names.iter().any(|other| is_name(other)),
         InheritEnv::Safe | InheritEnv::None => false,
     }
 }
@@ -315,10 +316,11 @@ impl LentWorld {
         timeout(CONNECT_WAIT, self.host.settled()).await.is_ok()
     }
 
-    /// Returns why the state of `name` differs from the one that the borrower alone would see; `None` if it does not.
-    async fn lacks(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
+    /// Returns in what the state of `name` differs from the one that the borrower by itself would see; `None` if it
+    /// does not.
+    async fn state_difference(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
         if self.current.is_stopped(name.as_str()) {
-            return Some("is held there".to_owned());
+            return Some("is stopped there".to_owned());
         }
         let state = match need {
             Need::Connections => timeout(CONNECT_WAIT, self.settled(name)).await.ok().flatten(),
@@ -329,7 +331,7 @@ impl LentWorld {
             Some(State::Connected { .. } | State::Idle { .. }) => true,
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
-            // The borrower alone would try to connect again.
+            // The borrower by itself would try to connect again.
             Some(_) => need == Need::Status,
             None => false,
         };

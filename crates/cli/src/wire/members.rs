@@ -11,13 +11,13 @@ use crate::{credentials::OfMember, secrets::Stored};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
-pub(crate) struct ForMembers {
+pub(crate) struct MemberPartsFactory {
     stored: Arc<Stored>,
     secrets: Arc<Interpolate>,
     environment: Environment,
     /// The working folders of the tenant's servers, which the configuration names.
     own_folders: PathBuf,
-    /// The folder that has a folder for each member.
+    /// The parent of the folders of the members.
     member_folders: PathBuf,
     hosts: Hosts,
     lender: Host,
@@ -35,9 +35,9 @@ pub(crate) struct MemberParts {
 }
 
 impl World {
-    /// Creates the parts for the members of the tenant whose world this is.
-    pub(crate) fn for_members(&self) -> ForMembers {
-        ForMembers {
+    /// Returns a factory for the parts of the tenant's members. `self` is the world of the tenant.
+    pub(crate) fn for_members(&self) -> MemberPartsFactory {
+        MemberPartsFactory {
             stored: Arc::clone(&self.stored),
             secrets: self.secrets(),
             environment: self.environment.clone(),
@@ -49,9 +49,9 @@ impl World {
     }
 }
 
-impl ForMembers {
-    /// Creates the parts of one member. The member's servers have their homes, working folders and sandboxes below the
-    /// member's folder.
+impl MemberPartsFactory {
+    /// Creates the parts of one member. The home folder, working folders and sandboxes of the member's servers are
+    /// below the member's folder.
     ///
     /// # Errors
     /// When that folder cannot be made.
@@ -59,9 +59,9 @@ impl ForMembers {
         let key = &*member.key();
         let home = self.member_folders.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
-        let rest = self.environment.iter().filter(|(name, _)| *name != "HOME");
-        let rest = rest.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let environment = Environment::new(rest.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
+        let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
+        let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::new(others.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
         let credentials = Arc::new(OfMember::new(Arc::clone(&self.stored), key));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_secrets(Arc::<OfMember>::clone(&credentials))

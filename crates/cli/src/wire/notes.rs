@@ -6,11 +6,11 @@ use toolrack_config::{Loaded, Scope};
 use toolrack_host::{CatalogTool, Host, State};
 
 use super::{World, tape::Tape};
-use crate::notebook::{Configured, Listing, Notebook, OfferList, Tool};
+use crate::notebook::{Configured, Notebook, OfferList, Tool, ToolsHash};
 
-/// The servers that get a note. The program's own servers need none, and servers without a file are gone after this
-/// command.
-pub(super) fn noted(loaded: &Loaded) -> impl Iterator<Item = Configured> {
+/// The servers about which the notebook gets a note. Built-in servers need none, and servers without a file exist only
+/// for this command.
+pub(super) fn servers_to_note(loaded: &Loaded) -> impl Iterator<Item = Configured> {
     let entries = loaded.entries.iter();
     entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(Configured::from)
 }
@@ -36,9 +36,9 @@ impl World {
             for server in configured {
                 let tools =
                     || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
-                let listing = Listing::of(tools());
-                if !notebook.is_of(&server, listing) {
-                    notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
+                let tools_hash = ToolsHash::of(tools());
+                if !notebook.is_up_to_date(&server, tools_hash) {
+                    notebook.write(&server, tools_hash, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
                 }
             }
         });
@@ -51,7 +51,7 @@ impl World {
         if Tape::is_replay(self.hosts.tape.as_ref()) {
             return;
         }
-        let configured: Vec<_> = noted(loaded).collect();
+        let configured: Vec<_> = servers_to_note(loaded).collect();
         let notebook = Notebook::below(self.places.data());
         let written = tokio::task::spawn_blocking(move || {
             for (name, list) in lists {

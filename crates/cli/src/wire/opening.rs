@@ -44,7 +44,7 @@ pub(crate) struct CommandLine {
 /// The text of `--args`, or why it cannot be read.
 pub(crate) type ArgsText = Result<String, Failure>;
 
-/// Where a command runs, and where it shows what it does.
+/// The environment in which a command runs.
 pub(crate) struct Surroundings {
     pub(crate) environment: Environment,
     /// The working folder.
@@ -100,7 +100,7 @@ impl World {
         let egress = Egress::default().with_proxies_of_environment(proxies_in(&environment));
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
         let sign_in = sign_in(&stored, &secrets, &egress, &audit, global.once.clone()).build();
-        let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).answering(global)?;
+        let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).with_answers(global)?;
         let hosts = Hosts {
             artifacts: ArtifactFolder::new(places.data().join("artifacts"), ArtifactBounds::default()),
             keeps_answers: global.once.is_none(),
@@ -132,7 +132,7 @@ impl World {
         })
     }
 
-    /// This world as that of a tenant: its members share the servers, and `quotas` counts what they use.
+    /// Makes this the world of a tenant: the members share the servers, and `quotas` counts what they use.
     pub(crate) fn of_tenant(mut self, quotas: TenantQuotas) -> Self {
         (self.hosts.quotas, self.hosts.is_shared) = (quotas, true);
         self
@@ -144,12 +144,12 @@ pub(super) fn proxies_in(environment: &Environment) -> impl Iterator<Item = &str
     PROXIES.iter().filter_map(|name| environment.get(name)?.to_str()).filter(|value| !value.is_empty())
 }
 
-/// Shows the messages of servers, if the user asked for everything (`-vv`).
+/// Returns a function that shows the messages of servers, if the user asked for that (`-vv`).
 pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<Interpolate>) -> Option<OnMessage> {
-    (global.verbose > 1).then(|| frames::on(Arc::clone(screen), Arc::clone(secrets)))
+    (global.verbose > 1).then(|| frames::show_messages(Arc::clone(screen), Arc::clone(secrets)))
 }
 
-/// Signs in the requests to servers, with the tokens that are stored.
+/// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
 pub(super) fn sign_in(
     stored: &Arc<Stored>,
     secrets: &Arc<Interpolate>,
@@ -157,19 +157,19 @@ pub(super) fn sign_in(
     audit: &Audited,
     once: Option<Once>,
 ) -> SignInBuilder {
-    let kept = Arc::clone(secrets);
+    let known_secrets = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
         .resolver(Arc::<Interpolate>::clone(secrets))
         .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
         .egress(egress.clone())
-        .secrets(move |secret| kept.add_secret(secret));
+        .secrets(move |secret| known_secrets.add_secret(secret));
     match audit.witness(None) {
         Some(witness) => builder.witness(witness),
         None => builder,
     }
 }
 
-/// The command that signs in to `server`, with these scopes if there are any.
+/// The command with which the user signs in to `server`, with these scopes if there are any.
 fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
     if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
         // A server for one command has no name that `login` could use.

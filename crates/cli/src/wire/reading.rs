@@ -1,4 +1,4 @@
-//! Reads the configuration, and the approvals of its entries.
+//! Reads the configuration, and the user's approvals of its entries.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,15 +13,15 @@ use toolrack_daemon::approval_of;
 use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{HostSettings, World, notes::noted};
+use super::{HostSettings, World, notes::servers_to_note};
 use crate::{args::ONCE, builtin, database, error::Failure, models};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
-    /// When a file named with `--mcp-config` cannot be used, or no agent is called as `--agent` says: rules for that
-    /// agent alone would not be kept. Other files lose only what is broken.
+    /// When a file named with `--mcp-config` cannot be used, or there is no agent of the name that `--agent` gives: its
+    /// rules would not be enforced. In other files, only the broken parts are ignored.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
@@ -29,9 +29,9 @@ impl World {
             self.command_line.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
                 || typed.any(|typed| *path == Path::new(&typed.place))
         };
-        let lost =
+        let unusable =
             loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));
-        if let Some(problem) = lost {
+        if let Some(problem) = unusable {
             return Err(unusable_file(problem));
         }
         if let Some(problem) = self.command_line.global.agent.as_deref().and_then(|agent| loaded.unknown_agent(agent)) {
@@ -63,7 +63,7 @@ impl World {
         self.command_line.global.strict
     }
 
-    /// Which files to read, and for which agent.
+    /// Returns the request for the configuration: which files to read, and for which agent.
     pub(crate) fn request(&self) -> Request {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.command_line.global.mcp_config);
@@ -73,7 +73,7 @@ impl World {
         request.built_in = builtin::configured(&self.folder);
         request.typed.clone_from(&self.command_line.typed);
         if self.command_line.global.once.is_some() {
-            // Keep only that server: no other server is started or can interfere.
+            // Only the server of this one command: no other server is started or can interfere.
             request.strict = true;
             request.built_in.clear();
         }
@@ -90,12 +90,12 @@ impl World {
             self.screen.warning(&failure.message);
             Vec::new()
         });
-        let loaded = on_a_thread(request, move |candidate: &Candidate<'_>| {
+        let loaded = load_on_thread(request, move |candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
-        let loaded = if self.command_line.global.once.is_some() { alone(loaded) } else { loaded };
-        let loaded = self.as_recorded(loaded).await;
+        let loaded = if self.command_line.global.once.is_some() { only_once_server(loaded) } else { loaded };
+        let loaded = self.with_recorded_servers(loaded).await;
         self.hosts.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
             Some(running) => running.host().set_naming(loaded.settings.tools.naming.clone()),
@@ -106,13 +106,13 @@ impl World {
         loaded
     }
 
-    /// Reads these files and nothing else.
+    /// Reads `files` and no other configuration.
     pub(crate) async fn read_only(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config = files.to_vec();
         request.strict = true;
         request.check_model = Some(models::check_name);
-        on_a_thread(request, NoLedger).await
+        load_on_thread(request, NoLedger).await
     }
 
     /// The approvals of the entries of projects; none if there is no database.
@@ -137,7 +137,8 @@ impl World {
         }
     }
 
-    /// Stores that the user at the terminal refused to run `entry` as it is. The user's own entries need no record.
+    /// Stores that the user at the terminal refused to run `entry` as it is. Does nothing for an entry of the user's
+    /// own files.
     ///
     /// # Errors
     /// When it cannot be stored; the entry then still waits for the user's agreement.
@@ -165,7 +166,7 @@ impl World {
     /// Revokes the approval to run `name` of `project`.
     ///
     /// # Errors
-    /// When it cannot be stored; the approval then stands.
+    /// When that cannot be stored; the approval then stays in force.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
         let revoked = self.store()?.revoke(project, name, &Caller::local(Way::Cli)).await;
         revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
@@ -181,7 +182,7 @@ impl World {
 }
 
 /// The loaded configuration, with only the server for this one command.
-fn alone(mut loaded: Loaded) -> Loaded {
+fn only_once_server(mut loaded: Loaded) -> Loaded {
     loaded.desired.retain(|name, _| name.as_str() == ONCE);
     loaded.entries.retain(|entry| entry.name == ONCE);
     loaded
@@ -191,23 +192,23 @@ fn host_settings(loaded: &Loaded) -> HostSettings {
     HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),
-        configured: noted(loaded).collect(),
+        configured: servers_to_note(loaded).collect(),
     }
 }
 
-/// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must work meanwhile.
-async fn on_a_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
+/// Loads the configuration on its own thread: a file may be a pipe without a writer, and Ctrl-C must work meanwhile.
+async fn load_on_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
     match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending; no task waits for the answer.
+            // The runtime is shutting down: no task waits for the result.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// A file that was asked for by name and cannot be read as a whole.
+/// Returns the failure for a file that the user named and that cannot be read.
 fn unusable_file(problem: &Problem) -> Failure {
     Failure { hint: problem.hint.clone(), ..Failure::config(format!("{}: {}", problem.place(), problem.message)) }
 }

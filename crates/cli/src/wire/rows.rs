@@ -1,4 +1,4 @@
-//! The place of a world's rows: which database it opens.
+//! Which database a world opens.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::{
 };
 
 impl World {
-    /// The server of the database, if it is not a file.
+    /// The database server, if the database is not a file.
     pub(crate) fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 }
 
-/// The database that has the rows of a world.
+/// The database that a world uses.
 #[derive(Debug)]
 pub(crate) enum Rows<'a> {
-    /// That of the world's folder.
+    /// The database in the data folder of the world.
     OfFolder,
-    /// The one that this team file names, or that of the folder if it names none.
+    /// The database that this team file names; if it names none, as [`Self::OfFolder`].
     OfTeam(&'a Path),
-    /// This one, which is open already.
+    /// A database that is open already.
     Here(Opened),
 }
 

@@ -12,7 +12,7 @@ use crate::{
     server_output::ServerOutput,
 };
 
-/// How long to wait for servers before the screen shows which ones, and how often it updates that.
+/// How long to wait for servers before the screen shows which ones are still connecting, and how often that is updated.
 const WAITING_NOTICE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What decides about the calls of a host, and who answers its questions.
@@ -33,7 +33,7 @@ pub(crate) enum OnFailure {
     Reconnect,
 }
 
-/// A host, and what runs beside it once it has been started.
+/// A started host, with the tasks that store and show its logs.
 #[derive(Debug)]
 pub(crate) struct Running {
     host: Host,
@@ -51,7 +51,7 @@ impl Running {
         &self.host
     }
 
-    /// Returns a function that tells the log keeper where servers are configured. Does nothing without a database.
+    /// Returns a function that tells the log keeper which servers are configured. It does nothing without a database.
     pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
         let sources = self.log.as_ref().map(LogKeeper::sources);
         move |desired| {
@@ -61,8 +61,8 @@ impl Running {
         }
     }
 
-    /// Connects to the servers of `desired`, in place of those of an earlier call, and waits until each has succeeded or
-    /// failed once.
+    /// Connects to the servers of `desired`, which replace those of an earlier call, and waits until each has connected
+    /// or failed once.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Host {
         if self.on_failure == OnFailure::Report {
             for spec in desired.values_mut() {
@@ -75,13 +75,13 @@ impl Running {
         self.host.apply(desired).await;
         tokio::select! {
             () = self.host.settled() => {}
-            () = self.show_who_connects() => {}
+            () = self.show_connecting() => {}
         }
         self.host.clone()
     }
 
     /// Shows the servers that are still connecting. Never returns.
-    async fn show_who_connects(&self) {
+    async fn show_connecting(&self) {
         loop {
             tokio::time::sleep(WAITING_NOTICE_INTERVAL).await;
             let servers = self.host.status().into_iter();
@@ -103,21 +103,22 @@ impl Running {
 }
 
 impl World {
-    /// Starts the host of this command with `options`, for a command that needs other ones than [`Self::connect`] has.
+    /// Starts the host of this command with `options`, for a command that needs other options than those of
+    /// [`Self::connect`].
     ///
     /// # Errors
-    /// When the host has been started already: it keeps the options that it has.
+    /// When the host has been started already; it keeps its options.
     pub(crate) fn start(&self, options: HostOptions) -> Result<&Running, Failure> {
         if self.running.get().is_some() {
             return Err(Failure::new(Exit::Other, "INTERNAL", "the host of this command has been started already"));
         }
-        Ok(self.running.get_or_init(|| self.started(options)))
+        Ok(self.running.get_or_init(|| self.start_host(options)))
     }
 
-    /// The host that has been started, or else one for calls that the user types.
+    /// Returns the host that has been started; if there is none, starts one for calls that the user types.
     fn running(&self) -> &Running {
         self.running.get_or_init(|| {
-            self.started(HostOptions {
+            self.start_host(HostOptions {
                 gate: self.gate_for_typed_calls(),
                 asker: self.terminal(),
                 on_failure: OnFailure::Report,
@@ -125,7 +126,7 @@ impl World {
         })
     }
 
-    fn started(&self, options: HostOptions) -> Running {
+    fn start_host(&self, options: HostOptions) -> Running {
         let HostOptions { gate, asker, on_failure } = options;
         let host = self.hosts.make(gate, asker, None);
         host.set_naming(self.host_settings.load().naming.clone());
@@ -154,8 +155,8 @@ impl World {
         self.running().host.clone()
     }
 
-    /// Connects to the servers of `desired`, for calls that the user types, and waits until each has succeeded or failed
-    /// once.
+    /// Connects to the servers of `desired`, for calls that the user types, and waits until each has connected or
+    /// failed once.
     ///
     /// # Errors
     /// When a daemon runs the command and cannot lend it these servers.

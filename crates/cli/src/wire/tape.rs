@@ -1,4 +1,4 @@
-//! A command whose servers are recorded, or whose servers are a recording.
+//! Records the servers of a command (`record`), or plays them from a recording (`replay`).
 
 use std::{
     fs::{self, File},
@@ -17,20 +17,20 @@ use crate::{
     output,
 };
 
-/// Most bytes of a recording that is read.
-const MAX_READ: u64 = 1 << 30;
+/// The most bytes of a recording that are read.
+const MAX_RECORDING_BYTES: u64 = 1 << 30;
 
-/// The recording to which a command's servers write, or from which they are played.
+/// The recording of a command's servers.
 #[derive(Clone, Debug)]
 pub(super) enum Tape {
-    /// They are written into a file.
+    /// The servers run, and their messages are recorded.
     Record(Arc<Recorder>),
-    /// They come from one.
+    /// No server runs: the messages come from a recording.
     Replay(Arc<Recording>),
 }
 
 impl Tape {
-    /// The tape of `record` or `replay`; `None` for other commands. Hides what `secrets` knows as a secret.
+    /// The tape of `record` or `replay`; `None` for other commands. Secrets that `secrets` knows are hidden in it.
     ///
     /// # Errors
     /// When the file cannot be written, or is not a recording.
@@ -54,12 +54,13 @@ impl Tape {
         })
     }
 
-    /// Whether a recording takes the place of all servers.
+    /// Whether a recording replaces all servers.
     pub(super) fn is_replay(tape: Option<&Self>) -> bool {
         matches!(tape, Some(Self::Replay(_)))
     }
 
-    pub(super) fn on(&self, builder: HostBuilder) -> HostBuilder {
+    /// Makes the host of `builder` record to this tape, or replay it.
+    pub(super) fn apply_to(&self, builder: HostBuilder) -> HostBuilder {
         match self {
             Self::Record(recorder) => builder.record(Arc::clone(recorder)),
             Self::Replay(recording) => builder.replay(Arc::clone(recording)),
@@ -86,9 +87,10 @@ impl World {
 
     /// Replaces the loaded servers by those of the recording. A configured server keeps its entry, even if it is not
     /// trusted here, because it does not run; any other server gets an entry of its own.
-    pub(super) async fn as_recorded(&self, mut loaded: Loaded) -> Loaded {
+    pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
-        // Values that are hidden in the recording match only if they are hidden in the requests, too.
+        // Requests are compared with the recording, in which secrets are hidden: so these must be known, and hidden in
+        // requests.
         drop(self.known_secrets(&loaded).await);
         for server in recording.servers() {
             let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));
@@ -100,16 +102,16 @@ impl World {
 }
 
 fn read(file: &Path) -> Result<Recording, Failure> {
-    // Opening a pipe would wait for its other end.
-    let about = fs::metadata(file).map_err(|error| unusable(file, &in_words(&error)))?;
-    if !about.is_file() {
+    // Check first, because opening a pipe would wait for its other end.
+    let metadata = fs::metadata(file).map_err(|error| unusable(file, &in_words(&error)))?;
+    if !metadata.is_file() {
         return Err(unusable(file, "it is not a file"));
     }
     let opened = File::open(file).map_err(|error| unusable(file, &in_words(&error)))?;
     let mut bytes = Vec::new();
-    let read = opened.take(MAX_READ + 1).read_to_end(&mut bytes);
+    let read = opened.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| unusable(file, &in_words(&error)))?;
-    if bytes.len() as u64 > MAX_READ {
+    if bytes.len() as u64 > MAX_RECORDING_BYTES {
         return Err(unusable(file, "it has more than 1 GiB"));
     }
     Recording::read(&file.to_string_lossy(), &bytes).map_err(|error| unusable(file, &error.to_string()))

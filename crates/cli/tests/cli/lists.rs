@@ -188,8 +188,8 @@ fn a_tool_is_shown_in_full_under_every_name() {
           Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
 
           path  text            needed  A file, relative to the working folder.
-          head  a whole number          Only the first lines: how many.
-          tail  a whole number          Only the last lines: how many.
+          head  a whole number          Return only this many lines from the start.
+          tail  a whole number          Return only this many lines from the end.
 
         a model's call: allow, because the rule allow `builtin/*`
         the server claims read_only = true, idempotent = true, open_world = false

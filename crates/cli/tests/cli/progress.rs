@@ -52,7 +52,7 @@ fn neither_progress_nor_the_end_of_another_call_comes_into_a_question() {
     // Takes longer than the call that is under way.
     rack.run(&["call", "fake/sleep", "ms=2000"]).ends_with(0);
     terminal.type_in("?");
-    let until_answered = terminal.expect("It is asked because");
+    let until_answered = terminal.expect("You are asked because");
     assert!(!until_answered.contains("sleep"), "{until_answered:?}");
     terminal.expect("[e]dit [?] ");
     terminal.type_in("y\n");

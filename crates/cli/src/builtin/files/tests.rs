@@ -71,12 +71,12 @@ fn a_file_is_read_in_full_or_by_its_first_or_last_lines() {
 #[test]
 fn a_large_file_is_cut_between_characters_with_a_note() {
     // Three bytes each: the limit falls inside a character.
-    let large = "日".repeat(MAX_TEXT as usize / 3 + 100);
+    let large = "日".repeat(MAX_TEXT_BYTES as usize / 3 + 100);
     let folder = folder(&[("large", large.as_bytes())]);
     for part in [Part::Whole, Part::Head(1), Part::Tail(1)] {
         let text = read(&folder.fence, "large", part).unwrap();
-        assert!(text.text.len() as u64 <= MAX_TEXT);
-        assert!(text.text.len() as u64 > MAX_TEXT - 3);
+        assert!(text.text.len() as u64 <= MAX_TEXT_BYTES);
+        assert!(text.text.len() as u64 > MAX_TEXT_BYTES - 3);
         assert!(text.text.chars().all(|c| c == '日'), "{part:?}");
         assert!(text.note.unwrap().contains("1.0 MB"), "{part:?}");
     }
@@ -84,7 +84,7 @@ fn a_large_file_is_cut_between_characters_with_a_note() {
 
 #[test]
 fn the_end_of_a_large_file_is_found_without_its_start() {
-    let large = "x".repeat(MAX_TEXT as usize) + "\nlast\n";
+    let large = "x".repeat(MAX_TEXT_BYTES as usize) + "\nlast\n";
     let folder = folder(&[("large", large.as_bytes())]);
     assert_eq!(text(&folder, "large", Part::Tail(1)), "last\n");
 }

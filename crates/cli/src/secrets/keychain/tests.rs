@@ -64,10 +64,10 @@ async fn a_locked_a_silent_and_a_broken_keychain_have_errors_of_their_own() {
     let (_closed, keychain) = behind("echo 'secret-tool: Cannot create an item in a locked collection' >&2; exit 1");
     assert_eq!(keychain.put(id, [1; 32]).await, Err(KeychainError::Locked));
     let (_lying, keychain) = behind("echo hunter2");
-    assert_eq!(keychain.key(id).await, Err(KeychainError::NoKey));
+    assert_eq!(keychain.key(id).await, Err(KeychainError::WrongContent));
     assert_eq!(
         keychain.put(id, [1; 32]).await,
-        Err(KeychainError::NoKey),
+        Err(KeychainError::WrongContent),
         "what it does not give back it has not kept"
     );
     let (_broken, keychain) = behind("printf 'no \\033[31mservice\\n' >&2; exit 1");
@@ -96,7 +96,7 @@ async fn a_failure_is_shared_by_all_tasks_that_ask_at_that_time() {
 async fn more_output_than_the_keychain_needs_neither_fills_memory_nor_blocks() {
     let (_folder, keychain) =
         behind("head -c 3000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2");
-    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::NoKey));
+    assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::WrongContent));
 }
 
 #[tokio::test]

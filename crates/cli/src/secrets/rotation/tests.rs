@@ -50,7 +50,7 @@ async fn a_new_key_takes_the_place_of_the_old_one_and_is_for_its_owner_only() {
     let new = fs::read_to_string(&path).unwrap();
     assert!(new != old && new.trim().len() == 64);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(!file::next(&path).exists());
+    assert!(!file::next_key_file(&path).exists());
     is_open(folder.path()).await;
     assert_eq!(stored.get("a").await.unwrap().as_deref(), Some("canary"));
     fs::write(&path, old).unwrap();
@@ -64,7 +64,7 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
         let folder = tempfile::tempdir().unwrap();
         let (stopped, path, old) = filled(folder.path()).await;
         let held = lock(&path).await.unwrap();
-        let vault = stopped.existing().await.unwrap().unwrap();
+        let vault = stopped.existing_vault().await.unwrap().unwrap();
         let key = stopped.store_next(&path, &held).await.unwrap();
         if steps > 0 {
             assert_eq!(vault.change_key(key).await.unwrap(), 2);
@@ -79,11 +79,11 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
         drop(held);
         is_open(folder.path()).await;
         assert_eq!(fs::read_to_string(&path).unwrap() == old, steps < 1, "it was not finished");
-        assert_eq!(file::next(&path).exists(), steps < 1);
+        assert_eq!(file::next_key_file(&path).exists(), steps < 1);
         assert_eq!(stopped.get("a").await.unwrap().as_deref(), Some("canary"), "it goes on with what there is");
 
         assert_eq!(stored(folder.path(), None).await.rotate(None).await.unwrap(), Some(3));
-        assert!(!file::next(&path).exists());
+        assert!(!file::next_key_file(&path).exists());
         is_open(folder.path()).await;
     }
 }
@@ -93,10 +93,10 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, path, _) = filled(folder.path()).await;
     let held = lock(&path).await.unwrap();
-    let vault = stopped.existing().await.unwrap().unwrap();
+    let vault = stopped.existing_vault().await.unwrap().unwrap();
     let key = stopped.store_next(&path, &held).await.unwrap();
     let _ = vault.change_key(key).await.unwrap();
-    let next = fs::read_to_string(file::next(&path)).unwrap();
+    let next = fs::read_to_string(file::next_key_file(&path)).unwrap();
     drop(held);
     assert!(!stored(folder.path(), None).await.move_key(false).await.unwrap(), "it is in the file already");
     assert_eq!(fs::read_to_string(&path).unwrap(), next);
@@ -112,7 +112,7 @@ async fn a_secret_that_does_not_open_is_named_and_the_old_key_stays() {
     let error = stored.rotate(None).await.unwrap_err().to_string();
     assert!(error.contains("`theirs`") && !error.contains("canary"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), old);
-    assert!(!file::next(&path).exists());
+    assert!(!file::next_key_file(&path).exists());
     is_open(folder.path()).await;
 }
 
@@ -136,7 +136,7 @@ async fn a_process_that_holds_the_old_key_reads_the_new_one_and_loses_no_token()
     // The vault as it was two keys ago.
     let retired = vault.get(Space::Secret, "a").await.unwrap_err();
     assert!(matches!(retired, VaultError::Retired), "{retired:?}");
-    let renewed = tokens.0.renewed(retired).await.unwrap();
+    let renewed = tokens.0.vault_with_new_key(retired).await.unwrap();
     assert_eq!(renewed.get(Space::Secret, "a").await.unwrap().unwrap().expose_text(), Some("canary"));
 }
 
