@@ -26,6 +26,8 @@ const MAX_STACK_BYTES: usize = 512 * 1024;
 const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 /// How many lines of a stack trace the model sees.
 const MAX_STACK_LINES: usize = 4;
+/// How many tools a search returns if the script gives no valid number. `prelude.js` has the same default.
+const DEFAULT_SEARCH_LIMIT: usize = 5;
 
 /// The features of the language that a script may use: `Date` is its only clock, and there are no files and no modules.
 type Language = (
@@ -73,14 +75,14 @@ pub(crate) fn run(
     answers: mpsc::Receiver<Answer>,
     state: Arc<ScriptState>,
 ) -> Option<String> {
-    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), started: Cell::new(None), state });
+    let clock = Rc::new(Clock { remaining: Cell::new(bounds.compute), started: Cell::new(None), state });
     clock.resume();
     let script =
         Script { clock: Rc::clone(&clock), pending_calls: Rc::default(), unhandled: Rc::default(), ask, bounds };
     let ended = script.run(code, answers);
     ended.err().map(|why| match why {
         _ if clock.state.is_stopped() => "the script was cancelled".to_owned(),
-        _ if clock.is_over() => too_long(bounds),
+        _ if clock.is_over() => too_long_error(bounds),
         Failure::Threw(message) => message,
         Failure::OutOfMemory => {
             format!("the script was ended: it needs more than {} MiB of memory", bounds.memory / (1024 * 1024))
@@ -90,7 +92,7 @@ pub(crate) fn run(
 }
 
 /// Returns the error, for the model, of a script that computed for too long.
-pub(crate) fn too_long(bounds: Bounds) -> String {
+pub(crate) fn too_long_error(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
 
@@ -99,7 +101,7 @@ enum Failure {
     /// It threw an error: the message, and the lines that threw it.
     Threw(String),
     OutOfMemory,
-    /// It waits for a promise, but for no answer of the host.
+    /// It waits for a promise, although it waits for no answer of the host: nothing can resolve the promise.
     Stuck,
 }
 
@@ -123,7 +125,7 @@ impl Script {
         runtime.set_interrupt_handler(Some(Box::new(move || clock.must_stop())));
         let unhandled = Rc::clone(&self.unhandled);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
-            unhandled.borrow_mut().note(&reason, is_handled);
+            unhandled.borrow_mut().record(&reason, is_handled);
         })));
         let context = Context::custom::<Language>(&runtime).map_err(out_of_memory)?;
         context.with(|ctx| self.run_to_completion(&ctx, code, answers))
@@ -135,13 +137,14 @@ impl Script {
         let settle = self.install_globals(ctx).map_err(|error| failure(ctx, &error))?;
         let mut options = EvalOptions::default();
         options.strict = false;
+        // The script may use `await` at its top level.
         options.promise = true;
         options.filename = Some("script".to_owned());
         let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| failure(ctx, &error))?;
         loop {
             while !clock.must_stop() && ctx.execute_pending_job() {}
             if clock.must_stop() {
-                // This reason does not count: the function `run` asks the clock first.
+                // The function `run` replaces this reason, because it asks the clock first.
                 return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
@@ -188,7 +191,7 @@ impl Script {
                 Ok(arguments) => RequestKind::Call { selector: name, arguments },
                 Err(error) => return Some(format!("{name} takes one object with its arguments: {error}")),
             },
-            "search" => RequestKind::Search { query: name, limit: argument.parse().unwrap_or(5) },
+            "search" => RequestKind::Search { query: name, limit: argument.parse().unwrap_or(DEFAULT_SEARCH_LIMIT) },
             _ => RequestKind::Details { selector: name },
         };
         let max_calls = self.bounds.calls.get();
@@ -236,7 +239,7 @@ struct UnhandledRejections {
 
 impl UnhandledRejections {
     /// Counts a rejected promise, and stops counting it once the script handles it.
-    fn note(&mut self, reason: &Value<'_>, is_handled: bool) {
+    fn record(&mut self, reason: &Value<'_>, is_handled: bool) {
         if is_handled {
             self.count = self.count.saturating_sub(1);
             return;
@@ -254,10 +257,10 @@ impl UnhandledRejections {
     }
 }
 
-/// Measures the time for which a script computes. It stands still while the script waits for an answer.
+/// Measures the time for which a script computes. It is paused while the script waits for an answer.
 struct Clock {
-    /// How long the script may compute from `started` on.
-    left: Cell<Duration>,
+    /// How long the script may still compute, counted from `started`.
+    remaining: Cell<Duration>,
     /// When the script last began to compute; `None` while it waits.
     started: Cell<Option<Instant>>,
     state: Arc<ScriptState>,
@@ -270,19 +273,19 @@ impl Clock {
 
     /// Returns whether the script has used up its time.
     fn is_over(&self) -> bool {
-        self.started.get().is_some_and(|started| started.elapsed() >= self.left.get())
+        self.started.get().is_some_and(|started| started.elapsed() >= self.remaining.get())
     }
 
     fn pause(&self) {
         if let Some(started) = self.started.take() {
-            self.left.set(self.left.get().saturating_sub(started.elapsed()));
+            self.remaining.set(self.remaining.get().saturating_sub(started.elapsed()));
         }
-        self.state.computes_until(None);
+        self.state.set_deadline(None);
     }
 
     fn resume(&self) {
         let now = Instant::now();
         self.started.set(Some(now));
-        self.state.computes_until(now.checked_add(self.left.get()));
+        self.state.set_deadline(now.checked_add(self.remaining.get()));
     }
 }

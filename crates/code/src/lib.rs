@@ -79,9 +79,9 @@ impl Default for Bounds {
 /// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
 ///
 /// QuickJS ends a script at its next step once its time is over or its caller stops waiting. Some steps take very long,
-/// such as comparing long texts again and again: the caller then gets its answer at once, and the thread runs on until
-/// that step is done. While four such threads of one `QuickJs` and its clones still run, it refuses further scripts. A
-/// dropped runtime and an exiting process do not wait for them.
+/// such as comparing long texts again and again: the caller then gets its answer at once, and the thread continues
+/// until that step is done. While four such threads of one `QuickJs` and its clones still run, it refuses further
+/// scripts. A dropped runtime and an exiting process do not wait for them.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,

@@ -36,7 +36,7 @@ async fn run_on_thread(
     // The request channel has room for every request that a script may make, so that the script never waits to send
     // one. The answer channel has room for one, so that answers do not pile up while the script computes.
     let (ask, mut requests) = mpsc::channel(bounds.calls.get());
-    let (answer, answers) = mpsc::channel(1);
+    let (answer_sender, answers) = mpsc::channel(1);
     let (end, mut thread) = oneshot::channel();
     let (_wait_guard, thread_guard) = abandoned.guards(state);
     let script = {
@@ -58,8 +58,8 @@ async fn run_on_thread(
         // Run each call in its own task, so that it ends and frees its locks even while the script takes no answer.
         .map(|request| owned(perform(tools.clone(), request)))
         .buffer_unordered(bounds.parallel.get())
-        .for_each(|made| async {
-            let _ = answer.send(made).await;
+        .for_each(|answer| async {
+            let _ = answer_sender.send(answer).await;
         });
     let completed = async {
         tokio::select! {
@@ -73,7 +73,7 @@ async fn run_on_thread(
         error = completed => {
             error.unwrap_or_else(|_| Some("the interpreter failed; write the script in another way".to_owned()))
         }
-        () = state.overdue() => Some(engine::too_long(bounds)),
+        () = state.overdue() => Some(engine::too_long_error(bounds)),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::{
 
 /// How long after its deadline a script's thread may still report that the time is up, before its task stops waiting.
 const GRACE: Duration = Duration::from_millis(250);
-/// How many threads may be abandoned at once. While there are this many, no script starts.
+/// The most threads that may be abandoned at once. While there are this many, no script starts.
 const MAX_ABANDONED: usize = 4;
 /// How long a new script waits for an abandoned thread to end. Most end at once, because their callers cancelled them
 /// between two steps.
@@ -33,7 +33,7 @@ pub(crate) struct ScriptState {
     /// Whether the task has stopped waiting, so that the script must end at its next step.
     stopped: AtomicBool,
     /// When the script's time is up; `None` while it waits for an answer.
-    until: watch::Sender<Option<Instant>>,
+    deadline: watch::Sender<Option<Instant>>,
     output: Mutex<Output>,
 }
 
@@ -41,17 +41,17 @@ impl ScriptState {
     /// Creates the state of a script that may print `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
         let output = Output { text: String::new(), left: max, max };
-        Self { stopped: AtomicBool::new(false), until: watch::Sender::new(None), output: Mutex::new(output) }
+        Self { stopped: AtomicBool::new(false), deadline: watch::Sender::new(None), output: Mutex::new(output) }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Notes that the script computes, and may do so until `end`. `None` means that it waits for an answer, or has no
+    /// Records that the script computes, and may do so until `end`. `None` means that it waits for an answer, or has no
     /// deadline.
-    pub(crate) fn computes_until(&self, end: Option<Instant>) {
-        self.until.send_replace(end);
+    pub(crate) fn set_deadline(&self, end: Option<Instant>) {
+        self.deadline.send_replace(end);
     }
 
     pub(crate) fn print(&self, line: &str) {
@@ -65,9 +65,9 @@ impl ScriptState {
 
     /// Waits until the script's time has been up for [`GRACE`]. Never completes while the script waits for an answer.
     pub(crate) async fn overdue(&self) {
-        let mut until = self.until.subscribe();
+        let mut deadline = self.deadline.subscribe();
         loop {
-            let end = *until.borrow_and_update();
+            let end = *deadline.borrow_and_update();
             let time_up = async {
                 match end {
                     Some(end) => sleep_until((end + GRACE).into()).await,
@@ -78,7 +78,7 @@ impl ScriptState {
                 // The script's clock is real time, but a test can pause tokio's clock, which then runs ahead. So
                 // compare with real time too.
                 () = time_up => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
-                _ = until.changed() => {}
+                _ = deadline.changed() => {}
             }
         }
     }
