@@ -60,7 +60,7 @@ use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The prefix of the targets whose spans are exported: the crates of this workspace.
-const OURS: &str = "toolrack";
+const TARGET_PREFIX: &str = "toolrack";
 
 /// The reason why an exporter cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -98,8 +98,8 @@ impl Exporter {
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        let own_targets = Targets::new().with_target(OURS, LevelFilter::INFO);
-        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(own_targets)
+        let own_targets = Targets::new().with_target(TARGET_PREFIX, LevelFilter::INFO);
+        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(TARGET_PREFIX)).with_filter(own_targets)
     }
 
     /// Returns the tracer for a [`Host`](toolrack_host::Host), which passes traces on to the host's servers.

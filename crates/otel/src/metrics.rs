@@ -12,16 +12,16 @@ use opentelemetry_sdk::{
     runtime::TokioCurrentThread,
 };
 
-use crate::{CLOSE_TIMEOUT, ExporterError, OURS, resource};
+use crate::{CLOSE_TIMEOUT, ExporterError, TARGET_PREFIX, resource};
 
-/// The most series of one metric. All further series become one, with the label `otel.metric.overflow`.
-const MOST_SERIES: usize = 20_000;
+/// The most series of one metric. All further series are combined into one, with the label `otel.metric.overflow`.
+const MAX_SERIES: usize = 20_000;
 
 /// A metric, and how its values are read.
 pub struct Measure {
     /// Its name.
     pub name: &'static str,
-    /// What it counts.
+    /// What it measures, in words.
     pub help: &'static str,
     /// Whether its values only grow.
     pub is_counter: bool,
@@ -76,13 +76,13 @@ impl Pace {
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let places = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-        if is_off || !places.iter().any(|name| set(name).is_some()) {
+        let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let is_off = non_empty("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let endpoint_variables = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+        if is_off || !endpoint_variables.iter().any(|name| non_empty(name).is_some()) {
             return Ok(None);
         }
-        match set("OTEL_METRICS_EXPORTER").as_deref() {
+        match non_empty("OTEL_METRICS_EXPORTER").as_deref() {
             None | Some("otlp") => {}
             Some("none") => return Ok(None),
             Some(other) => {
@@ -90,7 +90,7 @@ impl Pace {
                 return Err(BadVariable { name, value, needs: "`otlp` or `none`" });
             }
         }
-        let time = |name: &'static str, default| match set(name) {
+        let time = |name: &'static str, default| match non_empty(name) {
             None => Ok(default),
             Some(value) => match value.parse::<u64>() {
                 Ok(milliseconds @ 1..) => Ok(Duration::from_millis(milliseconds)),
@@ -130,10 +130,10 @@ impl MetricsExporter {
         let exporter = exporter.build().map_err(ExporterError)?;
         let reader = PeriodicReader::builder(exporter, TokioCurrentThread);
         let reader = reader.with_interval(pace.interval).with_timeout(pace.timeout).build();
-        let bounded = |_: &Instrument| Stream::builder().with_cardinality_limit(MOST_SERIES).build().ok();
+        let bounded = |_: &Instrument| Stream::builder().with_cardinality_limit(MAX_SERIES).build().ok();
         let provider = SdkMeterProvider::builder().with_resource(resource(service)).with_reader(reader);
         let provider = provider.with_view(bounded).build();
-        let meter = provider.meter(OURS);
+        let meter = provider.meter(TARGET_PREFIX);
         for Measure { name, help, is_counter, read } in measures {
             let observe = move |observer: &dyn AsyncInstrument<f64>| {
                 for Reading { labels, value } in read() {
