@@ -6,9 +6,9 @@ use rig_core::{
 };
 use toolrack_host::{CallError, CallErrorKind, Content, ToolOutcome, text};
 
-/// Text first, then pictures; parts for which Rig has no place are named in the text. A failure that the tool itself
-/// reports is an error that shows the model all of it.
-pub(crate) fn outcome(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
+/// Converts the outcome of a call: text first, then pictures. Parts that Rig cannot represent are named in the text. A
+/// failure that the tool itself reports becomes an error that shows the model the whole result.
+pub(crate) fn output_of(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
     let mut text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
     let mut pictures = Vec::new();
     for part in outcome.content {
@@ -36,17 +36,17 @@ enum Part {
     Words(String),
 }
 
-/// `None` for a part that the text of the result has already.
+/// Returns what is shown of `part`; `None` if the text of the result has it already.
 fn part_of(part: Content) -> Option<Part> {
     match part {
         Content::Image { data, mime_type } => Some(picture(data, &mime_type)),
-        Content::Audio { data, mime_type } => Some(Part::Words(in_words("a sound", &data, &mime_type))),
+        Content::Audio { data, mime_type } => Some(Part::Words(description_of("a sound", &data, &mime_type))),
         Content::Resource { resource } => {
             let (blob, uri) = (resource.blob?, resource.uri);
             let mime_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             Some(match mime_type.starts_with("image/") {
                 true => picture(blob, mime_type),
-                false => Part::Words(in_words(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
+                false => Part::Words(description_of(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
             })
         }
         Content::Other(value) => Some(Part::Words(value.to_string())),
@@ -59,27 +59,29 @@ fn picture(data: String, mime_type: &str) -> Part {
         Some(media_type) if !data.is_empty() => {
             Part::Picture(ToolResultContent::image_base64(data, Some(media_type), None))
         }
-        _ => Part::Words(in_words("a picture", &data, mime_type)),
+        _ => Part::Words(description_of("a picture", &data, mime_type)),
     }
 }
 
-/// Media that were too large come without their bytes.
-fn in_words(what: &str, data: &str, mime_type: &str) -> String {
+/// Describes media that Rig cannot show. Media that were too large come without their bytes, so `data` is empty.
+fn description_of(kind: &str, data: &str, mime_type: &str) -> String {
     let mime_type = text::for_line(mime_type);
+    // The size of the data behind Base64.
     match data.len() / 4 * 3 {
-        0 => format!("[{what}, {mime_type}: too large to be shown here]"),
-        bytes => format!("[{what}, {mime_type}, {bytes} bytes: it cannot be shown here]"),
+        0 => format!("[{kind}, {mime_type}: too large to be shown here]"),
+        bytes => format!("[{kind}, {mime_type}, {bytes} bytes: it cannot be shown here]"),
     }
 }
 
-/// The error for a call without a result. Its message is made for models too: it says what to do, and has no secrets.
-pub(crate) fn refusal(error: CallError) -> ToolExecutionError {
+/// Converts the error of a call without a result. Its message may be shown to a model: it says what to do, and contains
+/// no secrets.
+pub(crate) fn call_error(error: CallError) -> ToolExecutionError {
     let (code, message) = (error.code(), error.to_string());
-    let refused = match error.kind() {
+    let converted = match error.kind() {
         CallErrorKind::Denied => ToolExecutionError::refused(message),
         kind => ToolExecutionError::new(kind_of(kind, code), message),
     };
-    refused.with_code(code).with_retryable(false).with_source(error)
+    converted.with_code(code).with_retryable(false).with_source(error)
 }
 
 fn kind_of(kind: CallErrorKind, code: &str) -> ToolErrorKind {
