@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 pub(crate) use self::{
     check::check,
     listed::{Listed, listed},
-    slips::{as_call, unnamed},
+    slips::{as_command_line, unnamed},
 };
 
 /// The maximum depth of nested `$ref`, `anyOf` and similar keywords that are followed while a value is read.

@@ -27,7 +27,7 @@ use crate::{
     args::Global,
     editor::{Edited, Editor},
     error::Failure,
-    lending::FarLines,
+    lending::BorrowerLines,
     render::{Tone, paint},
     screen::Screen,
 };
@@ -61,7 +61,7 @@ struct OpenQuestion<'a>(&'a Screen);
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
-        self.0.settle();
+        self.0.end_status_line();
     }
 }
 
@@ -91,13 +91,13 @@ impl Terminal {
     }
 
     /// Creates the asker of a command that this process runs for another one (the borrower), whose terminal it uses.
-    pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
-        Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
+    pub(crate) fn for_borrower(screen: Arc<Screen>, lines: BorrowerLines) -> Self {
+        Self { lines: Lines::Borrower(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
 
     /// Lets `sampler` answer the sampling requests of servers from now on, each after the user has agreed. A server of
     /// 2025-11-25 or older that is already connected does not learn of it.
-    pub(crate) fn samples_with(&self, sampler: Sampler) {
+    pub(crate) fn sample_with(&self, sampler: Sampler) {
         self.sampler.store(Some(Arc::new(sampler)));
     }
 
@@ -147,13 +147,13 @@ impl Terminal {
     }
 
     /// Runs `reader`, which reads the terminal itself: questions wait until it has ended.
-    pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
+    pub(crate) async fn exclusively<T>(&self, reader: impl Future<Output = T>) -> T {
         let _permit = self.permit.acquire().await;
         reader.await
     }
 
     /// Asks the user a question of Toolrack itself, not of a server; `None` at the end of input (Ctrl-D).
-    pub(crate) async fn value(&self, question: &str) -> Option<String> {
+    pub(crate) async fn ask_value(&self, question: &str) -> Option<String> {
         let _permit = self.permit.acquire().await.ok()?;
         self.ask(question).await
     }
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new(), Editor::none()).abilities(), Abilities::NONE);
         let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];
         let terminal = Terminal::new(screen, roots, Editor::none());
-        terminal.samples_with(sampling::tests::lendable());
+        terminal.sample_with(sampling::tests::lendable());
         assert_eq!(terminal.abilities(), Abilities { roots: true, ..Abilities::NONE });
     }
 

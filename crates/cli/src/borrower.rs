@@ -87,7 +87,7 @@ pub(crate) async fn run(
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop, Editor::of(environment)).await? {
             Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
-            Ended::Elsewhere(why) => why,
+            Ended::Declined(why) => why,
         },
         Ok(Ok(Err(why))) => why,
         // The socket is left over from a daemon that has ended.
@@ -156,13 +156,13 @@ type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
 /// Sends the command to the daemon; the inner error says why the daemon cannot run it.
 async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
-    let stream = local_socket::enter(data, LocalSocket::Commands).await?;
+    let stream = local_socket::connect(data, LocalSocket::Commands).await?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     send(&mut to, &ToDaemon::Hello(hello)).await?;
     match receive(&mut from).await? {
         Some(ToCommand::Ready) => Ok(Ok((from, to))),
-        Some(ToCommand::Elsewhere(why)) => Ok(Err(why)),
+        Some(ToCommand::Declined(why)) => Ok(Err(why)),
         _ => Ok(Err("it is busy, or is another build of Toolrack".to_owned())),
     }
 }
@@ -171,7 +171,7 @@ async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result
 enum Ended {
     Done(Exit),
     /// The daemon refused before it started the command, for this reason.
-    Elsewhere(String),
+    Declined(String),
 }
 
 /// Tells the daemon to begin, and shows its output and its questions until the command has ended.
@@ -182,9 +182,9 @@ async fn show(
     stop: &mut Stop,
     editor: Editor,
 ) -> Result<Ended, Failure> {
-    if send(to, &ToDaemon::Go).await.is_err() {
+    if send(to, &ToDaemon::Start).await.is_err() {
         // The daemon did not get the message, so it has not started the command.
-        return Ok(Ended::Elsewhere("it has ended".to_owned()));
+        return Ok(Ended::Declined("it has ended".to_owned()));
     }
     let (inbox, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let lines = OwnLines::of_stdin(editor);
@@ -312,11 +312,11 @@ impl BorrowedTerminal<'_> {
                 let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
                 self.question = Some((number, Box::pin(edited)));
             }
-            ToCommand::Unask => self.question = None,
+            ToCommand::Withdraw => self.question = None,
             ToCommand::Forget => self.lines.forget(),
             ToCommand::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
-            ToCommand::Elsewhere(why) => return Ok(Some(Ended::Elsewhere(why))),
-            ToCommand::Ready | ToCommand::Status(_) | ToCommand::Misfits(_) => {}
+            ToCommand::Declined(why) => return Ok(Some(Ended::Declined(why))),
+            ToCommand::Ready | ToCommand::Status(_) | ToCommand::Differences(_) => {}
         }
         Ok(None)
     }

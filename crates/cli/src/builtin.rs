@@ -54,7 +54,7 @@ pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
 }
 
 /// Returns the annotations of the tool `name`.
-pub(crate) fn claims(name: &str) -> Option<Annotations> {
+pub(crate) fn annotations_of(name: &str) -> Option<Annotations> {
     let tool = tools().into_iter().find(|tool| tool.name == name)?;
     tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())
 }

@@ -16,7 +16,7 @@ use crate::{error::with_causes, secrets::Stored};
 
 /// The values of one member of a tenant. `stored` is the vault of the tenant.
 #[derive(Debug)]
-pub(crate) struct OfMember {
+pub(crate) struct MemberCredentials {
     stored: Arc<Stored>,
     /// The prefix of the names of the rows: the [key](toolrack_host::Principal::key) of the member.
     prefix: String,
@@ -24,23 +24,23 @@ pub(crate) struct OfMember {
 
 /// The values of the only user of a machine: their secrets.
 #[derive(Debug)]
-pub(crate) struct OfMachine(Arc<Stored>);
+pub(crate) struct MachineCredentials(Arc<Stored>);
 
-impl OfMachine {
+impl MachineCredentials {
     /// Returns a function that finds these values for the user of the machine.
-    pub(crate) fn of(stored: Arc<Stored>) -> CredentialsOf {
+    pub(crate) fn finder(stored: Arc<Stored>) -> CredentialsOf {
         let credentials: Arc<dyn Credentials> = Arc::new(Self(stored));
         Box::new(move |person| person.is_local().then(|| Arc::clone(&credentials)))
     }
 }
 
-impl OfMember {
+impl MemberCredentials {
     pub(crate) fn new(stored: Arc<Stored>, key: &str) -> Self {
         Self { stored, prefix: format!("{key}/") }
     }
 
     /// Returns a function that finds the values of each member of a tenant.
-    pub(crate) fn of_all(stored: Arc<Stored>) -> CredentialsOf {
+    pub(crate) fn finder_of_all(stored: Arc<Stored>) -> CredentialsOf {
         Box::new(move |member| {
             let is_member = !member.is_local();
             is_member.then(|| Arc::new(Self::new(Arc::clone(&stored), &member.key())) as Arc<dyn Credentials>)
@@ -48,7 +48,7 @@ impl OfMember {
     }
 
     /// Returns a function that finds these values for their member, and no values for other members.
-    pub(crate) fn of_this_one(self: Arc<Self>) -> CredentialsOf {
+    pub(crate) fn finder(self: Arc<Self>) -> CredentialsOf {
         Box::new(move |member| {
             let is_own = self.prefix.strip_suffix('/') == Some(&*member.key());
             is_own.then(|| Arc::clone(&self) as Arc<dyn Credentials>)
@@ -61,7 +61,7 @@ impl OfMember {
 }
 
 /// `${secret:NAME}` is the tenant's, and `${user:NAME}` the member's.
-impl Secrets for OfMember {
+impl Secrets for MemberCredentials {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.stored.secret(name)
     }
@@ -72,7 +72,7 @@ impl Secrets for OfMember {
     }
 }
 
-impl Credentials for OfMember {
+impl Credentials for MemberCredentials {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
             let store = self.stored.store().map_err(|error| with_causes(&error))?;
@@ -101,7 +101,7 @@ impl Credentials for OfMember {
     }
 }
 
-impl Credentials for OfMachine {
+impl Credentials for MachineCredentials {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;

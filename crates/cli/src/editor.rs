@@ -16,7 +16,7 @@ const EDITOR_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The editor of the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Editor {
-    /// The words of `$VISUAL` or `$EDITOR`.
+    /// The command line in `$VISUAL` or `$EDITOR`.
     command: Option<String>,
     /// The folder for temporary files.
     folder: PathBuf,

@@ -8,13 +8,13 @@
 //! ```text
 //! toolrack call …  (the borrower)                  toolrack serve  (the lender)
 //!   Hello: words, folder, variables, terminal ──►    checks: does it have the servers and rules of this command?
-//!                            ◄── Ready, or Elsewhere: then the borrower runs the command as if there were no daemon
-//!   Go ──►                                           runs the verb
+//!                            ◄── Ready, or Declined: then the borrower runs the command as if there were no daemon
+//!   Start ──►                                        runs the verb
 //!                            ◄── Out, Err, Ask, …, End
 //! ```
 //!
-//! Before `Go`, the daemon has not begun the command. After it, the daemon can still hand the command back
-//! ([`ToCommand::Elsewhere`]), until it has shown some output. It does so if its output could differ from what the
+//! Before `Start`, the daemon has not begun the command. After it, the daemon can still hand the command back
+//! ([`ToCommand::Declined`]), until it has shown some output. It does so if its output could differ from what the
 //! borrower would print by itself. The one exception are servers that the daemon could not connect to: a command that
 //! only shows servers shows them as the daemon knows them. Once there is output, a broken connection is a failure, and
 //! the borrower does not run the command again: a call is never made twice.
@@ -41,9 +41,9 @@ use tokio::{
 use toolrack_config::Environment;
 
 pub(crate) use self::{
-    lines::{FarKeys, FarLines},
+    lines::{BorrowerKeys, BorrowerLines},
     outbox::Outbox,
-    terminal::{FarStream, FarTerminal},
+    terminal::{BorrowerStream, BorrowerTerminal},
 };
 use crate::local_socket::{self, LocalSocket};
 
@@ -80,7 +80,7 @@ pub(crate) struct Hello {
     pub(crate) folder: PathBuf,
     /// The environment variables of the process, except those that are not UTF-8.
     pub(crate) variables: BTreeMap<String, String>,
-    pub(crate) terminal: FarTerminal,
+    pub(crate) terminal: BorrowerTerminal,
     /// The text of `--args`, if it was read from a file or from stdin.
     pub(crate) args_text: Option<String>,
 }
@@ -90,7 +90,7 @@ impl Hello {
     pub(crate) fn of(
         words: &[OsString],
         environment: &Environment,
-        terminal: FarTerminal,
+        terminal: BorrowerTerminal,
         args_text: Option<String>,
     ) -> Option<Box<Self>> {
         let text = |name: &OsStr| name.to_str().map(str::to_owned);
@@ -112,7 +112,7 @@ impl Hello {
 pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
     /// Run the command.
-    Go,
+    Start,
     /// The user's answer to the [`ToCommand::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
     /// A signal arrived; this is its exit code.
@@ -120,12 +120,12 @@ pub(crate) enum ToDaemon {
     /// Asks for the status. Sent instead of [`ToDaemon::Hello`].
     Status,
     /// Asks which servers keep the command from using the daemon. Sent instead of [`ToDaemon::Hello`].
-    Fit(Box<Hello>),
+    Compare(Box<Hello>),
 }
 
 /// The status of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct About {
+pub(crate) struct DaemonStatus {
     pub(crate) version: String,
     /// The number of servers in each state, by the name of the state.
     pub(crate) servers: BTreeMap<String, usize>,
@@ -138,7 +138,7 @@ pub(crate) enum ToCommand {
     Ready,
     /// The daemon cannot run the command, and has done nothing. The text is the reason, without the value of any
     /// variable.
-    Elsewhere(String),
+    Declined(String),
     /// A piece of stdout.
     Out(String),
     /// A piece of stderr.
@@ -156,15 +156,15 @@ pub(crate) enum ToCommand {
     /// Lets the user change this text in an editor. The answer is an [`Edited`](crate::editor::Edited) as JSON.
     Edit(u32, String),
     /// The line is no longer needed.
-    Unask,
+    Withdraw,
     /// Discards earlier input, so that it answers no question.
     Forget,
     /// The command is done, with this exit code.
     End(u8),
     /// The answer to [`ToDaemon::Status`].
-    Status(About),
-    /// The answer to [`ToDaemon::Fit`]: a line for each server that differs, or one line for all.
-    Misfits(Vec<String>),
+    Status(DaemonStatus),
+    /// The answer to [`ToDaemon::Compare`]: a line for each server that differs, or one line for all.
+    Differences(Vec<String>),
 }
 
 impl ToCommand {
@@ -180,9 +180,9 @@ impl ToCommand {
 
 /// Asks the daemon whose data are in `data` for its status. `None` if no daemon answers, or it refuses this process or is of
 /// another version.
-pub(crate) async fn about(data: &Path) -> Option<About> {
+pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
     let exchange = async {
-        let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
+        let mut stream = local_socket::connect(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Status).await?;
         receive(&mut stream).await
     };
@@ -194,18 +194,18 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
 
 /// Asks the daemon whose data are in `data` why a command of this process would not use it: one line for each server that
 /// differs there, or one for all. `None` if the daemon gives no answer.
-pub(crate) async fn differences(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
+pub(crate) async fn differences(data: &Path, terminal: BorrowerTerminal) -> Option<Vec<String>> {
     // The servers are the same for all commands, so this one stands for any.
     let words = ["toolrack", "list"].map(OsString::from);
     let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
     let exchange = async {
-        let mut stream = local_socket::enter(data, LocalSocket::Commands).await?;
-        send(&mut stream, &ToDaemon::Fit(hello)).await?;
+        let mut stream = local_socket::connect(data, LocalSocket::Commands).await?;
+        send(&mut stream, &ToDaemon::Compare(hello)).await?;
         receive(&mut stream).await
     };
     match timeout(STATUS_TIMEOUT, exchange).await {
-        Ok(Ok(Some(ToCommand::Misfits(differences)))) => Some(differences),
-        Ok(Ok(Some(ToCommand::Elsewhere(why)))) => Some(vec![why]),
+        Ok(Ok(Some(ToCommand::Differences(differences)))) => Some(differences),
+        Ok(Ok(Some(ToCommand::Declined(why)))) => Some(vec![why]),
         _ => None,
     }
 }

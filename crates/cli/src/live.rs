@@ -41,7 +41,7 @@ const MAX_REASON_BYTES: usize = 200;
 
 /// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum TurnFormat {
     /// For users, as it happens.
     ToPeople,
     /// One JSON document, at the end.
@@ -56,7 +56,7 @@ pub(crate) struct Live {
     screen: Arc<Screen>,
     catalog: Arc<Catalog>,
     journal: Journal,
-    shown: Shown,
+    shown: TurnFormat,
     /// Text of the model that may end inside a secret, and so cannot be shown yet.
     secret_buffer: SecretBuffer,
     /// What the model has written so far of an answer that is not complete yet.
@@ -105,9 +105,9 @@ enum Out {
 
 /// Shows lines of other sources during a turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Beside(mpsc::UnboundedSender<Out>);
+pub(crate) struct NewsSender(mpsc::UnboundedSender<Out>);
 
-impl Beside {
+impl NewsSender {
     /// Shows a line that is safe to print, as soon as it interrupts neither the answer nor a question.
     pub(crate) fn show(&self, line: String) {
         let _ = self.0.send(Out::News(line));
@@ -136,7 +136,7 @@ struct Answer<'a> {
 }
 
 impl Live {
-    pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: Shown) -> Self {
+    pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: TurnFormat) -> Self {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
         printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
@@ -152,8 +152,8 @@ impl Live {
 
     /// Returns a handle that shows lines about something else during the turn. Drop it before [`Self::finish`], which
     /// waits until all of these handles are dropped.
-    pub(crate) fn beside(&self) -> Beside {
-        Beside(self.out.clone())
+    pub(crate) fn news_sender(&self) -> NewsSender {
+        NewsSender(self.out.clone())
     }
 
     /// Ends `turn` now, and stores what the model has said so far.
@@ -191,7 +191,7 @@ impl Live {
 
     /// Prints `record`, if the turn is shown as records.
     fn record(&self, record: Value) {
-        if self.shown == Shown::AsRecords {
+        if self.shown == TurnFormat::AsRecords {
             self.send(Out::Record(record));
         }
     }
@@ -210,7 +210,7 @@ impl Live {
             Delta::Thinking(piece) => self.show_piece(TextKind::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
-                if self.shown == Shown::ToPeople {
+                if self.shown == TurnFormat::ToPeople {
                     let words = format!("waiting {} s: {why}", after.as_secs().max(1));
                     self.send(Out::Status(StatusLine::Words(words)));
                 }
@@ -221,7 +221,7 @@ impl Live {
 
     /// Shows a piece of the model's text; holds back the part that may be the beginning of a secret.
     fn show_piece(&mut self, kind: TextKind, piece: &str) {
-        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == TextKind::Thinking) {
+        if self.shown == TurnFormat::AsDocument || (self.shown == TurnFormat::ToPeople && kind == TextKind::Thinking) {
             return;
         }
         let screen = &self.screen;
@@ -239,7 +239,7 @@ impl Live {
 
     fn show(&self, kind: TextKind, words: String) {
         match (self.shown, kind) {
-            (Shown::ToPeople, _) => self.send(Out::Piece(words)),
+            (TurnFormat::ToPeople, _) => self.send(Out::Piece(words)),
             (_, TextKind::Text) => self.record(json!({ "type": "text", "text": words })),
             (_, TextKind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
         }
@@ -248,7 +248,7 @@ impl Live {
     fn call_begins(&mut self, call: &ToolCallData) {
         let tool = self.tool_name(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
-        if self.shown == Shown::ToPeople {
+        if self.shown == TurnFormat::ToPeople {
             self.running.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
             self.show_running();
         }
@@ -281,7 +281,7 @@ impl Live {
             record["calls"] = json!(script_calls);
         }
         self.record(record);
-        if self.shown == Shown::ToPeople {
+        if self.shown == TurnFormat::ToPeople {
             self.send(Out::Line(ended.line(self.screen.look(), &tool)));
             self.running.end(&call.id);
             self.show_running();
@@ -311,9 +311,9 @@ impl Live {
             spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.shown {
-            Shown::ToPeople => self.send(Out::Piece("\n".to_owned())),
-            Shown::AsDocument => self.send(Out::Record(json!(answer))),
-            Shown::AsRecords => {
+            TurnFormat::ToPeople => self.send(Out::Piece("\n".to_owned())),
+            TurnFormat::AsDocument => self.send(Out::Record(json!(answer))),
+            TurnFormat::AsRecords => {
                 let mut done = json!(answer);
                 done["type"] = json!("done");
                 self.send(Out::Record(done));
@@ -323,7 +323,7 @@ impl Live {
         if let Some(Ok(printed)) = self.printing.join_next().await {
             printed?;
         }
-        if self.shown == Shown::ToPeople && end == Some(&End::Cut) {
+        if self.shown == TurnFormat::ToPeople && end == Some(&End::Cut) {
             self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
         }
         Ok(Report { journal: self.journal, unasked: self.unasked })

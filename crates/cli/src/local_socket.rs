@@ -91,7 +91,7 @@ impl Key {
     ///
     /// # Errors
     /// When there are no random numbers, or the file cannot be written.
-    pub(crate) fn make(data: &Path) -> io::Result<Self> {
+    pub(crate) fn create(data: &Path) -> io::Result<Self> {
         let key = Self(random()?);
         let new = folder(data).join(format!("key.{}.new", std::process::id()));
         match fs::remove_file(&new) {
@@ -99,17 +99,17 @@ impl Key {
             _ => {}
         }
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?.write_all(&key.0)?;
-        fs::rename(new, Self::file(data))?;
+        fs::rename(new, Self::path(data))?;
         Ok(key)
     }
 
     fn read(data: &Path) -> io::Result<Self> {
         let mut key = [0; 32];
-        fs::File::open(Self::file(data))?.read_exact(&mut key)?;
+        fs::File::open(Self::path(data))?.read_exact(&mut key)?;
         Ok(Self(key))
     }
 
-    pub(crate) fn file(data: &Path) -> PathBuf {
+    pub(crate) fn path(data: &Path) -> PathBuf {
         folder(data).join("key")
     }
 
@@ -156,7 +156,7 @@ fn bad_proof() -> io::Error {
 ///
 /// # Errors
 /// When no daemon listens, when it refuses this process, or when another program listens there.
-pub(crate) async fn enter(data: &Path, socket: LocalSocket) -> io::Result<UnixStream> {
+pub(crate) async fn connect(data: &Path, socket: LocalSocket) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket.path(data)).await?;
     // A daemon writes its key before it listens.
     let key = Key::read(data)?;
@@ -316,17 +316,17 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_can_read_the_key_may_use_the_socket_that_it_asked_for() {
         let data = data();
-        let (guard, facts) = guard(Key::make(data.path()).unwrap());
+        let (guard, facts) = guard(Key::create(data.path()).unwrap());
         let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
         let admitted = async { guard.admit(LocalSocket::Commands, listener.accept().await.unwrap().0).await.unwrap() };
-        let (mut at_daemon, peer) = tokio::join!(admitted, enter(data.path(), LocalSocket::Commands));
+        let (mut at_daemon, peer) = tokio::join!(admitted, connect(data.path(), LocalSocket::Commands));
         peer.unwrap().write_all(b"hello").await.unwrap();
         let mut received = String::new();
         at_daemon.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "hello");
         // A proof for one socket is not valid for the other.
         let other = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
-        let (admitted, peer) = tokio::join!(other, enter(data.path(), LocalSocket::Commands));
+        let (admitted, peer) = tokio::join!(other, connect(data.path(), LocalSocket::Commands));
         assert!(admitted.is_none() && peer.is_err());
         assert_eq!(facts.0.lock().len(), 1);
     }
@@ -335,11 +335,11 @@ mod tests {
     async fn a_process_that_cannot_read_the_key_is_refused_and_the_refusal_is_recorded() {
         let data = data();
         let (guard, facts) = guard(Key(random().unwrap()));
-        Key::make(data.path()).unwrap();
+        Key::create(data.path()).unwrap();
         let listener = UnixListener::bind(LocalSocket::Clients.path(data.path())).unwrap();
         for _ in 0..MAX_ROWS + 5 {
             let admitted = async { guard.admit(LocalSocket::Clients, listener.accept().await.unwrap().0).await };
-            let (admitted, peer) = tokio::join!(admitted, enter(data.path(), LocalSocket::Clients));
+            let (admitted, peer) = tokio::join!(admitted, connect(data.path(), LocalSocket::Clients));
             assert!(admitted.is_none() && peer.is_err());
         }
         let facts = facts.0.lock();
@@ -353,7 +353,7 @@ mod tests {
     #[tokio::test]
     async fn an_impostor_learns_nothing_that_lets_it_enter() {
         let data = data();
-        let key = Key::make(data.path()).unwrap();
+        let key = Key::create(data.path()).unwrap();
         let (real, _) = guard(Key(key.0));
         let listener = UnixListener::bind(LocalSocket::Commands.path(data.path())).unwrap();
         let impostor = async {
@@ -367,7 +367,7 @@ mod tests {
             stream.write_all(&received[32..]).await.unwrap();
             received
         };
-        let (received, peer) = tokio::join!(impostor, enter(data.path(), LocalSocket::Commands));
+        let (received, peer) = tokio::join!(impostor, connect(data.path(), LocalSocket::Commands));
         assert_eq!(peer.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut again, here) = UnixStream::pair().unwrap();
         let replayed = async {
@@ -383,8 +383,8 @@ mod tests {
     fn only_the_user_can_read_the_key() {
         use std::os::unix::fs::PermissionsExt as _;
         let data = data();
-        let first = Key::make(data.path()).unwrap().0;
-        assert_ne!(Key::make(data.path()).unwrap().0, first, "each start of a daemon makes another key");
-        assert_eq!(fs::metadata(Key::file(data.path())).unwrap().permissions().mode() & 0o777, 0o600);
+        let first = Key::create(data.path()).unwrap().0;
+        assert_ne!(Key::create(data.path()).unwrap().0, first, "each start of a daemon makes another key");
+        assert_eq!(fs::metadata(Key::path(data.path())).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

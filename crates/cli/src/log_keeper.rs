@@ -31,7 +31,7 @@ pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
 impl Sources {
     /// Adds the servers of `desired` with their files: lines are stored by server name and file.
-    pub(crate) fn expect(&self, desired: &Desired) {
+    pub(crate) fn add(&self, desired: &Desired) {
         let added = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
             (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())

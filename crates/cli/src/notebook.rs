@@ -156,7 +156,7 @@ impl Notebook {
 
     /// Returns the annotations that `tool` had when `server` was last connected with its current entry; `None` if they
     /// are unknown.
-    pub(crate) fn claims(&self, server: &Configured, tool: &str) -> Option<Annotations> {
+    pub(crate) fn annotations_of(&self, server: &Configured, tool: &str) -> Option<Annotations> {
         self.read(server).into_iter().find(|known| known.name == tool)?.claims
     }
 

@@ -11,7 +11,7 @@ use atomic_write_file::AtomicWriteFile;
 use crate::error::{Exit, Failure, in_words};
 
 /// Permissions of a new file that only its owner may read.
-pub(crate) const FOR_ITS_OWNER: u32 = 0o600;
+pub(crate) const OWNER_ONLY_MODE: u32 = 0o600;
 /// Permissions of any other new file; the umask narrows them.
 pub(crate) const DEFAULT_MODE: u32 = 0o666;
 
@@ -70,7 +70,7 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
         #[cfg(unix)]
         {
             atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, FOR_ITS_OWNER);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY_MODE);
         }
         let mut written = options.open(to)?;
         written.write_all(&content)?;
@@ -118,11 +118,11 @@ mod tests {
     async fn a_file_is_replaced_where_it_is_and_keeps_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        write(file.clone(), b"one, and more".to_vec(), FOR_ITS_OWNER).await.unwrap();
+        write(file.clone(), b"one, and more".to_vec(), OWNER_ONLY_MODE).await.unwrap();
         assert_eq!(mode(&file), 0o600);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&file, &link).unwrap();
-        write(link.clone(), b"two".to_vec(), FOR_ITS_OWNER).await.unwrap();
+        write(link.clone(), b"two".to_vec(), OWNER_ONLY_MODE).await.unwrap();
         assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"two".to_vec(), 0o640));
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");

@@ -17,7 +17,7 @@ use crate::{
     stop::Stop,
     traces::Traces,
     verbs::{self, Cli, Verb},
-    wire::{CommandLine, Rows, Surroundings, World, working_folder},
+    wire::{CommandLine, DatabaseChoice, Surroundings, World, working_folder},
 };
 
 /// Runs the command of the command line `words`, which begin with the program's name.
@@ -146,7 +146,7 @@ async fn run_verb(
         exit = stop.requested() => return Ok(exit),
         read = asker::read_answers(&mut cli.global) => read?,
     }
-    let rows = cli.verb.team_file().map_or(Rows::OfFolder, Rows::OfTeam);
+    let rows = cli.verb.team_file().map_or(DatabaseChoice::OfFolder, DatabaseChoice::OfTeam);
     let command_line = CommandLine { global: cli.global, typed, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
     let world = World::open(command_line, surroundings, rows).await?;
@@ -157,7 +157,7 @@ async fn run_verb(
     };
     // If the given answers did not match a form, that is the reason for all later failures.
     let result = world.terminal().form_failure().map_or(result, Err);
-    screen.settle();
+    screen.end_status_line();
     if let Err(failure) = &result {
         screen.failure(failure);
     }

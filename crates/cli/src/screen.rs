@@ -19,7 +19,7 @@ use self::device::{Device, Stream};
 use crate::{
     args::Global,
     error::{Exit, Failure},
-    lending::{FarTerminal, Outbox},
+    lending::{BorrowerTerminal, Outbox},
     output,
     render::{Look, Tone, paint},
 };
@@ -89,7 +89,7 @@ impl Screen {
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
         let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
         let device = Device::Own(global.color);
-        let terminal = FarTerminal {
+        let terminal = BorrowerTerminal {
             out: device.properties(Stream::Out),
             err: device.properties(Stream::Err),
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
@@ -101,12 +101,12 @@ impl Screen {
 
     /// Creates the screen of a command that this process runs for another one (the borrower), whose terminal it writes
     /// to.
-    pub(crate) fn far(global: &Global, terminal: FarTerminal, outbox: Outbox) -> Self {
-        Self::with_device(Device::Far { out: terminal.out, err: terminal.err, outbox }, global, terminal)
+    pub(crate) fn for_borrower(global: &Global, terminal: BorrowerTerminal, outbox: Outbox) -> Self {
+        Self::with_device(Device::Borrower { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
 
-    fn with_device(device: Device, global: &Global, terminal: FarTerminal) -> Self {
-        let FarTerminal { interactive, shows_status, unicode, .. } = terminal;
+    fn with_device(device: Device, global: &Global, terminal: BorrowerTerminal) -> Self {
+        let BorrowerTerminal { interactive, shows_status, unicode, .. } = terminal;
         Self {
             json: global.json,
             quiet: global.quiet,
@@ -126,8 +126,8 @@ impl Screen {
     }
 
     /// Returns the properties of this terminal, for another process that renders output for it.
-    pub(crate) fn terminal(&self) -> FarTerminal {
-        FarTerminal {
+    pub(crate) fn terminal(&self) -> BorrowerTerminal {
+        BorrowerTerminal {
             out: self.device.properties(Stream::Out),
             err: self.device.properties(Stream::Err),
             interactive: self.interactive,
@@ -361,7 +361,7 @@ impl Screen {
     }
 
     /// Erases the progress line, and ends the line of a question that an interruption has left unanswered.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn end_status_line(&self) {
         self.asking.lock().end();
         self.clear();
         let mut status = self.status();

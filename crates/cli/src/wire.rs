@@ -31,8 +31,8 @@ pub(crate) use self::{
     lent::Borrower,
     members::MemberParts,
     opening::{ArgsText, CommandLine, Surroundings, working_folder},
-    rows::Rows,
-    running::{HostOptions, OnFailure, Running},
+    rows::DatabaseChoice,
+    running::{HostOptions, OnFailure, RunningHost},
 };
 use crate::{
     args::Once,
@@ -65,7 +65,7 @@ pub(crate) struct World {
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
     /// The host of the command, once it is started. [`World::close`] ends it, also after a failure.
-    running: OnceLock<Running>,
+    running: OnceLock<RunningHost>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<LentWorld>>,
 }
@@ -170,7 +170,7 @@ impl World {
 
     /// Returns a function that hides the secrets of all configured servers, for stored logs, which may repeat them.
     /// Starts and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
-    pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
+    pub(crate) async fn concealer_of_configured(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // If the placeholders of an entry cannot be resolved, its server has not been given any secret.
             match &spec.transport {
@@ -240,16 +240,16 @@ impl World {
     }
 
     /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
-    pub(crate) fn samples_with(&self, chosen: &Chosen) {
-        self.terminal.samples_with(Sampler::from_chosen(chosen, self.conceal()));
+    pub(crate) fn sample_with(&self, chosen: &Chosen) {
+        self.terminal.sample_with(Sampler::from_chosen(chosen, self.conceal()));
     }
 
-    /// Like [`samples_with`](Self::samples_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
+    /// Like [`sample_with`](Self::sample_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
     /// that need no model themselves.
-    pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
+    pub(crate) fn sample_with_configured_model(&self, loaded: &Loaded) {
         let model_options = ModelOptions::without_arguments(loaded.settings.model.clone(), &self.environment);
         if let Some(sampler) = Sampler::configured(model_options, self.model_context(), self.conceal()) {
-            self.terminal.samples_with(sampler);
+            self.terminal.sample_with(sampler);
         }
     }
 

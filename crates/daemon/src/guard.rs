@@ -228,8 +228,8 @@ impl Guard {
     /// Returns the refusal of a request that does not prove who sends it.
     fn unproven(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
-        // There is no limit on wrong tokens: an attacker cannot guess 256 bits anyway, and a client with an old token
-        // must learn that it is wrong even while others send wrong tokens, too.
+        // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`: an attacker cannot guess 256 bits
+        // anyway, and a client with an old token must learn that it is wrong even while others send wrong tokens, too.
         (needs_token && !is_known).then(|| {
             let hint = match &self.members {
                 Some(members) => members.hint(),

@@ -61,7 +61,7 @@ pub(super) fn meant_for<'a>(property: &str, arguments: &'a Map<String, Value>, s
 
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
 /// no such call.
-pub(crate) fn as_call(selector: &str, arguments: &[String]) -> Option<String> {
+pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<String> {
     let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     let (tool, inside) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
     let inside = inside.trim();
@@ -128,11 +128,11 @@ mod tests {
             ("f({\"a\": 1})", "f '{\"a\": 1}'"),
             ("f()", "f"),
         ] {
-            assert_eq!(as_call(typed, &[]).as_deref(), Some(expected), "{typed}");
+            assert_eq!(as_command_line(typed, &[]).as_deref(), Some(expected), "{typed}");
         }
-        assert_eq!(as_call("f(a:", &["1)".to_owned()]).as_deref(), Some("f a=1"), "typed as two words");
+        assert_eq!(as_command_line("f(a:", &["1)".to_owned()]).as_deref(), Some("f a=1"), "typed as two words");
         for none in ["f", "f(a", "f a)", "(a: 1)", "f(1)", &format!("f(a: {})", "x".repeat(MAX_CALL))] {
-            assert_eq!(as_call(none, &[]), None, "{none}");
+            assert_eq!(as_command_line(none, &[]), None, "{none}");
         }
     }
 

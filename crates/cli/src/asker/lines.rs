@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::keys::{KeyMode, read_key};
 use crate::{
     editor::{Edited, Editor},
-    lending::{FarKeys, FarLines},
+    lending::{BorrowerKeys, BorrowerLines},
 };
 
 /// How often the thread checks whether the question is still open, in milliseconds.
@@ -40,7 +40,7 @@ type Request = (Unit, oneshot::Sender<Line>);
 #[derive(Debug)]
 pub(super) struct Keys {
     _own: Option<KeyMode>,
-    _far: Option<FarKeys>,
+    _borrower: Option<BorrowerKeys>,
 }
 
 /// Reads one line per request, on a thread that starts with the first request.
@@ -61,7 +61,7 @@ pub(super) enum Lines {
     /// The stdin of this process.
     Own(OwnLines),
     /// The stdin of the process for which this one runs a command (the borrower).
-    Far(FarLines),
+    Borrower(BorrowerLines),
 }
 
 impl Lines {
@@ -80,7 +80,7 @@ impl Lines {
     pub(super) fn forget(&self) {
         match self {
             Self::Own(lines) => lines.forget(),
-            Self::Far(lines) => lines.forget(),
+            Self::Borrower(lines) => lines.forget(),
         }
     }
 
@@ -88,15 +88,15 @@ impl Lines {
     pub(super) async fn next(&self) -> Line {
         match self {
             Self::Own(lines) => lines.next().await,
-            Self::Far(lines) => lines.next().await,
+            Self::Borrower(lines) => lines.next().await,
         }
     }
 
     /// Discards earlier input, and delivers keys immediately while the result exists.
     pub(super) fn keys(&self) -> Keys {
         match self {
-            Self::Own(lines) => Keys { _own: lines.keys(), _far: None },
-            Self::Far(lines) => Keys { _own: None, _far: Some(lines.keys()) },
+            Self::Own(lines) => Keys { _own: lines.keys(), _borrower: None },
+            Self::Borrower(lines) => Keys { _own: None, _borrower: Some(lines.keys()) },
         }
     }
 
@@ -104,7 +104,7 @@ impl Lines {
     pub(super) async fn key(&self) -> Line {
         match self {
             Self::Own(lines) => lines.key().await,
-            Self::Far(lines) => lines.key().await,
+            Self::Borrower(lines) => lines.key().await,
         }
     }
 
@@ -112,7 +112,7 @@ impl Lines {
     pub(super) async fn edit(&self, text: &str) -> Edited {
         match self {
             Self::Own(lines) => lines.edit(text).await,
-            Self::Far(lines) => lines.edit(text).await,
+            Self::Borrower(lines) => lines.edit(text).await,
         }
     }
 }

@@ -158,7 +158,7 @@ pub(super) mod tests {
         let (terminal, model) = (typed(lines), Arc::new(Scripted::new().say("Paris").recording()));
         let source = Source::Model { model: Arc::<Scripted>::clone(&model), max_tokens: Some(50) };
         let conceal: Conceal = Arc::new(|text| text.replace("canary", "***"));
-        terminal.samples_with(Sampler { name: "mock/script".to_owned(), source, conceal });
+        terminal.sample_with(Sampler { name: "mock/script".to_owned(), source, conceal });
         (terminal, model)
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When the file has such rows, and when it cannot be read.
-pub(crate) async fn take(data: &Path, link: &Link) -> Result<(), Failure> {
+pub(crate) async fn write_unless_unmoved(data: &Path, link: &Link) -> Result<(), Failure> {
     match read(data) {
         Ok(Some(known)) if known == *link => return Ok(()),
         // A link to another team file: the rows are in a database already.
@@ -126,12 +126,12 @@ mod tests {
         };
         store.approve(&approval, &toolrack_host::Caller::local(toolrack_host::Way::Cli)).await.unwrap();
         store.close().await;
-        let refused = take(&data, &link).await.unwrap_err();
+        let refused = write_unless_unmoved(&data, &link).await.unwrap_err();
         assert_eq!(refused.code, "NOT_MOVED");
         assert!(refused.hint.unwrap().contains("toolrack store migrate --team /srv/team.toml"));
         assert_eq!(read(&data).unwrap(), None);
         fs::remove_file(super::super::file_in(&data)).unwrap();
-        take(&data, &link).await.unwrap();
+        write_unless_unmoved(&data, &link).await.unwrap();
         assert_eq!(read(&data).unwrap(), Some(link));
         fs::write(file(&data), "{").unwrap();
         assert!(read(&data).unwrap_err().message.contains("store.json"));

@@ -10,7 +10,7 @@ use crate::editor::Edited;
 
 /// Asks the borrower for one line at a time. Clones share the open question.
 #[derive(Clone, Debug)]
-pub(crate) struct FarLines {
+pub(crate) struct BorrowerLines {
     outbox: Outbox,
     request: Arc<Mutex<Request>>,
 }
@@ -25,30 +25,30 @@ struct Request {
 
 /// While this exists, the borrower sends each key immediately.
 #[derive(Debug)]
-pub(crate) struct FarKeys(Outbox);
+pub(crate) struct BorrowerKeys(Outbox);
 
-impl Drop for FarKeys {
+impl Drop for BorrowerKeys {
     fn drop(&mut self) {
         self.0.push(ToCommand::Keys(false));
     }
 }
 
 /// Withdraws a question when the task that waits for its answer ends. A later question stays.
-struct UnaskOnDrop<'a> {
-    lines: &'a FarLines,
+struct WithdrawOnDrop<'a> {
+    lines: &'a BorrowerLines,
     number: u32,
 }
 
-impl Drop for UnaskOnDrop<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         let mut request = self.lines.request();
         if request.number == self.number && request.answer.take().is_some() {
-            self.lines.outbox.push(ToCommand::Unask);
+            self.lines.outbox.push(ToCommand::Withdraw);
         }
     }
 }
 
-impl FarLines {
+impl BorrowerLines {
     pub(crate) fn new(outbox: Outbox) -> Self {
         Self { outbox, request: Arc::default() }
     }
@@ -64,9 +64,9 @@ impl FarLines {
     }
 
     /// Discards earlier input, and delivers keys immediately while the result exists.
-    pub(crate) fn keys(&self) -> FarKeys {
+    pub(crate) fn keys(&self) -> BorrowerKeys {
         self.outbox.push(ToCommand::Keys(true));
-        FarKeys(self.outbox.clone())
+        BorrowerKeys(self.outbox.clone())
     }
 
     /// The next key; `None` at the end of input.
@@ -88,7 +88,7 @@ impl FarLines {
             request.answer = Some(answer);
             request.number
         };
-        let _unask = UnaskOnDrop { lines: self, number };
+        let _withdraw = WithdrawOnDrop { lines: self, number };
         self.outbox.push(ask(number));
         self.outbox.open();
         line.await.ok().flatten()
@@ -96,7 +96,7 @@ impl FarLines {
 
     /// Passes `line`, the answer to question `number`, to the task that waits for it. Drops it if that question is no
     /// longer open.
-    pub(crate) fn typed(&self, number: u32, line: Option<String>) {
+    pub(crate) fn receive(&self, number: u32, line: Option<String>) {
         let mut request = self.request();
         if request.number == number
             && let Some(answer) = request.answer.take()
@@ -118,12 +118,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_answers_its_own_question_and_no_later_one() {
-        let lines = FarLines::new(Outbox::default());
+        let lines = BorrowerLines::new(Outbox::default());
         assert!(lines.next().now_or_never().is_none());
         let answered = async {
             tokio::task::yield_now().await;
-            lines.typed(1, Some("late".to_owned()));
-            lines.typed(2, Some("right".to_owned()));
+            lines.receive(1, Some("late".to_owned()));
+            lines.receive(2, Some("right".to_owned()));
         };
         let (line, ()) = tokio::join!(lines.next(), answered);
         assert_eq!(line.as_deref(), Some("right"));
@@ -131,22 +131,22 @@ mod tests {
         while let Some(Some(message)) = lines.outbox.next().now_or_never() {
             sent.push(format!("{message:?}"));
         }
-        assert_eq!(sent, ["Ask(1)", "Unask", "Ask(2)"]);
+        assert_eq!(sent, ["Ask(1)", "Withdraw", "Ask(2)"]);
     }
 
     /// What was sent to the command.
-    fn sent(lines: &FarLines) -> Vec<String> {
+    fn sent(lines: &BorrowerLines) -> Vec<String> {
         lines.outbox.open();
         std::iter::from_fn(|| lines.outbox.next().now_or_never().flatten()).map(|sent| format!("{sent:?}")).collect()
     }
 
     #[tokio::test]
     async fn the_end_of_input_answers_a_question_and_no_second_answer_does() {
-        let lines = FarLines::new(Outbox::default());
+        let lines = BorrowerLines::new(Outbox::default());
         let answered = async {
             tokio::task::yield_now().await;
-            lines.typed(1, None);
-            lines.typed(1, Some("again".to_owned()));
+            lines.receive(1, None);
+            lines.receive(1, Some("again".to_owned()));
         };
         assert_eq!(tokio::join!(lines.next(), answered).0, None);
         assert_eq!(sent(&lines), ["Ask(1)"], "the question was answered, so it is not taken back");
@@ -154,21 +154,21 @@ mod tests {
 
     #[tokio::test]
     async fn keys_come_at_once_only_while_a_task_wants_them() {
-        let lines = FarLines::new(Outbox::default());
+        let lines = BorrowerLines::new(Outbox::default());
         let keys = lines.keys();
         assert!(lines.key().now_or_never().is_none());
         drop(keys);
         lines.forget();
-        assert_eq!(sent(&lines), ["Keys(true)", "AskKey(1)", "Unask", "Keys(false)", "Forget"]);
+        assert_eq!(sent(&lines), ["Keys(true)", "AskKey(1)", "Withdraw", "Keys(false)", "Forget"]);
     }
 
     #[tokio::test]
     async fn an_unreadable_answer_of_the_editor_counts_as_none() {
         for answer in [None, Some("{"), Some("7")] {
-            let lines = FarLines::new(Outbox::default());
+            let lines = BorrowerLines::new(Outbox::default());
             let answered = async {
                 tokio::task::yield_now().await;
-                lines.typed(1, answer.map(ToOwned::to_owned));
+                lines.receive(1, answer.map(ToOwned::to_owned));
             };
             let (edited, ()) = tokio::join!(lines.edit("text"), answered);
             assert!(matches!(edited, Edited::NoEditor), "{answer:?}: {edited:?}");
@@ -177,11 +177,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_question_takes_the_place_of_the_first() {
-        let lines = FarLines::new(Outbox::default());
+        let lines = BorrowerLines::new(Outbox::default());
         let (first, second) = (lines.clone(), lines.clone());
         let answered = async {
             tokio::task::yield_now().await;
-            lines.typed(2, Some("right".to_owned()));
+            lines.receive(2, Some("right".to_owned()));
         };
         let (first, second, ()) = tokio::join!(first.next(), second.next(), answered);
         assert_eq!((first, second.as_deref()), (None, Some("right")));

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// The terminal of a command.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct FarTerminal {
-    pub(crate) out: FarStream,
-    pub(crate) err: FarStream,
+pub(crate) struct BorrowerTerminal {
+    pub(crate) out: BorrowerStream,
+    pub(crate) err: BorrowerStream,
     pub(crate) interactive: bool,
     pub(crate) shows_status: bool,
     pub(crate) unicode: bool,
@@ -14,7 +14,7 @@ pub(crate) struct FarTerminal {
 
 /// Properties of a stream of another process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct FarStream {
+pub(crate) struct BorrowerStream {
     pub(crate) is_terminal: bool,
     pub(crate) has_colour: bool,
     /// The width, if it is a terminal.

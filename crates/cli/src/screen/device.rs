@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
     args::Color,
-    lending::{FarStream, Outbox, ToCommand},
+    lending::{BorrowerStream, Outbox, ToCommand},
 };
 
 /// The width where a stream is not a terminal: the reader of a pipe gets whole lines.
@@ -34,7 +34,7 @@ pub(super) enum Device {
     /// The streams of this process.
     Own(Color),
     /// The streams of the borrower, which gets what is written as messages.
-    Far { out: FarStream, err: FarStream, outbox: Outbox },
+    Borrower { out: BorrowerStream, err: BorrowerStream, outbox: Outbox },
 }
 
 impl Device {
@@ -42,15 +42,15 @@ impl Device {
         match (self, stream) {
             (Self::Own(_), Stream::Out) => io::stdout().is_terminal(),
             (Self::Own(_), Stream::Err) => io::stderr().is_terminal(),
-            (Self::Far { out, .. }, Stream::Out) => out.is_terminal,
-            (Self::Far { err, .. }, Stream::Err) => err.is_terminal,
+            (Self::Borrower { out, .. }, Stream::Out) => out.is_terminal,
+            (Self::Borrower { err, .. }, Stream::Err) => err.is_terminal,
         }
     }
 
     pub(super) fn outbox(&self) -> Option<&Outbox> {
         match self {
             Self::Own(_) => None,
-            Self::Far { outbox, .. } => Some(outbox),
+            Self::Borrower { outbox, .. } => Some(outbox),
         }
     }
 
@@ -59,8 +59,8 @@ impl Device {
         match (self, stream) {
             (Self::Own(_), Stream::Out) => columns_of(io::stdout()),
             (Self::Own(_), Stream::Err) => columns_of(io::stderr()),
-            (Self::Far { out, .. }, Stream::Out) => out.columns.unwrap_or(UNBOUNDED),
-            (Self::Far { err, .. }, Stream::Err) => err.columns.unwrap_or(UNBOUNDED),
+            (Self::Borrower { out, .. }, Stream::Out) => out.columns.unwrap_or(UNBOUNDED),
+            (Self::Borrower { err, .. }, Stream::Err) => err.columns.unwrap_or(UNBOUNDED),
         }
     }
 
@@ -69,15 +69,15 @@ impl Device {
         match (self, stream) {
             (Self::Own(color), Stream::Out) => own_choice(*color, &io::stdout()) != ColorChoice::Never,
             (Self::Own(color), Stream::Err) => own_choice(*color, &io::stderr()) != ColorChoice::Never,
-            (Self::Far { out, .. }, Stream::Out) => out.has_colour,
-            (Self::Far { err, .. }, Stream::Err) => err.has_colour,
+            (Self::Borrower { out, .. }, Stream::Out) => out.has_colour,
+            (Self::Borrower { err, .. }, Stream::Err) => err.has_colour,
         }
     }
 
     /// The properties of `stream` that a daemon needs to write to it.
-    pub(super) fn properties(&self, stream: Stream) -> FarStream {
+    pub(super) fn properties(&self, stream: Stream) -> BorrowerStream {
         let columns = Some(self.columns(stream)).filter(|columns| *columns != UNBOUNDED);
-        FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
+        BorrowerStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
 
     /// Writes to stdout, on a thread of its own: a reader that stalls must not delay the handling of signals.
@@ -95,7 +95,7 @@ impl Device {
                 });
                 written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
-            Self::Far { out, outbox, .. } => {
+            Self::Borrower { out, outbox, .. } => {
                 for piece in pieces(&coloured(&text, out.has_colour)) {
                     outbox.wait_for_room().await;
                     outbox.push(ToCommand::Out(piece.to_owned()));
@@ -119,7 +119,7 @@ impl Device {
                 });
                 written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
-            Self::Far { outbox, .. } => {
+            Self::Borrower { outbox, .. } => {
                 for piece in bytes.chunks(MAX_PIECE_BYTES) {
                     outbox.wait_for_room().await;
                     outbox.push(ToCommand::Bytes(STANDARD.encode(piece)));
@@ -137,7 +137,7 @@ impl Device {
                 let mut stdout = AutoStream::new(io::stdout().lock(), own_choice(*color, &io::stdout()));
                 let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             }
-            Self::Far { out, outbox, .. } => outbox.push(ToCommand::Out(coloured(text, out.has_colour))),
+            Self::Borrower { out, outbox, .. } => outbox.push(ToCommand::Out(coloured(text, out.has_colour))),
         }
     }
 
@@ -145,7 +145,7 @@ impl Device {
     pub(super) fn to_stderr(&self, text: &str) {
         match self {
             Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),
-            Self::Far { err, outbox, .. } => outbox.push(ToCommand::Err(coloured(text, err.has_colour))),
+            Self::Borrower { err, outbox, .. } => outbox.push(ToCommand::Err(coloured(text, err.has_colour))),
         }
     }
 
@@ -154,7 +154,7 @@ impl Device {
     pub(super) fn write_control(&self, text: &str) {
         match self {
             Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),
-            Self::Far { outbox, .. } => {
+            Self::Borrower { outbox, .. } => {
                 outbox.push(ToCommand::Err(text.to_owned()));
                 outbox.open();
             }

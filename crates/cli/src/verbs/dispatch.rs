@@ -44,7 +44,7 @@ macro_rules! verbs {
                 world: &$crate::wire::World,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
                 if matches!(self.run_mode(), RunMode::Sound | RunMode::Lent) {
-                    world.refuse_broken().await?;
+                    world.check_strict().await?;
                 }
                 match self {
                     $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, world $(, $option)?),)+
@@ -59,7 +59,7 @@ macro_rules! verbs {
                 self,
                 world: &$crate::wire::World,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
-                world.refuse_broken().await?;
+                world.check_strict().await?;
                 match self {
                     $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, world $(, $option)?),)+
                 }

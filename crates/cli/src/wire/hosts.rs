@@ -70,7 +70,7 @@ impl Hosts {
     /// Creates a host without servers. `gate` decides which calls run, but a secret of one server goes to another only
     /// if the user agrees. `asker` answers the questions. `agent` is the agent that the audit log names, if the host
     /// serves a single one.
-    pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
+    pub(crate) fn create_host(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let secrets = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
@@ -119,7 +119,7 @@ impl Hosts {
     }
 
     /// Starts to store the log lines of the servers of `host`; `None` without a database.
-    pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
+    pub(crate) fn start_log_keeper(&self, host: &Host) -> Option<LogKeeper> {
         let store = self.store_unless_replaying()?.clone();
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
     }

@@ -29,7 +29,7 @@ use crate::{
     args::Global,
     asker::Terminal,
     error::{Exit, Failure},
-    lending::FarLines,
+    lending::BorrowerLines,
     screen::Screen,
     secrets,
     server_output::ServerOutput,
@@ -50,7 +50,7 @@ pub(super) struct LentWorld {
     /// The variables of the borrower.
     environment: Environment,
     /// Why the borrower must run the command itself, because its result could differ. Set once a reason is known.
-    elsewhere: OnceLock<String>,
+    decline_reason: OnceLock<String>,
     /// Shows the messages of the servers, if the user asked for that.
     server_output: OnceLock<ServerOutput>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Borrower {
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     pub(crate) screen: Arc<Screen>,
-    pub(crate) lines: FarLines,
+    pub(crate) lines: BorrowerLines,
     /// The text of `--args`, if the process has read it already.
     pub(crate) args_text: Option<String>,
 }
@@ -109,13 +109,13 @@ impl World {
         screen.conceal(self.secrets());
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
         let settings = HostSettings { policy, naming, configured: Vec::new() };
-        let terminal = Arc::new(Terminal::far(Arc::clone(&screen), lines));
+        let terminal = Arc::new(Terminal::for_borrower(Arc::clone(&screen), lines));
         let lent = LentWorld {
             current: current.clone(),
             loaded,
             host: self.host(),
             environment: environment.clone(),
-            elsewhere: OnceLock::new(),
+            decline_reason: OnceLock::new(),
             server_output: OnceLock::new(),
         };
         let hosts = Hosts {
@@ -144,8 +144,8 @@ impl World {
     }
 
     /// Returns why the borrower must run the command itself, if that turned out: its servers differ from the daemon's.
-    pub(crate) fn elsewhere(&self) -> Option<&str> {
-        self.lent.as_ref()?.elsewhere.get().map(String::as_str)
+    pub(crate) fn decline_reason(&self) -> Option<&str> {
+        self.lent.as_ref()?.decline_reason.get().map(String::as_str)
     }
 
     /// Returns for which of its servers the borrower would not use the daemon, and why: one line for each.
@@ -161,14 +161,14 @@ impl World {
     }
 
     /// Shows the remaining messages of servers, and then no more.
-    pub(crate) async fn hush(&self) {
+    pub(crate) async fn close_server_output(&self) {
         if let Some(server_output) = self.lent.as_ref().and_then(|lent| lent.server_output.get()) {
             server_output.close().await;
         }
     }
 
     /// Returns a host with the servers of `desired` from the daemon's host, if the borrower would have the same
-    /// servers. Otherwise sets [`LentWorld::elsewhere`], and returns an error that the user does not see.
+    /// servers. Otherwise sets [`LentWorld::decline_reason`], and returns an error that the user does not see.
     pub(super) async fn borrow(&self, lent: &LentWorld, desired: &Desired, need: Need) -> Result<Host, Failure> {
         let is_ready = need == Need::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
@@ -178,7 +178,7 @@ impl World {
             }
         }
         if let Some(why) = why {
-            let _ = lent.elsewhere.set(why);
+            let _ = lent.decline_reason.set(why);
             return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
         }
         if self.command_line.global.verbose > 0 {

@@ -7,7 +7,7 @@ use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_host::{Host, Principal};
 
 use super::{Hosts, World, hosts::Loan, opening::sign_in};
-use crate::{credentials::OfMember, secrets::Stored};
+use crate::{credentials::MemberCredentials, secrets::Stored};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct MemberParts {
     pub(crate) secrets: Arc<Interpolate>,
     pub(crate) sign_in: SignIn,
     pub(crate) hosts: Hosts,
-    pub(crate) credentials: Arc<OfMember>,
+    pub(crate) credentials: Arc<MemberCredentials>,
 }
 
 impl World {
@@ -62,9 +62,9 @@ impl MemberPartsFactory {
         let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
         let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let environment = Environment::new(others.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
-        let credentials = Arc::new(OfMember::new(Arc::clone(&self.stored), key));
+        let credentials = Arc::new(MemberCredentials::new(Arc::clone(&self.stored), key));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
-            .with_secrets(Arc::<OfMember>::clone(&credentials))
+            .with_secrets(Arc::<MemberCredentials>::clone(&credentials))
             .with_homes(home.join("sandbox"))
             .with_own_folders_in(home.join("cwd"), self.own_folders.clone())
             .also_concealing(Arc::clone(&self.secrets));

@@ -13,7 +13,7 @@ use toolrack_store::{ArtifactBounds, ArtifactFolder};
 use toolrack_team::TenantQuotas;
 use url::Url;
 
-use super::{Hosts, Rows, World, tape::Tape};
+use super::{DatabaseChoice, Hosts, World, tape::Tape};
 use crate::{
     args::{Global, ONCE, Once},
     asker::Terminal,
@@ -74,7 +74,7 @@ impl World {
     pub(crate) async fn open(
         command_line: CommandLine,
         surroundings: Surroundings,
-        rows: Rows<'_>,
+        rows: DatabaseChoice<'_>,
     ) -> Result<Self, Failure> {
         let Surroundings { mut environment, folder, screen, tracer } = surroundings;
         let global = &command_line.global;

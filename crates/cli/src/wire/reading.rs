@@ -47,7 +47,7 @@ impl World {
     ///
     /// # Errors
     /// When something is broken; names the first problem.
-    pub(crate) async fn refuse_broken(&self) -> Result<(), Failure> {
+    pub(crate) async fn check_strict(&self) -> Result<(), Failure> {
         if !self.command_line.global.strict {
             return Ok(());
         }

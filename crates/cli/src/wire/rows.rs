@@ -19,16 +19,16 @@ impl World {
 
 /// The database that a world uses.
 #[derive(Debug)]
-pub(crate) enum Rows<'a> {
+pub(crate) enum DatabaseChoice<'a> {
     /// The database in the data folder of the world.
     OfFolder,
     /// The database that this team file names; if it names none, as [`Self::OfFolder`].
     OfTeam(&'a Path),
     /// A database that is open already.
-    Here(Opened),
+    Opened(Opened),
 }
 
-impl Rows<'_> {
+impl DatabaseChoice<'_> {
     /// Opens the database. The inner error says why the command has to continue without one.
     pub(super) async fn open(
         self,
@@ -36,7 +36,7 @@ impl Rows<'_> {
         environment: &Environment,
     ) -> Result<Result<Opened, Failure>, Failure> {
         let opened = match self {
-            Self::Here(opened) => Some(opened),
+            Self::Opened(opened) => Some(opened),
             Self::OfTeam(path) => Box::pin(database::of_team(path, places, environment)).await?,
             Self::OfFolder => None,
         };

@@ -35,7 +35,7 @@ pub(crate) enum OnFailure {
 
 /// A started host, with the tasks that store and show its logs.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningHost {
     host: Host,
     on_failure: OnFailure,
     /// Stores the logs of its servers; `None` without a database.
@@ -45,7 +45,7 @@ pub(crate) struct Running {
     screen: Arc<Screen>,
 }
 
-impl Running {
+impl RunningHost {
     /// The host. It runs no server before it is connected.
     pub(crate) fn host(&self) -> &Host {
         &self.host
@@ -56,7 +56,7 @@ impl Running {
         let sources = self.log.as_ref().map(LogKeeper::sources);
         move |desired| {
             if let Some(sources) = &sources {
-                sources.expect(desired);
+                sources.add(desired);
             }
         }
     }
@@ -70,7 +70,7 @@ impl Running {
             }
         }
         if let Some(log) = &self.log {
-            log.sources().expect(&desired);
+            log.sources().add(&desired);
         }
         self.host.apply(desired).await;
         tokio::select! {
@@ -108,7 +108,7 @@ impl World {
     ///
     /// # Errors
     /// When the host has been started already; it keeps its options.
-    pub(crate) fn start(&self, options: HostOptions) -> Result<&Running, Failure> {
+    pub(crate) fn start(&self, options: HostOptions) -> Result<&RunningHost, Failure> {
         if self.running.get().is_some() {
             return Err(Failure::new(Exit::Other, "INTERNAL", "the host of this command has been started already"));
         }
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Returns the host that has been started; if there is none, starts one for calls that the user types.
-    fn running(&self) -> &Running {
+    fn running(&self) -> &RunningHost {
         self.running.get_or_init(|| {
             self.start_host(HostOptions {
                 gate: self.gate_for_typed_calls(),
@@ -126,13 +126,13 @@ impl World {
         })
     }
 
-    fn start_host(&self, options: HostOptions) -> Running {
+    fn start_host(&self, options: HostOptions) -> RunningHost {
         let HostOptions { gate, asker, on_failure } = options;
-        let host = self.hosts.make(gate, asker, None);
+        let host = self.hosts.create_host(gate, asker, None);
         host.set_naming(self.host_settings.load().naming.clone());
-        let log = self.hosts.log_of(&host);
+        let log = self.hosts.start_log_keeper(&host);
         let server_output = (self.command_line.global.verbose > 0).then(|| self.server_output(&host, |_| true));
-        Running { host, on_failure, log, server_output, screen: Arc::clone(&self.screen) }
+        RunningHost { host, on_failure, log, server_output, screen: Arc::clone(&self.screen) }
     }
 
     /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.

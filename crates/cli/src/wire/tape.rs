@@ -91,7 +91,7 @@ impl World {
         let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
         // Requests are compared with the recording, in which secrets are hidden: so these must be known, and hidden in
         // requests.
-        drop(self.known_secrets(&loaded).await);
+        drop(self.concealer_of_configured(&loaded).await);
         for server in recording.servers() {
             let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));
             spec.trust = Trust::Trusted;

@@ -79,7 +79,7 @@ pub(crate) struct CallArgs {
 
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Check the command line before starting anything.
-    let as_call = arguments::as_call(&args.selector, &args.arguments);
+    let as_call = arguments::as_command_line(&args.selector, &args.arguments);
     let with_call_hint = |failure: Failure| match &as_call {
         Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
             failure.hint(format!("arguments come after the tool: toolrack call {words}"))
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let base = base_arguments(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
-    world.samples_with_configured(&loaded);
+    world.sample_with_configured_model(&loaded);
     // The tool may be in quarantine: the host refuses its call below.
     let (host, found) = find_tool(&args.selector, &loaded, world).await.map_err(with_call_hint)?;
     let (server, tool) = (&found.server, found.tool());

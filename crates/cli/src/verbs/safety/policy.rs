@@ -99,10 +99,10 @@ fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
 /// The server's claims about the tool when it was last connected; `None` if they are not known.
 async fn known_claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
     if entry.scope == Scope::BuiltIn {
-        return builtin::claims(tool);
+        return builtin::annotations_of(tool);
     }
     let (notebook, server, tool) = (Notebook::below(world.places.data()), Configured::from(entry), tool.to_owned());
-    tokio::task::spawn_blocking(move || notebook.claims(&server, &tool)).await.ok().flatten()
+    tokio::task::spawn_blocking(move || notebook.annotations_of(&server, &tool)).await.ok().flatten()
 }
 
 /// Parses a caller, such as `gateway/claude-code`.

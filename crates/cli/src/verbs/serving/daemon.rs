@@ -23,7 +23,7 @@ use super::serve::{self, StartedDaemon, args::ServeArgs, record::Record};
 use crate::{
     args::duration,
     error::{Exit, Failure},
-    lending::{self, About},
+    lending::{self, DaemonStatus},
     local_socket,
     render::count,
     wire::World,
@@ -244,7 +244,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Other);
     };
-    let about = lending::about(world.places.data()).await;
+    let about = lending::daemon_status(world.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = Status {
         running: true,
@@ -254,7 +254,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         url: Some(record.url()),
         address: Some(record.address),
         version: about.as_ref().map(|about| about.version.clone()),
-        servers: about.map(|about: About| about.servers).unwrap_or_default(),
+        servers: about.map(|about: DaemonStatus| about.servers).unwrap_or_default(),
         unused: lending::differences(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
         log,
     };
@@ -312,7 +312,7 @@ async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Fa
         return Ok(Stopped::default());
     };
     // If the system does not report start times, only a process that answers is certainly the daemon.
-    if record.process_start.is_none() && lending::about(world.places.data()).await.is_none() {
+    if record.process_start.is_none() && lending::daemon_status(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failur
 async fn connect_to_daemon(world: &World) -> Option<UnixStream> {
     let data = world.places.data();
     Record::read(data).filter(Record::is_alive)?;
-    timeout(GREETING_TIMEOUT, local_socket::enter(data, LocalSocket::Clients)).await.ok()?.ok()
+    timeout(GREETING_TIMEOUT, local_socket::connect(data, LocalSocket::Clients)).await.ok()?.ok()
 }
 
 /// Runs the servers in this process, without a daemon, for as long as the client is connected.

@@ -34,7 +34,7 @@ use self::{
 use crate::{
     args::{LimitArgs, ModelArgs, RulesArgs},
     browser::DashboardBrowser,
-    credentials::OfMachine,
+    credentials::MachineCredentials,
     error::{Exit, Failure, with_causes},
     local_socket::{Key, LocalSocket, SocketGuard},
     log_keeper::LogKeeper,
@@ -208,7 +208,7 @@ fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<Comman
 fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<CommandSocket> {
     let data = world.places.data();
     make_socket_folder(data)?;
-    let guard = Arc::new(SocketGuard::new(Key::make(data)?, world.witness()));
+    let guard = Arc::new(SocketGuard::new(Key::create(data)?, world.witness()));
     let clients_guard = Arc::clone(&guard);
     let admit = move |stream| -> BoxFuture<'static, _> {
         let guard = Arc::clone(&clients_guard);
@@ -275,7 +275,7 @@ fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>
         models: models(world_options.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         kind: WorldKind::Machine,
-        credentials: OfMachine::of(Arc::clone(world.stored())),
+        credentials: MachineCredentials::finder(Arc::clone(world.stored())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
             live_rules.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
@@ -300,8 +300,8 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
         // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
-        let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
-        let log = hosts.log_of(&host);
+        let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
+        let log = hosts.start_log_keeper(&host);
         let (sources, set_audit, typed_rules) =
             (log.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
         let host_to_name = host.clone();
@@ -323,7 +323,7 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {
-                    sources.expect(&loaded.desired);
+                    sources.add(&loaded.desired);
                 }
                 set_audit(loaded.settings.audit);
                 host_to_name.set_naming(loaded.settings.tools.naming.clone());

@@ -17,7 +17,7 @@ use crate::{
     args::{OnceArgs, PolicyArgs, RulesArgs, TalkArgs},
     artifacts::ArtifactServer,
     error::{Exit, Failure, with_causes},
-    live::{Live, Shown},
+    live::{Live, TurnFormat},
     mention::Sources,
     models::{Chosen, ModelOptions},
     native::native,
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
     let loaded = world.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
     let chosen = model_options.chosen(&world.model_context()).await?;
-    world.samples_with(&chosen);
+    world.sample_with(&chosen);
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => sessions::resume(typed, chosen.model.name(), world).await?,
@@ -95,9 +95,9 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
     world.screen.detail(&description);
 
     let shown = match (world.screen.json(), args.stream_json) {
-        (_, true) => Shown::AsRecords,
-        (true, _) => Shown::AsDocument,
-        _ => Shown::ToPeople,
+        (_, true) => TurnFormat::AsRecords,
+        (true, _) => TurnFormat::AsDocument,
+        _ => TurnFormat::ToPeople,
     };
     let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, shown);
     let ended = agent.run(&mut turn, &mut live).await;

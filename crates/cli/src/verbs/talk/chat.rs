@@ -25,7 +25,7 @@ use super::{
 use crate::{
     args::TalkArgs,
     error::{Exit, Failure},
-    live::{Live, Shown},
+    live::{Live, TurnFormat},
     models::ModelOptions,
     render::{Tone, paint},
     screen::Screen,
@@ -105,7 +105,7 @@ async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
     let loaded = world.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
     let chosen = model_options.chosen(&world.model_context()).await?;
-    world.samples_with(&chosen);
+    world.sample_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
         Some(typed) => Conversation::resumed(sessions::resume(typed, model, world).await?),
@@ -274,7 +274,7 @@ impl Chat<'_> {
         let Conversation { journal, mut messages } = so_far;
         messages.extend(next);
         let mut turn = Turn::new(messages, self.limits);
-        let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
+        let shown = if self.world.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
         let screen = Arc::clone(&self.world.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
         let ended = self.run_turn(&mut turn, &mut live).await;
@@ -302,7 +302,7 @@ impl Chat<'_> {
     /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
     /// there are none, the turn. Returns `None` when the user cancelled the turn.
     async fn run_turn(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
-        let (brake, beside) = (live.brake(), live.beside());
+        let (brake, news_sender) = (live.brake(), live.news_sender());
         let mut run = Box::pin(self.agent.run(turn, live));
         loop {
             tokio::select! {
@@ -313,7 +313,7 @@ impl Chat<'_> {
                     }
                 }
                 ended = &mut run => return Some(ended),
-                line = self.news.next() => beside.show(line),
+                line = self.news.next() => news_sender.show(line),
             }
         }
     }

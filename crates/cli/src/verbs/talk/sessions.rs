@@ -148,7 +148,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let has_more = found.len() > args.limit;
     found.truncate(args.limit);
     let totals = store.session_totals(Whose::All).await.map_err(|error| failed(&error))?.into();
-    let conceal = world.known_secrets(&loaded).await;
+    let conceal = world.concealer_of_configured(&loaded).await;
     let sessions = found.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     let list = List { sessions, totals };
     if world.screen.json() {
@@ -172,7 +172,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
 
 /// Returns a function that hides the known secrets in a text.
 async fn concealer(world: &World) -> impl Fn(&str) -> String + use<> {
-    world.known_secrets(&world.read().await).await
+    world.concealer_of_configured(&world.read().await).await
 }
 
 /// Returns `session` and its messages from the position `start` on. Known secrets are hidden in both.

@@ -58,7 +58,7 @@ pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Fa
 /// Asks until `read` understands what was typed.
 async fn ask_until<T>(question: &str, world: &World, read: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Failure> {
     loop {
-        let Some(typed) = world.terminal().value(question).await else {
+        let Some(typed) = world.terminal().ask_value(question).await else {
             return Err(Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done"));
         };
         match read(typed.trim()) {

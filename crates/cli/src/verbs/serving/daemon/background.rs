@@ -44,7 +44,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
     let end = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
-            && lending::about(data).await.is_some()
+            && lending::daemon_status(data).await.is_some()
         {
             return Ok(record);
         }

@@ -20,7 +20,7 @@ use toolrack_daemon::Current;
 
 use crate::{
     error::{Exit, Failure},
-    lending::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send},
+    lending::{BorrowerLines, Build, DaemonStatus, Hello, Outbox, ToCommand, ToDaemon, receive, send},
     local_socket::{LocalSocket, SocketGuard},
     screen::Screen,
     verbs::{Cli, RunMode, Verb},
@@ -112,21 +112,21 @@ impl Command {
     ) -> io::Result<()> {
         let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.from)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
-            Some(ToDaemon::Fit(hello)) => (hello, true),
+            Some(ToDaemon::Compare(hello)) => (hello, true),
             Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
             _ => return Ok(()),
         };
-        let lines = FarLines::new(self.outbox.clone());
+        let lines = BorrowerLines::new(self.outbox.clone());
         let (verb, lent) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
             Ok(verb_and_world) => verb_and_world,
-            Err(why) => return send(&mut self.to, &ToCommand::Elsewhere(why)).await,
+            Err(why) => return send(&mut self.to, &ToCommand::Declined(why)).await,
         };
         if only_compares {
-            return send(&mut self.to, &ToCommand::Misfits(lent.differences().await)).await;
+            return send(&mut self.to, &ToCommand::Differences(lent.differences().await)).await;
         }
         send(&mut self.to, &ToCommand::Ready).await?;
-        // By now, the command may have given up waiting and do the work itself, so nothing begins without its `Go`.
-        let Ok(Some(ToDaemon::Go)) = timeout(GREETING_TIMEOUT, receive(&mut self.from)).await? else {
+        // By now, the command may have given up waiting and do the work itself, so nothing begins without its `Start`.
+        let Ok(Some(ToDaemon::Start)) = timeout(GREETING_TIMEOUT, receive(&mut self.from)).await? else {
             return Ok(());
         };
         let working = run_to_end((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
@@ -148,7 +148,7 @@ impl Command {
         self.outbox.open();
         while let Some(message) = self.outbox.next().await {
             send(&mut self.to, &message).await?;
-            if matches!(message, ToCommand::End(_) | ToCommand::Elsewhere(_)) {
+            if matches!(message, ToCommand::End(_) | ToCommand::Declined(_)) {
                 break;
             }
         }
@@ -157,26 +157,26 @@ impl Command {
 }
 
 impl<R> Lender<'_, R> {
-    fn about(&self) -> About {
+    fn about(&self) -> DaemonStatus {
         let mut servers = BTreeMap::new();
         for server in self.world.host().status() {
             *servers.entry(server.state.word().to_owned()).or_default() += 1;
         }
-        About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
+        DaemonStatus { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
     }
 
     /// Returns the verb that a command wants, and the world to run it in.
     ///
     /// # Errors
     /// When the daemon cannot run the command as its own process would; the text tells the user why.
-    async fn verb_and_world(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
+    async fn verb_and_world(&self, hello: Hello, lines: &BorrowerLines, outbox: &Outbox) -> Result<(Verb, World), String> {
         let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
         let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.run_mode() == RunMode::Lent);
         let cli = cli.ok_or("it does not do this command")?;
-        let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
+        let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
         Ok((cli.verb, self.world.lend(borrower, self.current).await?))
@@ -188,10 +188,10 @@ fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsStrin
 }
 
 /// Reads the typed input until a signal comes, and returns the exit code of the signal; `None` if the command is gone.
-async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
+async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &BorrowerLines) -> Option<Exit> {
     loop {
         match receive(from).await {
-            Ok(Some(ToDaemon::Line(number, line))) => lines.typed(number, line),
+            Ok(Some(ToDaemon::Line(number, line))) => lines.receive(number, line),
             Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::of(exit)),
             _ => return None,
         }
@@ -214,14 +214,14 @@ async fn run_to_end(
         },
         result = running => result,
     };
-    world.hush().await;
+    world.close_server_output().await;
     if let Some(why) = reason_to_run_elsewhere(&result, world)
         && outbox.is_none_or(Outbox::take_back)
     {
-        outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere(why)));
+        outbox.inspect(|outbox| outbox.push(ToCommand::Declined(why)));
         return true;
     }
-    world.screen.settle();
+    world.screen.end_status_line();
     if let Err(failure) = &result {
         world.screen.failure(failure);
     }
@@ -234,6 +234,6 @@ async fn run_to_end(
 /// which are made for callers without a terminal, forbid what the user typed. In both cases, nothing has begun.
 fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
     let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
-    let why = world.elsewhere().map(str::to_owned);
+    let why = world.decline_reason().map(str::to_owned);
     why.or_else(|| denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
 }

@@ -84,7 +84,7 @@ impl Record {
             for socket in [LocalSocket::Commands, LocalSocket::Clients] {
                 let _ = fs::remove_file(socket.path(data));
             }
-            let _ = fs::remove_file(Key::file(data));
+            let _ = fs::remove_file(Key::path(data));
         }
     }
 

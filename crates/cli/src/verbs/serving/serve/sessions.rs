@@ -14,7 +14,7 @@ use toolrack_team::TenantQuotas;
 
 use super::{WorldOptions, models, sign_ins};
 use crate::{
-    credentials::OfMachine,
+    credentials::MachineCredentials,
     log_keeper::LogKeeper,
     models::ModelContext,
     rules::LiveRules,
@@ -51,7 +51,7 @@ impl UserParts {
             model_context: world.model_context(),
             hosts: world.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
             sign_in: world.sign_in().clone(),
-            credentials: Arc::new(move || OfMachine::of(Arc::<Stored>::clone(&stored))),
+            credentials: Arc::new(move || MachineCredentials::finder(Arc::<Stored>::clone(&stored))),
             member: None,
             request: parts.request.clone(),
             environment: parts.environment.clone(),
@@ -67,9 +67,9 @@ impl UserParts {
         // `before_applying` replaces these rules by those of the files, before any server of the world starts.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(self.questions.clone())));
-        let host = self.hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
+        let host = self.hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
         // The log lines of a member's servers are stored nowhere.
-        let log = self.member.is_none().then(|| self.hosts.log_of(&host)).flatten();
+        let log = self.member.is_none().then(|| self.hosts.start_log_keeper(&host)).flatten();
         let (host_to_name, sources, typed_rules) =
             (host.clone(), log.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
         let parts = Parts {
@@ -90,7 +90,7 @@ impl UserParts {
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {
-                    sources.expect(&loaded.desired);
+                    sources.add(&loaded.desired);
                 }
                 host_to_name.set_naming(loaded.settings.tools.naming.clone());
             }),

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     args::Global,
-    credentials::{AddedByMembers, OfMember},
+    credentials::{AddedByMembers, MemberCredentials},
     database::{
         self, Server,
         link::{self, Link},
@@ -49,7 +49,7 @@ use crate::{
     screen::Screen,
     secrets, team_file,
     verbs::talk::ask::rules,
-    wire::{CommandLine, MemberParts, Rows, Surroundings, World},
+    wire::{CommandLine, DatabaseChoice, MemberParts, Surroundings, World},
 };
 
 /// Reads the team file at `path`, and prepares everything that serves the team. The database of `world` has the
@@ -155,7 +155,7 @@ impl TenantDatabase {
         if self.server.is_none() {
             return Ok(());
         }
-        link::take(world.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
+        link::write_unless_unmoved(world.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
         for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
             self.link_home(tenant).await?;
         }
@@ -165,14 +165,14 @@ impl TenantDatabase {
     /// Writes a link to the server into the folder of `tenant`.
     async fn link_home(&self, tenant: &Tenant) -> Result<(), Failure> {
         let link = Link { team: self.team_file.clone(), tenant: Some(tenant.id.clone()) };
-        link::take(Places::under(&tenant.home).data(), &link).await
+        link::write_unless_unmoved(Places::under(&tenant.home).data(), &link).await
     }
 
     /// Returns where the world of `tenant` has its rows. If that is the server, first links the tenant's folder to it.
-    async fn rows(&self, tenant: &Tenant) -> Result<Rows<'static>, Failure> {
-        let Some(server) = &self.server else { return Ok(Rows::OfFolder) };
+    async fn rows(&self, tenant: &Tenant) -> Result<DatabaseChoice<'static>, Failure> {
+        let Some(server) = &self.server else { return Ok(DatabaseChoice::OfFolder) };
         self.link_home(tenant).await?;
-        Ok(Rows::Here(server.store(&tenant.id).await?.into()))
+        Ok(DatabaseChoice::Opened(server.store(&tenant.id).await?.into()))
     }
 }
 
@@ -293,7 +293,7 @@ async fn make_tenant_world(
     let mut parts = start_world(&world_options, &world, Arc::new(LiveRules::new(Policy::default())))?;
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
-    (parts.kind, parts.credentials) = (WorldKind::Tenant, OfMember::of_all(Arc::clone(world.stored())));
+    (parts.kind, parts.credentials) = (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(world.stored())));
     parts.own_servers = own_servers(&tenant, &world).await?;
     let for_agents = Some(agent_world_maker(&world_options, &world, WorldKind::AgentOfTenant));
     let for_members = Some(member_world_maker(&world_options, &world, &parts));
@@ -397,7 +397,7 @@ fn make_member_world(
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
-    let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
+    let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
     let (host_to_name, typed_rules) = (host.clone(), world_options.rules.clone());
     let for_sessions = session_world_maker(UserParts {
         world_options: world_options.clone(),
@@ -406,7 +406,7 @@ fn make_member_world(
         sign_in: sign_in.clone(),
         credentials: Arc::new({
             let credentials = Arc::clone(&credentials);
-            move || Arc::clone(&credentials).of_this_one()
+            move || Arc::clone(&credentials).finder()
         }),
         member: Some(member.clone()),
         request: request.clone(),
@@ -430,7 +430,7 @@ fn make_member_world(
         models: models(world_options.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
         kind: WorldKind::Member(member),
-        credentials: credentials.of_this_one(),
+        credentials: credentials.finder(),
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));

@@ -142,7 +142,7 @@ impl Chat<'_> {
         let chosen =
             ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.world.model_context()).await?;
         conversation.journal.answered_by(chosen.model.name());
-        self.world.samples_with(&chosen);
+        self.world.sample_with(&chosen);
         let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);
         self.world.screen.note(&description);

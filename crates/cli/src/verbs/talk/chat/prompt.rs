@@ -86,7 +86,7 @@ impl Chat<'_> {
             let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
             let value = match self.world.screen.interactive() {
-                true => terminal.value(&format!("  {name}{about}: ")).await,
+                true => terminal.ask_value(&format!("  {name}{about}: ")).await,
                 false => None,
             };
             let Some(value) = value.filter(|value| !value.trim().is_empty()) else {

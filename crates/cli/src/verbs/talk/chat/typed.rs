@@ -59,7 +59,7 @@ impl Input {
     /// When the terminal cannot be read.
     pub(super) async fn next(&self) -> Result<Typed, Failure> {
         match self {
-            Self::Editor(editor, terminal) => terminal.alone(editor.next()).await,
+            Self::Editor(editor, terminal) => terminal.exclusively(editor.next()).await,
             Self::Lines(terminal) => Ok(lines(terminal).await),
         }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Exit, Failure},
-    output::{self, FOR_ITS_OWNER},
+    output::{self, OWNER_ONLY_MODE},
     wire::World,
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
     let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
         // Only its owner may read a conversation.
-        output::write(file.clone(), content.clone().into_bytes(), FOR_ITS_OWNER).await?;
+        output::write(file.clone(), content.clone().into_bytes(), OWNER_ONLY_MODE).await?;
     }
     let screen = &world.screen;
     match (file, args.format) {
