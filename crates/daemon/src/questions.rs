@@ -1,6 +1,5 @@
-//! Questions that wait for a user: approvals of calls, and the questions of servers.
-//!
-//! Each world (a host with its rules, questions and events) has its own questions.
+//! The questions of a world (a host with its rules and events) that wait for a user: approvals of calls, and the
+//! questions of servers.
 
 use std::{
     collections::BTreeMap,
@@ -57,9 +56,8 @@ struct Inner {
     answer_timeout: Duration,
     /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
-    /// Set if the questions belong to the world of an agent: the agent, and the event log of the daemon's own world,
-    /// which gets the events of these questions, too.
-    agent_and_daemon_log: OnceLock<(String, Arc<EventLog>)>,
+    /// The agent to whose world the questions belong, and the daemon's own event log, which gets their events, too.
+    agent_log: OnceLock<(String, Arc<EventLog>)>,
 }
 
 /// The open questions.
@@ -72,9 +70,8 @@ struct Open {
 
 impl Open {
     fn has_room_for(&self, principal: &Principal) -> bool {
-        let own_count =
-            || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
-        self.waiting.len() < MAX_OPEN && (principal.is_local() || own_count() < MAX_OPEN_OF_MEMBER)
+        let count = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
+        self.waiting.len() < MAX_OPEN && (principal.is_local() || count() < MAX_OPEN_OF_MEMBER)
     }
 }
 
@@ -269,8 +266,7 @@ impl Unanswered {
 }
 
 impl Question {
-    /// Returns the question as it is shown outside of the world of `agent`: it names the agent, and its id begins with
-    /// the agent.
+    /// Returns the question as it is shown outside of the world of `agent`. The agent also begins its id.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
@@ -303,8 +299,7 @@ impl Questions {
     #[must_use]
     pub fn new(answer_timeout: Duration) -> Self {
         let (id_suffix, open) = (rand::rng().random(), Mutex::default());
-        let inner =
-            Inner { id_suffix, open, answer_timeout, log: OnceLock::new(), agent_and_daemon_log: OnceLock::new() };
+        let inner = Inner { id_suffix, open, answer_timeout, log: OnceLock::new(), agent_log: OnceLock::new() };
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
@@ -327,12 +322,12 @@ impl Questions {
 
     /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
     pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
-        let _ = self.inner.agent_and_daemon_log.set((agent.to_owned(), log));
+        let _ = self.inner.agent_log.set((agent.to_owned(), log));
     }
 
     /// Returns the agent in whose world these questions are asked.
     pub(crate) fn agent(&self) -> Option<&str> {
-        self.inner.agent_and_daemon_log.get().map(|(agent, _)| agent.as_str())
+        self.inner.agent_log.get().map(|(agent, _)| agent.as_str())
     }
 
     /// Returns `principal` as a caller that reaches this world through `way`.
@@ -501,7 +496,7 @@ impl Inner {
         if let Some(log) = self.log.get() {
             log.add(name, audience.clone(), &event(None));
         }
-        if let Some((agent, log)) = self.agent_and_daemon_log.get() {
+        if let Some((agent, log)) = self.agent_log.get() {
             let mut event = event(Some(agent));
             event["agent"] = json!(agent);
             log.add(name, audience, &event);
@@ -517,11 +512,8 @@ impl Inner {
 
     fn closed(&self, number: u64, audience: Audience) {
         let id = self.id(number);
-        self.log_event(
-            "question_closed",
-            audience,
-            |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id)) }),
-        );
+        let shown_id = |agent: Option<&str>| agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id));
+        self.log_event("question_closed", audience, |agent| json!({ "id": shown_id(agent) }));
     }
 }
 

@@ -424,7 +424,7 @@ mod tests {
             (7_201_000, "3 h"),
             (172_801_000, "3 days"),
         ] {
-            assert_eq!(wait(Duration::from_millis(millis)), words);
+            assert_eq!(wait_in_words(Duration::from_millis(millis)), words);
         }
     }
 

@@ -117,7 +117,7 @@ mod tests {
     fn only_errors_that_are_certain_say_that_the_call_did_not_run() {
         let http = |status| LinkError::Http { status, body: String::new() };
         let says = |error: &LinkError| {
-            about(error, &Source::program()).is_some_and(|hint| hint.contains("the call was not carried out"))
+            link_hint(error, &Source::program()).is_some_and(|hint| hint.contains("the call was not carried out"))
         };
         let certain = [
             LinkError::SessionNotFound { unread: true },

@@ -172,7 +172,7 @@ impl Duplex {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
-        let duplex = Self::over(queue, Arc::default());
+        let duplex = Self::with_queue(queue, Arc::default());
         let (stop, ended, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
         let inbound_of_writer = inbound.clone();
         inbound.tracker.spawn(async move {

@@ -67,7 +67,7 @@ async fn store(world: &World) -> Result<TeamStore, Failure> {
 async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let store = &store(world).await?;
     let member = described_member(args, store).await?;
-    store.put_member(&member, &by()).await.map_err(|error| database::unusable(&error))?;
+    store.put_member(&member, &operator()).await.map_err(|error| database::unusable(&error))?;
     let secret =
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let ends_at = Utc::now() + args.lasts;
@@ -78,7 +78,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
         ..NewToken::new(secret.hash(), Purpose::Personal)
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
-    let id = store.keep_token(owner, &new, &by()).await.map_err(|error| database::unusable(&error))?;
+    let id = store.keep_token(owner, &new, &operator()).await.map_err(|error| database::unusable(&error))?;
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if world.screen.json() {
@@ -154,7 +154,8 @@ async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
         (Some(id), None) => Tokens::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
-    let revoked = store(world).await?.revoke_tokens(which, &by()).await.map_err(|error| database::unusable(&error))?;
+    let revoked =
+        store(world).await?.revoke_tokens(which, &operator()).await.map_err(|error| database::unusable(&error))?;
     if let (0, Some(id)) = (revoked, &args.id) {
         let message = format!("the team has no token with the id `{}`", text::for_line(id));
         return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
@@ -169,7 +170,8 @@ async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure> {
     let owner = TokenOwner { issuer: &args.issuer, subject: &args.member };
-    let removed = store(world).await?.remove_member(owner, &by()).await.map_err(|error| database::unusable(&error))?;
+    let removed =
+        store(world).await?.remove_member(owner, &operator()).await.map_err(|error| database::unusable(&error))?;
     if !removed {
         let shown = text::for_line(&args.member);
         let message = format!("the team has no member `{shown}` of {}", text::for_line(&args.issuer));

@@ -66,7 +66,7 @@ fn a_verb_that_is_understood_alone_is_understood_as_among_all_others() {
         ("toolrack", false),
     ] {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let alone = Cli::of_a_common_verb(&words);
+        let alone = Cli::parse_common_verb(&words);
         assert_eq!(alone.is_some(), is_understood, "{line}");
         let among_all = Cli::try_parse_from(&words);
         assert!(alone.is_none_or(|alone| format!("{alone:?}") == format!("{:?}", among_all.unwrap())), "{line}");

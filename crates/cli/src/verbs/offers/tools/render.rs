@@ -54,11 +54,9 @@ pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warn
 }
 
 fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
-    let server = |status: &'_ ServerStatus| {
-        let instructions = status.instructions.as_deref().filter(|text| !text.trim().is_empty())?;
-        Some(Server { name: status.name.as_str(), instructions })
-    };
-    servers.iter().filter_map(server).collect()
+    let of_servers = servers.iter().filter_map(|status| Some((status.name.as_str(), status.instructions.as_deref()?)));
+    let written = of_servers.filter(|(_, instructions)| !instructions.trim().is_empty());
+    written.map(|(name, instructions)| Server { name, instructions }).collect()
 }
 
 /// The output of `tools --json` for the one tool that was named.

@@ -169,7 +169,12 @@ impl<R> Lender<'_, R> {
     ///
     /// # Errors
     /// When the daemon cannot run the command as its own process would; the text tells the user why.
-    async fn verb_and_world(&self, hello: Hello, lines: &BorrowerLines, outbox: &Outbox) -> Result<(Verb, World), String> {
+    async fn verb_and_world(
+        &self,
+        hello: Hello,
+        lines: &BorrowerLines,
+        outbox: &Outbox,
+    ) -> Result<(Verb, World), String> {
         let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());

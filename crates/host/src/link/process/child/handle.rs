@@ -85,8 +85,9 @@ impl Handle {
 
     /// Sets a longer time for the processes to disappear.
     #[cfg(target_os = "linux")]
-    pub(super) fn with_sweep_limit(self, sweep_limit: Duration) -> Self {
-        Self { sweep_limit, ..self }
+    pub(super) fn with_sweep_limit(mut self, sweep_limit: Duration) -> Self {
+        self.sweep_limit = sweep_limit;
+        self
     }
 
     /// Returns the process id of the program. The system may reuse it once the program has ended.
