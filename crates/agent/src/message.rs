@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolrack_host::{Content, text::change_in};
+use toolrack_host::{Content, text::map_texts};
 
 /// The speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -155,7 +155,7 @@ impl ToolCallData {
 
     /// Hides secrets in the arguments with `conceal`.
     pub(crate) fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
-        change_in(&mut self.input, &|text| conceal(text).into());
+        map_texts(&mut self.input, &|text| conceal(text).into());
         self.raw_arguments = self.raw_arguments.take().map(|written| conceal(&written));
     }
 

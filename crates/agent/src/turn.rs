@@ -107,14 +107,16 @@ impl ToolResult {
 #[non_exhaustive]
 pub enum Question {
     /// The turn has reached this limit, but the model has more to do: may the turn use as much again?
-    GoOn(End),
+    // Stored turns have this name.
+    #[serde(rename = "go_on")]
+    Continue(End),
 }
 
 /// The answer to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Continue until as much again is used.
-    GoOn,
+    Continue,
     /// End the turn here.
     Stop,
 }
@@ -311,11 +313,11 @@ impl Turn {
 
     /// Takes the answer to a question. Does nothing unless the next step is [`Next::Ask`].
     pub fn answered(&mut self, answer: Answer) {
-        let Step::Ask(Question::GoOn(limit)) = &self.state.step else {
+        let Step::Ask(Question::Continue(limit)) = &self.state.step else {
             return;
         };
         self.state.step = match answer {
-            Answer::GoOn => {
+            Answer::Continue => {
                 self.state.extensions += 1;
                 Step::Model
             }
@@ -380,7 +382,7 @@ impl Turn {
         }
         self.state.step = match self.reached_limit() {
             Some(End::Repeating) => Step::Done(End::Repeating),
-            Some(limit) => Step::Ask(Question::GoOn(limit)),
+            Some(limit) => Step::Ask(Question::Continue(limit)),
             None => Step::Model,
         };
     }

@@ -219,7 +219,7 @@ impl Inner {
     /// Passes `fact` to the witness, if there is one.
     pub(crate) fn report(&self, fact: Fact) {
         if let Some(witness) = &self.witness {
-            witness.saw(fact);
+            witness.record(fact);
         }
     }
 

@@ -68,7 +68,7 @@ impl Wires {
             .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
         self.clients.rcu(|clients| {
             // Drops the clients that were made under older egress rules.
-            let present = clients.iter().filter(|(other, _)| other.is_by_the_same_rules(guard));
+            let present = clients.iter().filter(|(other, _)| other.has_same_rules(guard));
             let present = present.map(|(other, client)| (other.clone(), client.clone()));
             present.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
         });

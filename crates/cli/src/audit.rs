@@ -7,7 +7,7 @@ use toolrack_config::{Audit, Interpolate};
 use toolrack_host::Witness;
 use toolrack_store::{
     Store,
-    audit::{AuditLog, Hide, KeepAudit},
+    audit::{AuditLog, AuditRetention, Hide},
 };
 
 /// How long the end of a command may wait for the last rows.
@@ -57,7 +57,7 @@ impl Audited {
     /// Applies the settings from now on.
     pub(crate) fn set(&self, settings: Audit) {
         if let Some(log) = &self.log {
-            log.set(settings.arguments_in_full, KeepAudit { days: settings.days, rows: settings.rows });
+            log.set(settings.arguments_in_full, AuditRetention { days: settings.days, rows: settings.rows });
         }
     }
 
@@ -65,8 +65,8 @@ impl Audited {
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
         Some(match (&self.hide_for_member, agent.or(self.agent.as_deref())) {
-            (Some(hide), _) => log.of_member(Arc::clone(hide)),
-            (None, Some(agent)) => log.of_agent(agent),
+            (Some(hide), _) => log.witness_for_member(Arc::clone(hide)),
+            (None, Some(agent)) => log.witness_for_agent(agent),
             (None, None) => Arc::<AuditLog>::clone(log),
         })
     }

@@ -87,13 +87,13 @@ impl<T: Pins> Pins for Concealing<T> {
         self.inner.generation(server)
     }
 
-    fn saw<'a>(&'a self, server: &'a PinnedServer, mut seen: PinComparison) -> BoxFuture<'a, ()> {
+    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, mut seen: PinComparison) -> BoxFuture<'a, ()> {
         let new = seen.new.iter_mut().map(|(_, definition)| definition);
         for definition in new.chain(seen.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
                 definition.text = hidden;
             }
         }
-        self.inner.saw(server, seen)
+        self.inner.record_comparison(server, seen)
     }
 }

@@ -76,7 +76,7 @@ impl Credentials for MemberCredentials {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
             let store = self.stored.store().map_err(|error| with_causes(&error))?;
-            let rows = store.given_by(&self.prefix).await.map_err(|error| with_causes(&error))?;
+            let rows = store.member_value_names(&self.prefix).await.map_err(|error| with_causes(&error))?;
             Ok(rows.into_iter().filter_map(given_from_row).collect())
         })
     }
@@ -105,7 +105,7 @@ impl Credentials for MachineCredentials {
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
-            let rows = store.secrets_since().await.map_err(|error| with_causes(&error))?;
+            let rows = store.secret_names().await.map_err(|error| with_causes(&error))?;
             Ok(rows.into_iter().filter_map(given_from_row).collect())
         })
     }
@@ -141,7 +141,7 @@ impl AddedByMembers {
         let store = self.0.store().map_err(|error| with_causes(&error))?;
         let prefix = format!("{member}/");
         let mut servers = BTreeMap::new();
-        for name in store.servers_of(&prefix).await.map_err(|error| with_causes(&error))? {
+        for name in store.own_server_names(&prefix).await.map_err(|error| with_causes(&error))? {
             let row = format!("{prefix}{name}");
             let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
             // A row of a newer version may have fields that this version cannot enforce.
@@ -157,7 +157,7 @@ impl AddedServers for AddedByMembers {
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
-            let names = store.servers_of("").await.map_err(|error| with_causes(&error))?;
+            let names = store.own_server_names("").await.map_err(|error| with_causes(&error))?;
             Ok(names.iter().filter_map(|name| name.split_once('/')).map(|(member, _)| member.to_owned()).collect())
         })
     }

@@ -37,7 +37,7 @@ pub(crate) struct MovedRows {
     pub(crate) tables: Vec<(&'static str, u64)>,
     pub(crate) audit: Result<Chain, Break>,
     /// Whether an earlier run had moved the rows already.
-    pub(crate) were_there: bool,
+    pub(crate) were_already_moved: bool,
 }
 
 impl From<Store> for Opened {

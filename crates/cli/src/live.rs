@@ -29,7 +29,7 @@ use running::{Running, StatusLine};
 
 use crate::{
     error::{Failure, with_causes},
-    render::{Look, Sign, Tone, paint},
+    render::{Layout, Sign, Tone, paint},
     screen::Screen,
 };
 
@@ -282,7 +282,7 @@ impl Live {
         }
         self.record(record);
         if self.shown == TurnFormat::ToPeople {
-            self.send(Out::Line(ended.line(self.screen.look(), &tool)));
+            self.send(Out::Line(ended.line(self.screen.layout(), &tool)));
             self.running.end(&call.id);
             self.show_running();
         }
@@ -336,7 +336,7 @@ impl Front for Live {
             TurnEvent::Delta(delta) => self.show_delta(delta),
             TurnEvent::Answered(reply) => {
                 self.partial.clear();
-                self.journal.cost_of(reply);
+                self.journal.record_cost(reply);
                 self.show_rest();
             }
             TurnEvent::WithoutTools { why } => {
@@ -394,7 +394,7 @@ struct EndedCall<'a> {
 
 impl EndedCall<'_> {
     /// Returns `✔ fs/list_directory path=. 12 ms`, or the reason of the failure in place of the time.
-    fn line(&self, look: Look, tool: &str) -> String {
+    fn line(&self, look: Layout, tool: &str) -> String {
         let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
         let sign = paint(tone, look.sign(sign));
         let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));

@@ -252,7 +252,7 @@ impl SocketGuard {
         let (socket, why) = (socket.name(), why.to_owned());
         tracing::warn!("{process} was refused at {socket}: {why}");
         if let Some(witness) = &self.witness {
-            witness.saw(Fact::TurnedAway { socket, process, why, untold: unreported });
+            witness.record(Fact::TurnedAway { socket, process, why, unrecorded: unreported });
         }
     }
 }
@@ -297,7 +297,7 @@ mod tests {
     struct Facts(Mutex<Vec<Fact>>);
 
     impl Witness for Facts {
-        fn saw(&self, fact: Fact) {
+        fn record(&self, fact: Fact) {
             self.0.lock().push(fact);
         }
     }
@@ -344,7 +344,7 @@ mod tests {
         }
         let facts = facts.0.lock();
         assert_eq!(facts.len(), MAX_ROWS as usize, "the audit log cannot be flooded");
-        let Fact::TurnedAway { socket, process, why, untold: 0 } = &facts[0] else { panic!("{facts:?}") };
+        let Fact::TurnedAway { socket, process, why, unrecorded: 0 } = &facts[0] else { panic!("{facts:?}") };
         assert_eq!(*socket, "mcp.sock");
         assert!(process.contains(&std::process::id().to_string()), "{process}");
         assert!(why.contains("the key"), "{why}");

@@ -226,7 +226,7 @@ fn key(environment: &Environment, name: &str) -> Option<Key> {
 
 /// Returns the only model of the server at `url`. With several models, the user has to name one.
 async fn only_model_at(url: &str) -> Result<Selector, Failure> {
-    let found = local::running_at([(CUSTOM, url.to_owned())]).await;
+    let found = local::find_servers_at([(CUSTOM, url.to_owned())]).await;
     let models: Vec<_> = found.into_iter().flat_map(|server| server.models).map(|model| model.name).collect();
     match models.as_slice() {
         [only] => format!("{CUSTOM}/{only}").parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),

@@ -12,7 +12,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How to lay out a page: with which characters, and how wide.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Layout {
     /// Whether the terminal shows Unicode.
     pub(crate) unicode: bool,
     /// In columns.
@@ -65,7 +65,7 @@ pub(crate) enum Sign {
     Doubtful,
 }
 
-impl Look {
+impl Layout {
     pub(crate) fn sign(self, sign: Sign) -> &'static str {
         let (unicode, plain) = match sign {
             Sign::Good => ("✔", "+"),
@@ -150,7 +150,7 @@ pub(crate) fn link(url: &str) -> String {
     format!("\u{1b}]8;;{url}\u{1b}\\{url}\u{1b}]8;;\u{1b}\\")
 }
 
-impl Look {
+impl Layout {
     /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide, with the rest
     /// indented to their last column. `page` may have colours. Without a terminal, it cuts and wraps nothing.
     pub(crate) fn fit(self, page: &str) -> String {
@@ -251,7 +251,7 @@ pub(crate) fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Look = Look { unicode: false, width: 80 };
+    const PLAIN: Layout = Layout { unicode: false, width: 80 };
 
     #[test]
     fn sizes_have_two_digits_and_a_unit() {
@@ -282,16 +282,16 @@ mod tests {
 
     #[test]
     fn a_line_that_is_marked_is_cut_at_the_edge_of_the_terminal_instead_of_wrapped() {
-        let look = Look { unicode: true, width: 20 };
+        let look = Layout { unicode: true, width: 20 };
         let page = format!("{}\n{}", one_line("  more than twenty columns"), one_line("  less"));
         assert_eq!(look.fit(&page), "  more than twenty…\n  less");
-        let unbounded = Look { width: usize::MAX, ..look };
+        let unbounded = Layout { width: usize::MAX, ..look };
         assert_eq!(unbounded.fit(&page), "  more than twenty columns\n  less");
     }
 
     #[test]
     fn a_line_that_is_too_wide_continues_below_its_last_column() {
-        let look = Look { unicode: true, width: 40 };
+        let look = Layout { unicode: true, width: 40 };
         let line =
             format!("{} gone  stdio  {}", paint(Tone::Bad, "✘"), paint(Tone::Bad, "failed because it was not there"));
         let wrapped = look.fit(&line);
@@ -301,12 +301,12 @@ mod tests {
         );
         let prose = "  error: a word, and some more words that say why it is so";
         assert_eq!(look.fit(prose), "  error: a word, and some more words\n      that say why it is so");
-        assert_eq!(Look { width: usize::MAX, ..look }.fit(prose), prose);
+        assert_eq!(Layout { width: usize::MAX, ..look }.fit(prose), prose);
     }
 
     #[test]
     fn a_url_is_never_cut_by_line_ends() {
-        let look = Look { unicode: true, width: 40 };
+        let look = Layout { unicode: true, width: 40 };
         let url = format!("https://id.example.com/authorize?{}", "client_id=abc&".repeat(20));
         for line in [format!("Sign in here: {url}"), format!("Sign in here: {}", link(&url)), format!("  {url} or not")]
         {
@@ -328,7 +328,7 @@ mod tests {
         let words =
             ["short", "日本語", "averyveryverylongwordwithoutanyblankinit/and/on/and/on", "\u{1b}[31mred\u{1b}[0m", ""];
         for width in [0, 1, 20, 37, 80] {
-            let look = Look { unicode: true, width };
+            let look = Layout { unicode: true, width };
             for start in 0..words.len() {
                 let page: Vec<_> = (0..12).map(|at| words[(start + at * 3) % words.len()]).collect();
                 let page = format!("  {}\n\nnext  {}\n", page.join(" "), page.join("  "));
@@ -345,7 +345,7 @@ mod tests {
     fn every_sign_has_an_ascii_form_of_one_column() {
         for sign in [Sign::Good, Sign::Busy, Sign::Again, Sign::Paused, Sign::Key, Sign::Off, Sign::Bad, Sign::Doubtful]
         {
-            let unicode = Look { unicode: true, ..PLAIN };
+            let unicode = Layout { unicode: true, ..PLAIN };
             assert!(PLAIN.sign(sign).is_ascii());
             assert_eq!(PLAIN.sign(sign).width(), 1);
             assert_eq!(unicode.sign(sign).width(), 1, "{sign:?}");

@@ -31,7 +31,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
         words.remove(1);
         words.push("--help".into());
     }
-    let cli = match Cli::of_words(&words) {
+    let cli = match Cli::parse_words(&words) {
         Ok(cli) => cli,
         Err(error) => return show_clap_error(&error, &words, &environment).into(),
     };

@@ -21,7 +21,7 @@ use crate::{
     error::{Exit, Failure},
     lending::{BorrowerTerminal, Outbox},
     output,
-    render::{Look, Tone, paint},
+    render::{Layout, Tone, paint},
 };
 
 /// Erases from the cursor to the end of its line (ECMA-48, EL).
@@ -36,7 +36,7 @@ pub(crate) struct Screen {
     quiet: bool,
     verbose: bool,
     device: Device,
-    look: Look,
+    look: Layout,
     /// Whether a user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
@@ -111,7 +111,7 @@ impl Screen {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose > 0,
-            look: Look { unicode, width: device.columns(Stream::Out) },
+            look: Layout { unicode, width: device.columns(Stream::Out) },
             device,
             interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
@@ -151,8 +151,8 @@ impl Screen {
     }
 
     /// How to lay out pages for the current width of the terminal.
-    pub(crate) fn look(&self) -> Look {
-        Look { width: self.device.columns(Stream::Out), ..self.look }
+    pub(crate) fn layout(&self) -> Layout {
+        Layout { width: self.device.columns(Stream::Out), ..self.look }
     }
 
     /// Whether data is printed as JSON (`--json`).
@@ -182,7 +182,7 @@ impl Screen {
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
         // Hides secrets before it wraps lines: a wrapped or cut secret would no longer be found.
-        self.verbatim(self.look().fit(&self.concealed(&text))).await
+        self.verbatim(self.layout().fit(&self.concealed(&text))).await
     }
 
     /// Prints text that must stay as it is, such as a result or a script, and adds a line end. Empty text prints
@@ -289,13 +289,13 @@ impl Screen {
 
     /// Prints lines for the user at the terminal; they must be safe to print.
     pub(crate) fn say(&self, lines: &str) {
-        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
+        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
     }
 
     /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
     pub(crate) fn rendered(&self, lines: &str) -> String {
-        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
+        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
         let lines = look.fit(&self.concealed(lines));
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
@@ -303,7 +303,7 @@ impl Screen {
     /// Prints a question without a line end, so that the user types behind it. Call [`Self::answered`] afterwards.
     pub(crate) fn prompt(&self, question: &str) {
         self.asking.lock().begin();
-        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
+        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
         let words = question.trim_end();
         let fitted = look.fit(&self.concealed(words));
         self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
@@ -400,7 +400,7 @@ impl Screen {
         if error.use_stderr() {
             self.say(text.trim_end());
         } else {
-            self.device.usage(&self.look().fit(&text));
+            self.device.usage(&self.layout().fit(&text));
         }
     }
 

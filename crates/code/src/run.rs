@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use futures::StreamExt as _;
 use tokio::sync::{mpsc, oneshot};
-use toolrack_host::{Printed, ScriptTools, owned};
+use toolrack_host::{Printed, ScriptTools, run_in_own_task};
 
 use crate::{
     Bounds,
@@ -56,7 +56,7 @@ async fn run_on_thread(
     }
     let calls = futures::stream::poll_fn(|context| requests.poll_recv(context))
         // Run each call in its own task, so that it ends and frees its locks even while the script takes no answer.
-        .map(|request| owned(perform(tools.clone(), request)))
+        .map(|request| run_in_own_task(perform(tools.clone(), request)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|answer| async {
             let _ = answer_sender.send(answer).await;

@@ -81,7 +81,7 @@ pub trait Secrets: Send + Sync {
 /// Returns whether `name` is valid for a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot
 /// or dash.
 #[must_use]
-pub fn is_secret_word(name: &str) -> bool {
+pub fn is_stored_secret_name(name: &str) -> bool {
     placeholder::is_stored_name(name)
 }
 

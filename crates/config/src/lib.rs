@@ -85,7 +85,7 @@ mod watch;
 pub use entry::is_account;
 pub use environment::Environment;
 pub use guard::SecretGate;
-pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word};
+pub use interpolate::{Interpolate, Secrets, Unset, is_stored_secret_name};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, Typed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use needs::{secrets_in, share_of, user_values_in};
@@ -93,7 +93,7 @@ pub use own_server::{BadOwnServer, OwnServer};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
-pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolProfiles, ToolSettings};
+pub use settings::{Audit, Refresh, Role, ServeSettings, SessionRetention, Settings, ToolProfiles, ToolSettings};
 pub use suggest::{abbreviated, closest};
 pub use watch::{Watch, Watcher};
 

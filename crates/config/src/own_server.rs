@@ -11,7 +11,7 @@ use toolrack_host::{
 use url::Url;
 
 use crate::{
-    interpolate::is_secret_word,
+    interpolate::is_stored_secret_name,
     load::Scope,
     placeholder::{self, BareName, Piece},
 };
@@ -109,7 +109,7 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     let is_allowed = |piece: &Piece<'_>| match piece {
         // A literal text that looks like a placeholder is a mistake of the member.
         Piece::Literal(text) => !text.contains("${"),
-        Piece::User(name) => is_secret_word(name),
+        Piece::User(name) => is_stored_secret_name(name),
         _ => false,
     };
     match pieces {

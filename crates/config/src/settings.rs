@@ -33,7 +33,7 @@ pub struct Settings {
     /// The treatment of a variable without a value (`unset`).
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
-    pub sessions: KeepSessions,
+    pub sessions: SessionRetention,
     /// The rules for the destinations of requests (`egress`).
     pub egress: EgressRules,
     /// The data of calls that the audit log stores (`[audit]`).
@@ -76,7 +76,7 @@ pub(crate) struct ReadContext<'a> {
 /// How long conversations are kept; forever by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KeepSessions {
+pub struct SessionRetention {
     /// A conversation is kept for this many days after its last message (`keep_days`), 1 or more.
     pub days: Option<u32>,
     /// How many of the newest conversations are kept (`keep`), 1 or more.
@@ -96,7 +96,7 @@ impl Settings {
         let settings = Self {
             unset: reader.word("unset", Unset::parse, "until then, a variable without a value is an error"),
             pins: reader.word("pins", PinMode::parse, "until then, a tool that changes is in quarantine"),
-            sessions: reader.table("sessions", KeepSessions::read),
+            sessions: reader.table("sessions", SessionRetention::read),
             egress: reader.table("egress", egress::read),
             audit: reader.table("audit", Audit::read),
             serve: reader.table("serve", ServeSettings::read),
@@ -254,7 +254,7 @@ impl ReadContext<'_> {
     }
 }
 
-impl KeepSessions {
+impl SessionRetention {
     /// Reads `[sessions]`. If any value is invalid, every conversation is kept: a mistake deletes nothing.
     fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn conversations_are_kept_forever_unless_the_file_limits_them() {
         let (settings, problems) = read("[sessions]\nkeep_days = 90\nkeep = 500\n");
-        assert_eq!(settings.sessions, KeepSessions { days: Some(90), number: Some(500) });
+        assert_eq!(settings.sessions, SessionRetention { days: Some(90), number: Some(500) });
         assert_eq!(problems, []);
         assert_eq!(read("sessions.keep = 4294967295").0.sessions.number, Some(u32::MAX));
         for (text, field, line) in [
@@ -361,7 +361,7 @@ mod tests {
             ("sessions = 90", "sessions", 1),
         ] {
             let (settings, problems) = read(text);
-            assert_eq!(settings.sessions, KeepSessions::default(), "{text}");
+            assert_eq!(settings.sessions, SessionRetention::default(), "{text}");
             assert!(problems[0].is_error(), "{problems:?}");
             assert_eq!((problems[0].field.as_deref(), problems[0].line), (Some(field), Some(line)), "{text}");
         }

@@ -193,7 +193,7 @@ impl EventLog {
 
 /// Hides secrets in every text of `value`, the names of fields included.
 pub(crate) fn conceal(value: &mut Value, secrets: &Interpolate) {
-    text::change_in(value, &|text| secrets.conceal(text));
+    text::map_texts(value, &|text| secrets.conceal(text));
 }
 
 #[cfg(test)]

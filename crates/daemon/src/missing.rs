@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use toolrack_config::{is_secret_word, user_values_in};
+use toolrack_config::{is_stored_secret_name, user_values_in};
 use toolrack_host::{Principal, ServerName};
 use url::Url;
 
@@ -35,7 +35,7 @@ impl Missing {
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
         // Most servers need no value; then the store is not read.
         let mut needed = spec.map(user_values_in).unwrap_or_default();
-        needed.retain(|name| is_secret_word(name));
+        needed.retain(|name| is_stored_secret_name(name));
         if needed.is_empty() {
             return needed;
         }

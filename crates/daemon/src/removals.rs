@@ -85,7 +85,7 @@ impl Removals {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }
         (self.forget)(tenant.clone(), member).await?;
-        self.store.forgot_member(removed).await.map_err(|error| error.to_string())
+        self.store.mark_values_deleted(removed).await.map_err(|error| error.to_string())
     }
 }
 

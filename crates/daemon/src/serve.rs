@@ -367,7 +367,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When the system cannot poll the socket.
-    pub fn also_on(&mut self, socket: std::os::unix::net::UnixListener, admit: Admit) -> io::Result<()> {
+    pub fn serve_local_socket(&mut self, socket: std::os::unix::net::UnixListener, admit: Admit) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         self.local = Some((UnixListener::from_std(socket)?, admit));
         Ok(())

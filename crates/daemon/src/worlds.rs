@@ -45,11 +45,11 @@ pub struct WorldParts {
     pub parts: Parts,
     /// Makes the worlds of the agents that the configuration of this world names. `None` for the world of an agent,
     /// which has no further agents.
-    pub for_agents: Option<MakeWorld>,
+    pub make_agent_world: Option<MakeWorld>,
     /// Makes the worlds of the members of a tenant.
-    pub for_members: Option<MakeWorld>,
+    pub make_member_world: Option<MakeWorld>,
     /// Makes the worlds of the sessions of MCP clients, for servers that run once for each session.
-    pub for_sessions: Option<MakeWorld>,
+    pub make_session_world: Option<MakeWorld>,
     /// Runs once this world has ended, with its servers.
     pub after_end: BoxFuture<'static, ()>,
 }
@@ -78,11 +78,11 @@ pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, InnerWorlds, &TaskTracker) -> Se
 /// Makes the worlds that belong to a world.
 pub(crate) struct InnerWorlds {
     /// Makes the worlds of its agents.
-    pub(crate) for_agents: Option<MakeWorld>,
+    pub(crate) make_agent_world: Option<MakeWorld>,
     /// Makes the worlds of its members.
-    pub(crate) for_members: Option<MakeWorld>,
+    pub(crate) make_member_world: Option<MakeWorld>,
     /// Makes the worlds of its sessions.
-    pub(crate) for_sessions: Option<MakeWorld>,
+    pub(crate) make_session_world: Option<MakeWorld>,
 }
 
 /// Time-outs of a world.
@@ -366,13 +366,17 @@ impl Worlds {
                 return;
             }
         };
-        let WorldParts { parts, for_agents, for_members, for_sessions, after_end } = made;
+        let WorldParts { parts, make_agent_world, make_member_world, make_session_world, after_end } = made;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
-        let serving = (self.common.serve)(&world, InnerWorlds { for_agents, for_members, for_sessions }, &tasks);
+        let serving = (self.common.serve)(
+            &world,
+            InnerWorlds { make_agent_world, make_member_world, make_session_world },
+            &tasks,
+        );
         let gateway = serving.gateway.clone();
         running.phase.send_replace(Phase::Running(Arc::clone(&world), serving));
         if self.common.base.is_some() {

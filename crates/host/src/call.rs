@@ -566,7 +566,7 @@ impl Target<'_> {
             state = without_output(state);
             error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
         }
-        CallError::NotReady { server: self.name.clone(), state, source_of: self.source(), error }
+        CallError::NotReady { server: self.name.clone(), state, configured_in: self.source(), error }
     }
 
     /// Returns where the server is configured. The path is left out where several principals share the server, because
@@ -585,7 +585,7 @@ impl Target<'_> {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
             error => {
                 let error = if self.server.has_private_output { error.silenced() } else { error };
-                CallError::Link { server, what, source_of: self.source(), error }
+                CallError::Link { server, what, configured_in: self.source(), error }
             }
         }
     }

@@ -343,7 +343,7 @@ impl fmt::Debug for Guard {
 
 impl PartialEq for Guard {
     fn eq(&self, other: &Self) -> bool {
-        self.reach == other.reach && self.is_by_the_same_rules(other)
+        self.reach == other.reach && self.has_same_rules(other)
     }
 }
 
@@ -409,7 +409,7 @@ impl Guard {
     ///
     /// # Errors
     /// If `found` is not empty, and none of the addresses may be dialled.
-    pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
+    pub(crate) fn allowed_addresses(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
             // With a fixed proxy, this program resolves only the proxy's name.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
@@ -449,7 +449,7 @@ impl Guard {
 
     /// Returns whether `other` has the same rules.
     #[must_use]
-    pub fn is_by_the_same_rules(&self, other: &Self) -> bool {
+    pub fn has_same_rules(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules
     }
 

@@ -448,7 +448,7 @@ impl Host {
     /// server, which ends when the last clone of the returned host is dropped.
     ///
     /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
-    pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
+    pub async fn with_discovery(&self, name: &ServerName, selection: Selection) -> Self {
         let spec = Box::new(self.discovery(name, selection));
         let (done, finished) = oneshot::channel();
         let sent = self.inbox.send(Message::StartExtra(name.clone(), spec, done)).await;

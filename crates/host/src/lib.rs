@@ -132,7 +132,7 @@ pub use resolve::{
 };
 pub use spec::{Desired, Era, Limits, PinMode, ServerName, ServerSpec, Start, Timeouts};
 pub use state::State;
-pub use task::owned;
+pub use task::run_in_own_task;
 pub use text::Conceal;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};

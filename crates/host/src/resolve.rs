@@ -17,7 +17,7 @@ pub(crate) use inheriting::Inheriting;
 use crate::{
     definition::DefinitionHash,
     principal::Principal,
-    spec::{Container, Era, Http, OAuth, ServerName, Stdio, acts_on_the_client},
+    spec::{Container, Era, Http, OAuth, ServerName, Stdio, affects_engine_client},
     witness::Way,
 };
 
@@ -129,7 +129,7 @@ impl Resolver for Verbatim {
             cwd: spec.cwd.clone(),
             sandbox: spec.sandbox.as_ref().map(|sandbox| Box::new(sandbox.confinement())),
             container: spec.container.as_ref().map(|container| {
-                let variables = spec.env.keys().filter(|name| !acts_on_the_client(name)).cloned().collect();
+                let variables = spec.env.keys().filter(|name| !affects_engine_client(name)).cloned().collect();
                 Box::new(ContainerPlan { container: Container::clone(container), variables })
             }),
         };

@@ -30,7 +30,7 @@ mod inherit;
 pub use added_by::AddedBy;
 pub use bounds::{Limits, Setting, Timeouts};
 pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
-pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
+pub use container::{Container, Engine, Mount, Pull, affects_engine_client};
 pub use fields::{Field, FieldKind, Given, Servers};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 /// # Panics
 /// If `work` panics, or outside of a tokio runtime.
 #[expect(clippy::disallowed_methods, reason = "the returned future owns the task: dropping the future ends the task")]
-pub async fn owned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+pub async fn run_in_own_task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     match AbortOnDropHandle::new(tokio::spawn(work.in_current_span())).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -39,7 +39,7 @@ mod tests {
         let permits = Arc::new(Semaphore::new(1));
         let held = permits.acquire().await.unwrap();
         let work = |permits: Arc<Semaphore>| async move { drop(permits.acquire().await) };
-        let mut waiting: FuturesUnordered<_> = [Box::pin(owned(work(permits.clone())))].into_iter().collect();
+        let mut waiting: FuturesUnordered<_> = [Box::pin(run_in_own_task(work(permits.clone())))].into_iter().collect();
         assert!(futures::StreamExt::next(&mut waiting).now_or_never().is_none());
         tokio::task::yield_now().await;
         drop(held);
@@ -52,7 +52,7 @@ mod tests {
     async fn work_ends_with_its_future() {
         let alive = Arc::new(());
         let seen = Arc::clone(&alive);
-        let mut work = Box::pin(owned(async move {
+        let mut work = Box::pin(run_in_own_task(async move {
             future::pending::<()>().await;
             drop(seen);
         }));

@@ -86,17 +86,17 @@ pub fn without_invisible(text: &str) -> Cow<'_, str> {
 
 /// Applies `change` to every text in `value`, including the names of members: a function that hides secrets then leaves
 /// none in it.
-pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
+pub fn map_texts(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
     match value {
         Value::String(text) => {
             if let Cow::Owned(changed) = change(text) {
                 *text = changed;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| change_in(item, change)),
+        Value::Array(items) => items.iter_mut().for_each(|item| map_texts(item, change)),
         Value::Object(members) => {
             for (name, mut value) in std::mem::take(members) {
-                change_in(&mut value, change);
+                map_texts(&mut value, change);
                 members.insert(change(&name).into_owned(), value);
             }
         }

@@ -19,7 +19,7 @@ use crate::{
 /// Must not block, because it is called during calls.
 pub trait Witness: Send + Sync {
     /// Records a fact.
-    fn saw(&self, fact: Fact);
+    fn record(&self, fact: Fact);
 
     /// Returns whether [`GatedCall::arguments`] should contain the arguments in full, and not only their
     /// [hash](Evidence::sha256). Default `false`, because arguments may be confidential.
@@ -119,7 +119,7 @@ pub enum Fact {
         /// The reason.
         why: String,
         /// The number of further refusals since the last such fact. They were too many to be reported one by one.
-        untold: usize,
+        unrecorded: usize,
     },
 }
 

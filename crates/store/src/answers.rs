@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, Principal, owned};
+use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, Principal, run_in_own_task};
 
 use crate::{
     Owner, Store, StoreError, Whose,
@@ -158,7 +158,7 @@ impl Answers for Store {
         let AnswerQuery { server, fingerprint, tool, definition, principal } = about;
         let (server, fingerprint, tool) = (server.clone(), fingerprint.to_owned(), tool.to_owned());
         let principal = principal.clone();
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             let (server, fingerprint, tool, principal) = (&server, &*fingerprint, &*tool, &principal);
             let about = AnswerQuery { server, fingerprint, tool, definition, principal };
             store.find_answer(about).await.unwrap_or_else(|error| {
@@ -173,7 +173,7 @@ impl Answers for Store {
         let NewAnswer { server, fingerprint, tools, of_server, principal, by } = answer;
         let (server, fingerprint, tools) = (server.clone(), fingerprint.to_owned(), tools.to_vec());
         let principal = principal.cloned();
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             let (server, fingerprint, tools, principal) = (&server, &*fingerprint, &*tools, principal.as_ref());
             let answer = NewAnswer { server, fingerprint, tools, of_server, principal, by };
             let stored = store.insert_answer(answer).await;

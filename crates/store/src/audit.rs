@@ -22,9 +22,9 @@ use toolrack_host::Decision;
 pub(crate) use chain::append;
 pub use chain::{BadChainEnd, ChainEnd, hex};
 pub use entry::{DoorRefusal, Entry};
-pub use export::{AuditExport, AuditStretch};
+pub use export::{AuditExport, AuditRows};
 pub use exported::ExportedRow;
-pub use retention::KeepAudit;
+pub use retention::AuditRetention;
 #[cfg(feature = "postgres")]
 pub(crate) use verify::verify;
 pub use verify::{Break, Chain};
@@ -112,7 +112,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn audit_from(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
+    pub async fn oldest_audit_rows(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
         self.audit_rows(query, "ASC").await
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
-use toolrack_host::{Conceal, Principal, owned};
+use toolrack_host::{Conceal, Principal, run_in_own_task};
 
 use crate::{Claim, NewMessage, NewSession, Owner, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
@@ -100,7 +100,7 @@ impl Journal {
 
     /// Remembers the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with that
     /// answer.
-    pub fn cost_of(&mut self, reply: &Reply) {
+    pub fn record_cost(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
 
@@ -162,7 +162,7 @@ impl Journal {
         };
         self.stored_if_written = Some(messages.len());
         let (store, id) = (store.clone(), self.id);
-        owned(async move { store.append(id, &step).await }).await?;
+        run_in_own_task(async move { store.append(id, &step).await }).await?;
         (self.stored, self.spent, self.stored_if_written) = (messages.len(), None, None);
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Journal {
     }
 
     /// Sets the model that answers from now on.
-    pub fn answered_by(&mut self, model: &str) {
+    pub fn set_model(&mut self, model: &str) {
         model.clone_into(&mut self.model);
     }
 

@@ -148,7 +148,7 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
 /// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in tasks of
-/// their own ([`toolrack_host::owned`]), so that a future which its owner stops polling never holds the connection.
+/// their own ([`toolrack_host::run_in_own_task`]), so that a future which its owner stops polling never holds the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,

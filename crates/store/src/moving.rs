@@ -47,7 +47,7 @@ pub struct Moved {
     /// The state of the audit log, the same before and after.
     pub audit: Result<Chain, Break>,
     /// Whether an earlier run had moved the rows.
-    pub were_there: bool,
+    pub were_already_moved: bool,
 }
 
 /// Why rows cannot be moved. Nothing was changed.
@@ -89,7 +89,7 @@ impl Database {
     /// # Errors
     /// [`MoveError::NotEmpty`] when `tenant` has other rows, so that these cannot be moved; [`MoveError::Store`] when a
     /// database fails.
-    pub async fn have_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
+    pub async fn is_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
         let store = self.target(tenant).await?;
         let mut into = store.read_snapshot(MOVING).await?;
         let mut file = from.read_snapshot(MOVING).await?;
@@ -112,10 +112,10 @@ impl Database {
         let mut into = store.begin_durably(MOVING).await?;
         let mut file = from.read_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
-        let were_there = self.compare(&tables, &mut file, &mut into).await?;
+        let were_already_moved = self.compare(&tables, &mut file, &mut into).await?;
         let mut moved = Vec::with_capacity(tables.len());
         for table in tables {
-            if !were_there {
+            if !were_already_moved {
                 if TABLES_WITH_A_FIRST_ROW.contains(&table) {
                     clear(table, &mut into).await?;
                 }
@@ -134,7 +134,7 @@ impl Database {
             return Err(MoveError::Audit);
         }
         into.commit().await?;
-        Ok(Moved { tables: moved, audit, were_there })
+        Ok(Moved { tables: moved, audit, were_already_moved })
     }
 
     async fn target(&self, tenant: Option<&str>) -> Result<Store, StoreError> {

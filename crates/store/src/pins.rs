@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use chrono::Utc;
 use futures::future::BoxFuture;
 use toolrack_host::{
-    Caller, DefinitionHash, ServerName, Way, owned,
+    Caller, DefinitionHash, ServerName, Way,
     pins::{Cause, Definition, Pin, PinComparison, PinMismatch, PinnedServer, Pins, PinsUnreadable, StoredPins},
+    run_in_own_task,
 };
 
 use crate::{
@@ -324,7 +325,7 @@ impl Pins for Store {
         list: &'a [u8; 32],
     ) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>> {
         let (store, server, list) = (self.clone(), server.clone(), *list);
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             match tokio::time::timeout(READ_TIMEOUT, store.read_pins(&server, &list)).await {
                 Ok(recalled) => recalled.map_err(|error| PinsUnreadable { why: error.to_string() }),
                 Err(_) => Err(PinsUnreadable { why: "the database gave no answer within 2 s".to_owned() }),
@@ -334,12 +335,12 @@ impl Pins for Store {
 
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>> {
         let (store, server) = (self.clone(), server.clone());
-        Box::pin(owned(async move { store.read_generation(&server).await.ok().flatten() }))
+        Box::pin(run_in_own_task(async move { store.read_generation(&server).await.ok().flatten() }))
     }
 
-    fn saw<'a>(&'a self, server: &'a PinnedServer, comparison: PinComparison) -> BoxFuture<'a, ()> {
+    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, comparison: PinComparison) -> BoxFuture<'a, ()> {
         let (store, server) = (self.clone(), server.clone());
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             if let Err(error) = store.store_comparison(&server, &comparison).await {
                 tracing::warn!(%error, "the tools of {} are not pinned", server.server);
             }

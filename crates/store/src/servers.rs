@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use toolrack_host::{Memory, owned, spec::Era};
+use toolrack_host::{Memory, run_in_own_task, spec::Era};
 
 use crate::{
     Store, StoreError,
@@ -123,7 +123,7 @@ async fn quickly<T: Default>(failure: &'static str, answer: impl Future<Output =
 impl Memory for Store {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             let known = quickly("cannot recall the era of a server", store.read_era(&fingerprint)).await;
             known.map(|(era, _)| era)
         }))
@@ -131,21 +131,21 @@ impl Memory for Store {
 
     fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
-        Box::pin(owned(
-            async move { quickly("cannot recall the tools of a server", store.read_tools(&fingerprint)).await },
-        ))
+        Box::pin(run_in_own_task(async move {
+            quickly("cannot recall the tools of a server", store.read_tools(&fingerprint)).await
+        }))
     }
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             quickly("cannot remember the tools of a server", store.write_tools(&fingerprint, &tools)).await
         }))
     }
 
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
-        Box::pin(owned(async move {
+        Box::pin(run_in_own_task(async move {
             quickly("cannot remember the era of a server", store.write_era(&fingerprint, era)).await
         }))
     }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::Value;
-use toolrack_host::text::change_in;
+use toolrack_host::text::map_texts;
 
 use crate::{Role, Spent, StoredMessage};
 
@@ -114,7 +114,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
-    change_in(value, &|text| Cow::Owned(conceal(text)));
+    map_texts(value, &|text| Cow::Owned(conceal(text)));
 }
 
 /// Returns the name of the tool whose result is in the message at `index`. The messages before it contain the call.

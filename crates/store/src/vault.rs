@@ -12,7 +12,7 @@ mod seal;
 use std::fmt;
 
 use chrono::Utc;
-use toolrack_host::{Caller, owned};
+use toolrack_host::{Caller, run_in_own_task};
 use zeroize::Zeroizing;
 
 pub use lease::Lease;
@@ -264,7 +264,7 @@ impl Vault {
     /// one and sealed the row, or the database fails.
     pub async fn get(&self, space: Space, name: &str) -> Result<Option<SecretValue>, VaultError> {
         let (vault, owned_name) = (self.clone(), name.to_owned());
-        let row = owned(async move { vault.row(space, &owned_name).await }).await?;
+        let row = run_in_own_task(async move { vault.row(space, &owned_name).await }).await?;
         let Some((_, nonce, sealed)) = row else {
             return Ok(None);
         };
@@ -358,7 +358,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn secrets_since(&self) -> Result<Vec<(String, i64)>, StoreError> {
+    pub async fn secret_names(&self) -> Result<Vec<(String, i64)>, StoreError> {
         self.names_with_times(Space::Secret, String::new()).await
     }
 
@@ -367,7 +367,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn given_by(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
+    pub async fn member_value_names(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
         self.names_with_times(Space::MemberValue, member.to_owned()).await
     }
 
@@ -376,7 +376,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn servers_of(&self, member: &str) -> Result<Vec<String>, StoreError> {
+    pub async fn own_server_names(&self, member: &str) -> Result<Vec<String>, StoreError> {
         let names = self.names_with_times(Space::OwnServer, member.to_owned()).await?;
         Ok(names.into_iter().map(|(name, _)| name).collect())
     }
@@ -387,7 +387,7 @@ impl Store {
         let store = self.clone();
         // In a task of its own, so that a caller who stops polling does not hold a connection to the database
         // meanwhile.
-        owned(async move {
+        run_in_own_task(async move {
             query(
                 "SELECT substr(name, length($2) + 1), changed_at FROM vault \
                  WHERE space = $1 AND substr(name, 1, length($2)) = $2 ORDER BY name",
@@ -406,7 +406,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn forget_given(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
+    pub async fn delete_member_values(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
         let mut transaction = self.begin_erasing(REMOVING).await?;
         let deleted: Vec<(String, String)> = query(
             "DELETE FROM vault WHERE space IN ($1, $2) AND substr(name, 1, length($3)) = $3 \

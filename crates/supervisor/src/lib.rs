@@ -110,7 +110,7 @@ pub use protocol::Exit;
 #[cfg(target_os = "linux")]
 pub use seccomp::support as seccomp_support;
 #[cfg(target_os = "linux")]
-pub use spawn::SEAL;
+pub use spawn::VARIABLE_PREFIX;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
 /// FOLDER WORDS… -- COMMAND ARGS…`, where the words are those of a [`Confinement`] or a [`container::Removal`], if the

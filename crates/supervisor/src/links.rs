@@ -80,7 +80,7 @@ pub(crate) fn is_of_system(place: &Path) -> bool {
 
 /// Returns the first link on the way of `path`, a full path, that a server or a project of the user could have made.
 #[must_use]
-pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
+pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
     let mut found = None;
     let _ = walk(path, |place| {
         // Do not follow a place that is not a link, or a link that cannot be read.
@@ -119,7 +119,7 @@ mod tests {
             ("folder/../link/..", Some("link")),
             ("folder/round", Some("folder/round")),
         ] {
-            assert_eq!(first_of_a_server(&at(path)), link.map(at), "{path}");
+            assert_eq!(first_untrusted_link(&at(path)), link.map(at), "{path}");
         }
         let round = walk(&at("folder/round"), |place| Ok(place.read_link().ok()));
         assert_eq!(round.unwrap_err().raw_os_error(), Some(Errno::ELOOP as i32));

@@ -18,19 +18,19 @@ use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 /// The prefix that the names of the server's variables have until the server itself starts. The dynamic loader obeys
 /// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's variables in the processes of this
 /// program, because these are not confined, or not yet.
-pub const SEAL: &str = ":";
+pub const VARIABLE_PREFIX: &str = ":";
 
 /// Returns the server's variables, without the prefix.
 pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
-        let name = name.as_bytes().strip_prefix(SEAL.as_bytes())?;
+        let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
         Some((OsString::from_vec(name.to_vec()), value))
     })
 }
 
 /// Returns the value of one of the server's variables.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
-    env::var_os(format!("{SEAL}{name}"))
+    env::var_os(format!("{VARIABLE_PREFIX}{name}"))
 }
 
 /// Starts `command`, the server or the client of its container engine, with the server's variables: see [`start`].

@@ -24,7 +24,7 @@ use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash, Token
 use crate::{
     endpoint::Endpoint,
     fetch::Unreachable,
-    issuers::{Issuers, Vouched},
+    issuers::{Issuers, ProvedPrincipal},
     refusals::Refusals,
     tokens::looks_like_token,
 };
@@ -80,7 +80,7 @@ enum Proof {
     /// The store has the hash of the token.
     Stored(TeamToken),
     /// An issuer that the team trusts has signed the token.
-    Signed(Vouched),
+    Signed(ProvedPrincipal),
 }
 
 impl fmt::Debug for ProvedToken {
@@ -274,20 +274,20 @@ impl Authority {
 
     /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
     /// how often the person was removed from the team.
-    async fn read_proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
+    async fn read_proof(&self, hash: TokenHash, signed: Option<&ProvedPrincipal>) -> Result<Option<Proof>, StoreError> {
         let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Stored)) };
         let person = signed.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
         let number = memberships.get(&person).copied().unwrap_or_default();
         let principal = signed.principal.clone().in_membership(number);
-        Ok(Some(Proof::Signed(Vouched { principal, ..signed.clone() })))
+        Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed.clone() })))
     }
 
     /// Reads the proof of a token, and keeps it in memory for the version of the team from which it was read.
     async fn read_and_keep(
         &self,
         hash: TokenHash,
-        signed: Option<Vouched>,
+        signed: Option<ProvedPrincipal>,
     ) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;

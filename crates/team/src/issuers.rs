@@ -50,7 +50,7 @@ impl fmt::Debug for Issuers {
 /// The principal whom a signed token proves, and until when.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Vouched {
+pub struct ProvedPrincipal {
     /// The person or service.
     pub principal: Principal,
     /// When the token ends: a minute later than the token says, because clocks may differ.
@@ -97,7 +97,7 @@ impl Issuers {
     /// # Errors
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is then not known whether the token proves
     /// anything. Keys that were fetched within a day stay valid meanwhile.
-    pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
+    pub async fn verify(&self, token: &str) -> Result<Option<ProvedPrincipal>, Unreachable> {
         let Some(claimed) = unchecked_claims(token) else {
             self.refusals.unknown_token().await;
             return Ok(None);
@@ -117,7 +117,12 @@ impl Issuers {
     }
 
     /// Checks the signature and the claims of a token that names `issuer`. The error says why the token proves nothing.
-    async fn check_token(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, StatementError> {
+    async fn check_token(
+        &self,
+        issuer: &Issuer,
+        token: &str,
+        claimed: &Claimed,
+    ) -> Result<ProvedPrincipal, StatementError> {
         let config = &issuer.config;
         let (audience, endpoint) = self.audience(config, claimed);
         let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
@@ -147,7 +152,7 @@ impl Issuers {
         if ends_at <= Utc::now() {
             return Err(StatementError::forged("it has ended"));
         }
-        Ok(Vouched { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
+        Ok(ProvedPrincipal { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
     /// The audience that the token must have, and the MCP endpoint for which it is then valid: the one with all tools,

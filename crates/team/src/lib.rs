@@ -67,7 +67,7 @@ pub use file::{
     AuditExportTable, BadTeamFile, ExportTarget, OwnServersAllowed, ReplicasTable, S3Table, SignInProvider, StoreTable,
     StoreUrl, TeamFile, Tenant, TrustedIssuer, UrlCommand, UrlFile,
 };
-pub use issuers::{Issuers, Vouched};
+pub use issuers::{Issuers, ProvedPrincipal};
 pub use members::{Claims, NotAMember};
 pub use quotas::{Holder, Limits, Meter, TenantQuotas, Usage, holder_of_member};
 pub use random::{NoRandom, random_text};

@@ -257,8 +257,9 @@ fn membership(principal: &Principal) -> Member {
 impl Quotas for TenantQuotas {
     fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
         let counted = self.0.begin(caller, work)?;
-        Ok(counted
-            .map_or(Admitted::UNBOUNDED, |counted| Admitted::holding(Running { counted, quotas: Arc::clone(&self.0) })))
+        Ok(counted.map_or(Admitted::UNBOUNDED, |counted| {
+            Admitted::counted_by(Running { counted, quotas: Arc::clone(&self.0) })
+        }))
     }
 }
 

@@ -45,7 +45,7 @@ impl Refusals {
             return;
         }
         let unrecorded = self.unrecorded.swap(0, Ordering::Relaxed);
-        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { untold: unrecorded, ..refusal }).await {
+        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { unrecorded: unrecorded, ..refusal }).await {
             self.unrecorded.fetch_add(unrecorded.saturating_add(1), Ordering::Relaxed);
             tracing::warn!(%error, "a refusal at the door of the team is not in the audit log");
         }

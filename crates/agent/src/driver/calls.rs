@@ -196,7 +196,7 @@ async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
 fn conceal_part(part: &mut Content, conceal: &Conceal) {
     match part {
         Content::Resource { resource } => resource.uri = conceal(&resource.uri),
-        Content::Other(block) => text::change_in(block, &|text| conceal(text).into()),
+        Content::Other(block) => text::map_texts(block, &|text| conceal(text).into()),
         _ => {}
     }
 }

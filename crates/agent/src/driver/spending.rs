@@ -64,7 +64,7 @@ mod tests {
                 self.0.lock().iter().filter(|(quantity, _)| *quantity == Quantity::Tokens).map(|(_, used)| used).sum();
             let quota = Quota::read("tokens_per_day", 100.0).unwrap();
             if used < 100 {
-                return Ok(Admitted::holding(self.clone()));
+                return Ok(Admitted::counted_by(self.clone()));
             }
             let wait = std::time::Duration::from_secs(7);
             Err(OverQuota::new("a member", "limits.tokens_per_day".to_owned(), "the team file", (quota, used), wait))

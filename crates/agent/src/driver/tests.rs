@@ -211,7 +211,8 @@ async fn a_limit_ends_the_turn_unless_the_user_lets_it_go_on() {
     };
     let limits = Limits { rounds: 2, ..Limits::default() };
     let host = host(Host::builder()).await;
-    for (answers, end, rounds) in [(vec![], End::RoundLimit, 2), (vec![Answer::GoOn, Answer::Stop], End::RoundLimit, 4)]
+    for (answers, end, rounds) in
+        [(vec![], End::RoundLimit, 2), (vec![Answer::Continue, Answer::Stop], End::RoundLimit, 4)]
     {
         let agent = Agent::new(Arc::new(model()), host.clone());
         let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);

@@ -53,11 +53,11 @@ pub struct LocalModel {
 /// 1234. Takes at most 800 ms.
 pub async fn running() -> Vec<LocalServer> {
     let local = PROVIDERS.iter().filter(|provider| provider.is_local());
-    running_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
+    find_servers_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
 }
 
 /// Returns the servers that answer at these addresses (provider and base URL). Takes at most 800 ms.
-pub async fn running_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
+pub async fn find_servers_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
     let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
     let Ok(client) = client else { return Vec::new() };
     let probe = Probe { client, deadline: Instant::now() + PROBE_TIME };

@@ -136,9 +136,9 @@ fn at_a_limit_the_turn_asks_and_each_yes_grants_the_limit_once_more() {
                 assert_eq!(turn.next(), Next::CallModel, "{end:?} {extensions}");
                 round(&mut turn, spent, Some(0.01));
             }
-            assert_eq!(turn.next(), Next::Ask(&Question::GoOn(end.clone())));
+            assert_eq!(turn.next(), Next::Ask(&Question::Continue(end.clone())));
             if extensions < 2 {
-                turn.answered(Answer::GoOn);
+                turn.answered(Answer::Continue);
             }
         }
         turn.answered(Answer::Stop);
@@ -228,16 +228,16 @@ fn impossible_counts_reach_a_limit_and_do_not_panic() {
     let endless = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
     let mut turn = Turn::new(user(), Limits { tokens: Some(u64::MAX), rounds: u32::MAX, ..Limits::default() });
     round(&mut turn, endless, Some(f64::INFINITY));
-    assert_eq!(turn.next(), Next::Ask(&Question::GoOn(End::TokenLimit)));
-    turn.answered(Answer::GoOn);
+    assert_eq!(turn.next(), Next::Ask(&Question::Continue(End::TokenLimit)));
+    turn.answered(Answer::Continue);
     round(&mut turn, endless, None);
-    assert_eq!((turn.usage().input, turn.next()), (u64::MAX, Next::Ask(&Question::GoOn(End::TokenLimit))));
+    assert_eq!((turn.usage().input, turn.next()), (u64::MAX, Next::Ask(&Question::Continue(End::TokenLimit))));
 }
 
 #[test]
 fn an_unexpected_event_changes_nothing() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
-    turn.answered(Answer::GoOn);
+    turn.answered(Answer::Continue);
     turn.tool_finished("a", text("x"));
     assert!(turn.abandon_calls().is_empty());
     assert_eq!((turn.next(), turn.messages().len()), (Next::CallModel, 1));
@@ -250,10 +250,10 @@ fn an_unexpected_event_changes_nothing() {
     assert_eq!(texts_of(&turn), ["do it", "a+b", "a: first", "b: 2"]);
     // While the turn waits for the answer to its question, it ignores answers of the model.
     turn.model_answered(says("uninvited"));
-    assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::GoOn(End::RoundLimit)), 4));
+    assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::Continue(End::RoundLimit)), 4));
     turn.cancel("words of no answer");
     assert_eq!((turn.next(), turn.messages().len()), (Next::Done(&End::Cancelled), 4));
-    turn.answered(Answer::GoOn);
+    turn.answered(Answer::Continue);
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));
 }
 
@@ -263,8 +263,8 @@ fn a_resumed_turn_asks_the_question_that_it_waited_for_again() {
     round(&mut turn, Usage::default(), None);
     let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
     let mut resumed = Turn::resume(turn.messages().to_vec(), state, Limits { rounds: 1, ..Limits::default() });
-    assert_eq!(resumed.next(), Next::Ask(&Question::GoOn(End::RoundLimit)));
-    resumed.answered(Answer::GoOn);
+    assert_eq!(resumed.next(), Next::Ask(&Question::Continue(End::RoundLimit)));
+    resumed.answered(Answer::Continue);
     assert_eq!((resumed.next(), resumed.rounds()), (Next::CallModel, 1));
     // A state of an earlier version has fewer members.
     let old: State = serde_json::from_str("{}").unwrap();
@@ -282,7 +282,7 @@ enum Event {
     Result(usize),
     /// The program is killed and resumes the turn.
     Restart,
-    GoOn,
+    Continue,
     Cancel,
 }
 
@@ -292,7 +292,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         6 => (1_usize..4).prop_map(Event::Calls),
         9 => (0_usize..4).prop_map(Event::Result),
         2 => Just(Event::Restart),
-        1 => Just(Event::GoOn),
+        1 => Just(Event::Continue),
         1 => Just(Event::Cancel),
     ];
     prop::collection::vec(event, 0..40)
@@ -324,7 +324,7 @@ proptest! {
                     prop_assert_eq!(&state, turn.state());
                     turn = Turn::resume(turn.into_messages(), state, limits);
                 }
-                Event::GoOn => turn.answered(Answer::GoOn),
+                Event::Continue => turn.answered(Answer::Continue),
                 Event::Cancel => turn.cancel("partial"),
             }
             assert_valid(turn.messages(), matches!(turn.next(), Next::CallTools(_)));

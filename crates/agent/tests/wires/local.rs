@@ -14,7 +14,7 @@ async fn servers_that_run_here_are_found_with_their_models() {
         FakeModel::start([Answer::json(200, &json!({"object": "list", "data": [{"id": "b"}, {"id": "a"}]}))]).await;
     let page = FakeModel::start([Answer::new(200, "text/html", "<html>")]).await;
     let silent = FakeModel::start([Answer::new(200, "application/json", "{").stall_after()]).await;
-    let found = local::running_at([
+    let found = local::find_servers_at([
         ("ollama", ollama.url() + "/v1"),
         ("lmstudio", lmstudio.url() + "/v1"),
         ("llamacpp", page.url()),

@@ -239,7 +239,7 @@ async fn a_user_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
 struct RecordingWitness(Mutex<Vec<Fact>>);
 
 impl Witness for RecordingWitness {
-    fn saw(&self, fact: Fact) {
+    fn record(&self, fact: Fact) {
         self.0.lock().unwrap().push(fact);
     }
 }

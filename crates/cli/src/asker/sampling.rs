@@ -58,7 +58,7 @@ impl Sampler {
     /// Reads `request` in the form in which the user and the model see it: without invisible characters and without
     /// secrets.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
-        text::change_in(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
+        text::map_texts(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;
         Ok(match &self.source {
             Source::Model { max_tokens: Some(most), .. } => sampling.at_most(*most),

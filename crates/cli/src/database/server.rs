@@ -68,18 +68,18 @@ impl Server {
     ///
     /// # Errors
     /// When Postgres has other rows, so that these cannot be moved, or a database fails.
-    pub(crate) async fn have_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
-        self.0.have_moved(tenant, from).await.map_err(|error| not_moved(&error))
+    pub(crate) async fn is_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
+        self.0.is_moved(tenant, from).await.map_err(|error| not_moved(&error))
     }
 
     /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
     ///
     /// # Errors
-    /// As [`Self::have_moved`]. After an error, nothing was moved.
+    /// As [`Self::is_moved`]. After an error, nothing was moved.
     pub(crate) async fn move_rows(&self, tenant: Option<&str>, from: &Store) -> Result<MovedRows, Failure> {
-        let Moved { tables, audit, were_there, .. } =
+        let Moved { tables, audit, were_already_moved, .. } =
             self.0.move_rows(tenant, from).await.map_err(|error| not_moved(&error))?;
-        Ok(MovedRows { tables, audit, were_there })
+        Ok(MovedRows { tables, audit, were_already_moved })
     }
 
     /// Closes the connections.

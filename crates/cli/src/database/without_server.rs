@@ -32,7 +32,7 @@ impl Server {
     }
 
     #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
-    pub(crate) async fn have_moved(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
+    pub(crate) async fn is_moved(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
         match *self {}
     }
 

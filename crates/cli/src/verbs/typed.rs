@@ -46,7 +46,7 @@ impl Cli {
     ///
     /// # Errors
     /// The errors of clap, which include help and versions.
-    pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
+    pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let cli = Self::of_one_command(words)?;
         let Some((tape, inner)) = words.first().and_then(|program| cli.verb.inner_command(program)) else {
             return Ok(cli);
@@ -57,7 +57,7 @@ impl Cli {
         Ok(Self { global, verb: taped.verb })
     }
 
-    /// Like [`Self::of_words`], but leaves the command after `record` or `replay` unparsed.
+    /// Like [`Self::parse_words`], but leaves the command after `record` or `replay` unparsed.
     fn of_one_command(words: &[OsString]) -> Result<Self, clap::Error> {
         if let Some(mut cli) = Self::parse_common_verb(words) {
             cli.take_once()?;

@@ -36,7 +36,7 @@ pub(crate) struct MemberParts {
 
 impl World {
     /// Returns a factory for the parts of the tenant's members. `self` is the world of the tenant.
-    pub(crate) fn for_members(&self) -> MemberPartsFactory {
+    pub(crate) fn make_member_world(&self) -> MemberPartsFactory {
         MemberPartsFactory {
             stored: Arc::clone(&self.stored),
             secrets: self.secrets(),

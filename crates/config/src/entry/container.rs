@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use toolrack_host::spec::{Container, Engine, InheritEnv, Mount, Pull, Stdio, acts_on_the_client};
+use toolrack_host::spec::{Container, Engine, InheritEnv, Mount, Pull, Stdio, affects_engine_client};
 
 use super::{
     fields::{Field, Fields, Item},
@@ -85,7 +85,7 @@ pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at:
         let place = format!("env.{name}");
         if !placeholder::is_name(name) {
             refuse(&place, format!("`{place}` cannot be given to a container"), "use letters, digits and `_`");
-        } else if acts_on_the_client(name) {
+        } else if affects_engine_client(name) {
             let message = format!("`{place}` would act on the engine's client, which is outside of the container");
             refuse(&place, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
         }

@@ -208,7 +208,7 @@ fn the_error_about_a_message_that_is_too_large_names_a_setting_that_every_entry_
         let failed = CallError::Link {
             server: ServerName::new("demo").unwrap(),
             what: "echo".to_owned(),
-            source_of: Box::new(spec.source),
+            configured_in: Box::new(spec.source),
             error: error.clone(),
         };
         assert!(failed.hint().unwrap().contains(&format!("`{setting}`")), "{:?}", failed.hint());

@@ -5,7 +5,7 @@ use std::{fmt, ops::Range};
 use serde_json::Value as Json;
 
 use crate::{
-    interpolate::is_secret_word,
+    interpolate::is_stored_secret_name,
     mask,
     placeholder::{BareName, Piece, pieces},
 };
@@ -120,7 +120,7 @@ fn default_name(server: &str, what: &str) -> String {
     let name: String = format!("{server}.{what}").chars().map(allowed).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = &name[..name.len().min(MAX_NAME)];
-    if is_secret_word(name) { name.to_owned() } else { "secret".to_owned() }
+    if is_stored_secret_name(name) { name.to_owned() } else { "secret".to_owned() }
 }
 
 /// Returns `text`, the value of the variable or header `name`, with its secret replaced by a placeholder; `None` if it

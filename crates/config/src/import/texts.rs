@@ -5,7 +5,7 @@ use std::{fmt::Display, path::Path};
 use toolrack_host::text::{clip, for_line};
 
 use super::{Client, File, Origin};
-use crate::interpolate::is_secret_word;
+use crate::interpolate::is_stored_secret_name;
 use crate::placeholder::{BareName, closing_brace, is_name, name_length};
 
 /// The maximum number of bytes of an input's description that a note repeats.
@@ -171,7 +171,7 @@ impl<'a> Texts<'a> {
             None => String::new(),
         };
         if known.is_some_and(|known| known.is_secret) {
-            let name = if is_secret_word(id) { id.to_owned() } else { variable_name(id) };
+            let name = if is_stored_secret_name(id) { id.to_owned() } else { variable_name(id) };
             self.note(format!(
                 "`{place}`: `toolrack secret set {name}` stores what {} asks for{description}",
                 self.client()

@@ -14,7 +14,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::Interpolate;
-use toolrack_host::text::change_in;
+use toolrack_host::text::map_texts;
 
 use super::{ApiError, State};
 use crate::world::World;
@@ -86,7 +86,7 @@ fn in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> b
         return Cow::Borrowed(text);
     }
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();
-    change_in(&mut value, &|text| if is_name(text) { Cow::Borrowed(text) } else { secrets.conceal(text) });
+    map_texts(&mut value, &|text| if is_name(text) { Cow::Borrowed(text) } else { secrets.conceal(text) });
     Cow::Owned(value.to_string())
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
-use toolrack_config::{is_secret_word, user_values_in};
+use toolrack_config::{is_stored_secret_name, user_values_in};
 use toolrack_host::{Caller, text};
 use utoipa::ToSchema;
 
@@ -114,7 +114,7 @@ pub(super) async fn give(
     let credentials = own_credentials(&world, &caller)?;
     let servers = needed(&world).remove(&name).ok_or_else(|| unknown(&name))?;
     let value = value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line));
-    if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_secret_word(&name) {
+    if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_stored_secret_name(&name) {
         let message =
             format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and its name must fit in a placeholder");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));

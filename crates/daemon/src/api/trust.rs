@@ -92,7 +92,7 @@ fn definition(stored: &str) -> Value {
 
 /// Spells out the invisible characters in a definition.
 fn visible(mut definition: Value) -> Value {
-    text::change_in(&mut definition, &|text| text::for_terminal(text));
+    text::map_texts(&mut definition, &|text| text::for_terminal(text));
     definition
 }
 

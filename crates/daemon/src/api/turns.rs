@@ -206,7 +206,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
         Offer::All => (world.host.clone(), selection.clone()),
         Offer::Discovery => {
             let discovery = discovery_name(&world.loaded().desired);
-            let host = world.host.discovering(&discovery, selection.clone()).await;
+            let host = world.host.with_discovery(&discovery, selection.clone()).await;
             (host, Selection::all().of_servers([discovery]))
         }
     };
@@ -380,7 +380,7 @@ impl Front for Live {
             TurnEvent::Answered(reply) => {
                 self.send_rest();
                 self.answer.clear();
-                self.journal.cost_of(reply);
+                self.journal.record_cost(reply);
             }
             TurnEvent::WithoutTools { why } => self.send("without_tools", json!({ "why": why })),
             TurnEvent::CallBegins(call) => {

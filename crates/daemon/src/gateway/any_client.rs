@@ -14,7 +14,7 @@ use toolrack_host::{
 /// Servers of 2025-11-25 and older get the capabilities when they connect, long before the clients are known. So this
 /// declares everything that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the client
 /// whose call caused it, and is declined if that client cannot be asked. A question without a call goes to the asker
-/// given to [`Self::or`]; without such an asker, it is declined too.
+/// given to [`Self::with_fallback`]; without such an asker, it is declined too.
 #[derive(Clone, Debug, Default)]
 pub struct AnyClient {
     fallback: Option<SharedAsker>,
@@ -29,7 +29,7 @@ impl AnyClient {
 
     /// Sends `fallback` the questions that belong to no client's call, and the approvals of calls that no client made.
     #[must_use]
-    pub fn or(fallback: SharedAsker) -> Self {
+    pub fn with_fallback(fallback: SharedAsker) -> Self {
         Self { fallback: Some(fallback) }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn everything_is_declared_and_only_what_a_client_can_answer_is_asked() {
-        let asker = AnyClient::or(Arc::new(Inbox));
+        let asker = AnyClient::with_fallback(Arc::new(Inbox));
         assert_eq!(asker.abilities(), Abilities::ALL);
         assert!(!AnyClient::new().abilities().confirm);
         let server = ServerName::new("fs").unwrap();

@@ -79,13 +79,13 @@ pub(super) fn services(site: &Arc<Site>) -> Serve {
     let site = Arc::clone(site);
     Arc::new(move |world, inner_worlds, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
-        let agents = inner_worlds.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let tenant_members = inner_worlds.for_members.map(|make| tenant_members_of(&site, world, make, tasks));
+        let agents = inner_worlds.make_agent_world.map(|make| agents_of(&site, world, make, tasks));
+        let tenant_members = inner_worlds.make_member_world.map(|make| tenant_members_of(&site, world, make, tasks));
         if let Some(tenant_members) = &tenant_members {
             // Cannot fail, because it is set only here.
             let _ = world.members.set(control_of(tenant_members));
         }
-        let sessions = inner_worlds.for_sessions.map(|make| sessions_of(&site, world, make, tasks));
+        let sessions = inner_worlds.make_session_world.map(|make| sessions_of(&site, world, make, tasks));
         Services { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_serving()
     })
 }

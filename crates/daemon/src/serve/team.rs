@@ -31,7 +31,7 @@ pub struct Team {
     /// Signs members in, and gives tokens to OAuth clients.
     pub door: Arc<FrontDoor>,
     /// Makes the parts of a tenant's world at the first request of one of its members.
-    pub for_tenants: MakeWorld,
+    pub make_tenant_world: MakeWorld,
     /// Deletes the values that a removed member gave.
     pub forget: Forget,
     /// How far the export of the audit logs has come, for `/metrics` of the daemon. The caller runs the export.
@@ -58,7 +58,7 @@ impl Team {
         daemon: &TeamDaemon<'_>,
         replica: Option<(ReplicaOptions, TcpListener)>,
     ) -> Result<Served, NoIdentity> {
-        let Self { tenants, authority, door, for_tenants, forget, audit_export } = self;
+        let Self { tenants, authority, door, make_tenant_world, forget, audit_export } = self;
         let &TeamDaemon { world, tasks, .. } = daemon;
         let store = authority.store();
         let ending = &world.ending;
@@ -81,7 +81,7 @@ impl Team {
             // Set once: a daemon serves one team.
             let _ = world.audit_export.set(status);
         }
-        let tenants = tenants_of(daemon, tenants, for_tenants, replicas);
+        let tenants = tenants_of(daemon, tenants, make_tenant_world, replicas);
         let removals = Removals { store: store.clone(), tenants: Arc::clone(&tenants), forget };
         tasks.spawn(removals.run(authority.changes(), ending.clone()));
         tasks.spawn(Arc::clone(&authority).watch(ending.clone()));

@@ -241,14 +241,14 @@ impl Up {
         };
         let base = parts(None);
         let host = base.host.clone();
-        let for_agents: MakeWorld = Box::new(move |id, _| {
+        let make_agent_world: MakeWorld = Box::new(move |id, _| {
             let parts = parts(Some(id));
             Box::pin(async move {
                 Ok(WorldParts {
                     parts,
-                    for_agents: None,
-                    for_members: None,
-                    for_sessions: None,
+                    make_agent_world: None,
+                    make_member_world: None,
+                    make_session_world: None,
                     after_end: Box::pin(async {}),
                 })
             })
@@ -263,7 +263,7 @@ impl Up {
             hosts,
             ..Options::local(0, Token::given("key"))
         };
-        let daemon = Daemon::start(base, for_agents, None, None, options).await.unwrap();
+        let daemon = Daemon::start(base, make_agent_world, None, None, options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let metrics = daemon.metrics();
         let end = CancellationToken::new();

@@ -322,7 +322,7 @@ async fn many_tools_come_in_pages() {
 struct Callers(Mutex<Vec<(Way, Option<String>)>>);
 
 impl Witness for Callers {
-    fn saw(&self, fact: Fact) {
+    fn record(&self, fact: Fact) {
         if let Fact::Called(called) = fact {
             let name = called.caller.name().map(ToOwned::to_owned);
             self.0.lock().unwrap().push((called.caller.way(), name));

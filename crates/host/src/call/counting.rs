@@ -72,7 +72,7 @@ impl Admitted {
     pub const UNBOUNDED: Self = Self(None);
 
     /// Creates admitted work whose use `work` counts; `work` is dropped when the work ends.
-    pub fn holding(work: impl UnderWay + 'static) -> Self {
+    pub fn counted_by(work: impl UnderWay + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
 
@@ -109,7 +109,7 @@ impl CallContext {
     pub(crate) fn report_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
         if let Some(witness) = &self.witness {
             let (caller, server) = (caller.clone(), server.cloned());
-            witness.saw(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
+            witness.record(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
         }
     }
 }

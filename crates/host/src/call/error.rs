@@ -74,14 +74,14 @@ pub enum CallError {
         problem: String,
     },
     /// The server has no connection, or its tools could not be listed.
-    #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
+    #[error("the server {server} ({configured_in}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
         /// The server.
         server: ServerName,
         /// Its state.
         state: State,
         /// The place where the server is configured.
-        source_of: Box<Source>,
+        configured_in: Box<Source>,
         /// The reason why the last attempt failed.
         error: Option<Arc<LinkError>>,
     },
@@ -96,14 +96,14 @@ pub enum CallError {
         error: RpcError,
     },
     /// The request or its answer failed on the way.
-    #[error("{what} on the server {server} ({source_of}) failed: {error}")]
+    #[error("{what} on the server {server} ({configured_in}) failed: {error}")]
     Link {
         /// The server.
         server: ServerName,
         /// The tool, prompt or resource.
         what: String,
         /// The place where the server is configured.
-        source_of: Box<Source>,
+        configured_in: Box<Source>,
         /// The error.
         error: LinkError,
     },
@@ -264,7 +264,7 @@ mod tests {
         CallError::NotReady {
             server: ServerName::new("git").unwrap(),
             state,
-            source_of: Box::new(Source::program()),
+            configured_in: Box::new(Source::program()),
             error: error.map(Arc::new),
         }
     }

@@ -24,20 +24,20 @@ impl CallError {
             Self::Quarantined { server, tool, .. } => Some(format!(
                 "look at it with `toolrack trust diff {server}/{tool}`, then approve it or remove the server"
             )),
-            Self::NotReady { server, state, source_of, error } => match state {
-                State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
-                State::Disabled => Some(enabling_hint(server.as_str(), source_of)),
+            Self::NotReady { server, state, configured_in, error } => match state {
+                State::PendingTrust => Some(format!("look at the entry `{server}` in {configured_in}, then trust it")),
+                State::Disabled => Some(enabling_hint(server.as_str(), configured_in)),
                 // An answer that refuses the handshake may also come from a program that merely echoes its input.
                 State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
-                    "check that the program or url of the entry in {source_of} is an MCP server; correct or remove the \
+                    "check that the program or url of the entry in {configured_in} is an MCP server; correct or remove the \
                      entry"
                 )),
                 State::Connecting if error.is_none() => Some(format!(
-                    "call again later; a call waits `call_timeout` for its server, which can be raised in {source_of}"
+                    "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
                 )),
-                _ => error.as_deref().and_then(|error| link_hint(error, source_of)),
+                _ => error.as_deref().and_then(|error| link_hint(error, configured_in)),
             },
-            Self::Link { error, source_of, .. } => link_hint(error, source_of),
+            Self::Link { error, configured_in, .. } => link_hint(error, configured_in),
         }
     }
 }
@@ -92,10 +92,10 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
             format!("run the program of `headers_helper` in {source} by hand to see what it says")
         }
         LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
-        LinkError::SessionNotFound { unread: true } => {
+        LinkError::SessionNotFound { not_executed: true } => {
             "the call was not carried out; the next call begins a new session".to_owned()
         }
-        LinkError::SessionNotFound { unread: false } | LinkError::Broken { .. } => {
+        LinkError::SessionNotFound { not_executed: false } | LinkError::Broken { .. } => {
             "it is not known whether the call was carried out; it was not repeated".to_owned()
         }
         LinkError::NotRecorded(_) => {
@@ -120,7 +120,7 @@ mod tests {
             link_hint(error, &Source::program()).is_some_and(|hint| hint.contains("the call was not carried out"))
         };
         let certain = [
-            LinkError::SessionNotFound { unread: true },
+            LinkError::SessionNotFound { not_executed: true },
             LinkError::RateLimited { retry_after: None },
             http(404),
             http(405),
@@ -130,7 +130,7 @@ mod tests {
         for error in &certain {
             assert!(says(error), "{error}");
         }
-        let unread = LinkError::SessionNotFound { unread: true };
+        let unread = LinkError::SessionNotFound { not_executed: true };
         let of_another = unread.for_requests_under_way();
         let broken = LinkError::Broken { why: String::new() };
         for error in [&of_another, &broken, &http(400), &http(408), &http(409), &http(500), &http(502), &http(504)] {

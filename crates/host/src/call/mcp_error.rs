@@ -83,8 +83,8 @@ mod tests {
     };
 
     fn link(error: LinkError) -> CallError {
-        let (server, source_of) = (ServerName::new("fs").unwrap(), Box::new(Source::program()));
-        CallError::Link { server, what: "read".to_owned(), source_of, error }
+        let (server, configured_in) = (ServerName::new("fs").unwrap(), Box::new(Source::program()));
+        CallError::Link { server, what: "read".to_owned(), configured_in, error }
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let not_ready = CallError::NotReady {
             server: ServerName::new("fs").unwrap(),
             state: State::Disabled,
-            source_of: Box::new(Source::program()),
+            configured_in: Box::new(Source::program()),
             error: None,
         };
         let expected = "MCP connection error for server 'fs': is not connected: it is disabled";

@@ -65,7 +65,7 @@ impl<'a> Running<'a> {
     /// the caller.
     pub(super) fn report_answer(&self, decision: Decision, why: &str, by: Option<&Caller>) {
         if let Some(witness) = &self.call_context.witness {
-            witness.saw(Fact::Answered {
+            witness.record(Fact::Answered {
                 server: self.tool.server.clone(),
                 tool: self.tool.tool().name.clone(),
                 caller: self.caller.clone(),
@@ -157,7 +157,7 @@ impl Drop for Running<'_> {
             });
         }
         if let Some((witness, arguments)) = self.call_context.witness.as_ref().zip(self.arguments.take()) {
-            witness.saw(Fact::Called(Box::new(GatedCall {
+            witness.record(Fact::Called(Box::new(GatedCall {
                 server: server.clone(),
                 tool: tool.clone(),
                 caller: mem::take(&mut self.caller),

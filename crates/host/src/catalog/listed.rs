@@ -147,6 +147,6 @@ pub(crate) struct Listed {
     pub(crate) unusable: Vec<(String, String)>,
     /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
-    /// The list in a form to store, if that was requested; see [`Listed::of_kept`].
+    /// The list in a form to store, if that was requested; see [`Listed::from_stored`].
     pub(crate) kept: Option<Bytes>,
 }

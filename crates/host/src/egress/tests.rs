@@ -210,7 +210,7 @@ impl Lookup for Answers {
 
 async fn resolved(guard: &Guard) -> Result<Vec<IpAddr>, String> {
     let found = guard.lookup().addresses("name.example").await.map_err(|error| error.to_string())?;
-    guard.allowed_of("name.example", found).map_err(|refused| refused.to_string())
+    guard.allowed_addresses("name.example", found).map_err(|refused| refused.to_string())
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn no_name_leads_to_the_credentials_of_a_cloud() {
 async fn names_as_the_system_knows_them_lead_inside_only_for_servers_that_are_there() {
     let localhost = |guard: Guard| async move {
         let found = guard.lookup().addresses("localhost").await.unwrap();
-        guard.allowed_of("localhost", found).is_ok()
+        guard.allowed_addresses("localhost", found).is_ok()
     };
     let egress = Egress::default();
     assert!(!localhost(egress.named_by(&url("https://mcp.example.com/"))).await);

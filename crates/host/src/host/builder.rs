@@ -340,7 +340,7 @@ impl HostBuilder {
 fn report_events(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
     Arc::new(move |event| {
         if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
-            witness.saw(fact);
+            witness.record(fact);
         }
         let _ = sender.send(event);
     })

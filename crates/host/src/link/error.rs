@@ -164,11 +164,11 @@ pub enum LinkError {
         why: String,
     },
     /// The server has ended the session (HTTP 404 to a request with a session id).
-    #[error("the server no longer knows this session{}", if *.unread { ", and therefore refused the request" } else { "" })]
+    #[error("the server no longer knows this session{}", if *.not_executed { ", and therefore refused the request" } else { "" })]
     SessionNotFound {
         /// Whether the server gave this answer to the failed request itself, and therefore did not execute it. If
         /// false, another request got this answer, or the server had already accepted the request.
-        unread: bool,
+        not_executed: bool,
     },
     /// The server requires a sign-in.
     #[error("the server asks for a sign-in (HTTP {status}){}", Tail(": ", .how.as_deref().unwrap_or_default()))]
@@ -286,7 +286,7 @@ impl LinkError {
             | Self::Closed { .. }
             | Self::Stopped
             | Self::TooLarge { .. } => self,
-            Self::SessionNotFound { .. } => Self::SessionNotFound { unread: false },
+            Self::SessionNotFound { .. } => Self::SessionNotFound { not_executed: false },
             other => Self::Broken { why: format!("it was given up after another request failed: {other}") },
         }
     }

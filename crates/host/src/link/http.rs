@@ -482,7 +482,7 @@ impl Endpoint {
                 challenge: text_header(&response, &header::WWW_AUTHENTICATE),
                 how: None,
             }),
-            404 if had_session => Err(LinkError::SessionNotFound { unread: true }),
+            404 if had_session => Err(LinkError::SessionNotFound { not_executed: true }),
             429 => Err(LinkError::RateLimited {
                 retry_after: text_header(&response, &header::RETRY_AFTER)
                     .and_then(|seconds| seconds.trim().parse().ok())

@@ -64,7 +64,7 @@ pub struct BadRecording {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the recording {file} has no answer of `{server}` to {request}{}",
-    if *.almost { "; a similar request in it has other parameters, or no answer" } else { "" }
+    if *.has_similar { "; a similar request in it has other parameters, or no answer" } else { "" }
 )]
 pub struct NotRecorded {
     /// The server.
@@ -72,7 +72,7 @@ pub struct NotRecorded {
     /// The method, and the tool, prompt or resource; safe to print.
     pub request: String,
     /// Whether a request of this method, for this tool, prompt or resource, was recorded.
-    pub almost: bool,
+    pub has_similar: bool,
     /// The recording, safe to print.
     pub file: String,
 }
@@ -145,13 +145,13 @@ impl Recording {
             matches!(peek(text.as_bytes()), Ok(Envelope::Request { .. })).then(|| Bytes::from(text))
         });
         let body = concealed.as_ref().unwrap_or(&request.body);
-        let missing = |almost: bool| {
+        let missing = |has_similar: bool| {
             let request = match &request.name {
                 Some(name) => format!("{} of `{}`", request.method, quote(name)),
                 None => request.method.to_owned(),
             };
             let (server, file) = (server.to_string(), self.name.clone());
-            LinkError::NotRecorded(Box::new(NotRecorded { server, request, almost, file }))
+            LinkError::NotRecorded(Box::new(NotRecorded { server, request, has_similar, file }))
         };
         let tape = self.tapes.get(server).ok_or_else(|| missing(false))?;
         tape.find(body).map_err(|why| missing(why == Missing::Similar && request.name.is_some()))

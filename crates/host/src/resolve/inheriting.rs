@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use futures::future::BoxFuture;
 
 use super::{ChildPlan, ResolveError, Resolver, Verbatim};
-use crate::spec::{Http, InheritEnv, ServerName, Stdio, acts_on_the_client, passes_to_the_client};
+use crate::spec::{Http, InheritEnv, ServerName, Stdio, affects_engine_client, passes_to_the_client};
 
 /// Resolves as [`Verbatim`], but child processes also inherit the variables of this list that their spec selects.
 pub(crate) struct Inheriting(pub(crate) Vec<(OsString, OsString)>);
@@ -23,7 +23,7 @@ impl Inheriting {
         // A container inherits only named variables.
         if let (Some(container), InheritEnv::Names(names)) = (&mut plan.container, &spec.inherit_env) {
             let is_set = |wanted: &String| self.0.iter().any(|(name, _)| name == wanted.as_str());
-            let named = names.iter().filter(|name| is_set(name) && !acts_on_the_client(name));
+            let named = names.iter().filter(|name| is_set(name) && !affects_engine_client(name));
             container.variables.extend(named.cloned());
             container.variables.sort();
             container.variables.dedup();

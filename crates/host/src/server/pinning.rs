@@ -47,7 +47,7 @@ impl Task {
                 match tokio::task::spawn_blocking(check).await {
                     Ok((tools, judged)) => {
                         let (new, mismatches) = (judged.new, judged.mismatches);
-                        pins.saw(&server, PinComparison { list, generation, new, mismatches }).await;
+                        pins.record_comparison(&server, PinComparison { list, generation, new, mismatches }).await;
                         tools
                     }
                     // The program is ending.

@@ -165,7 +165,7 @@ impl Task {
             return false;
         };
         let kept = memory.tools(&self.spec.fingerprint()).await;
-        let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept, &self.spec.limits)) else {
+        let Some(listed) = kept.and_then(|kept| Listed::from_stored(&kept, &self.spec.limits)) else {
             return false;
         };
         let tools = self.checked_against_pins(self.as_configured(listed)).await;

@@ -245,7 +245,7 @@ const CLIENT_VARIABLES: &[&str] = &[
 /// outside the container. Values reach a container through the environment of that client, not through a command line;
 /// for such a variable, the client gets the user's value, and never one from an entry.
 #[must_use]
-pub fn acts_on_the_client(name: &str) -> bool {
+pub fn affects_engine_client(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     CLIENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CLIENT_VARIABLES.contains(&&*name)
 }
@@ -259,10 +259,10 @@ mod tests {
         for name in
             ["PATH", "LD_PRELOAD", "http_proxy", "DOCKER_HOST", "CONTAINERS_CONF", "BASH_FUNC_x%%", "XDG_RUNTIME_DIR"]
         {
-            assert!(acts_on_the_client(name), "{name}");
+            assert!(affects_engine_client(name), "{name}");
         }
         for name in ["GITHUB_TOKEN", "GOOGLE_API_KEY", "NODE_OPTIONS", "LANG", "HOME_PAGE", "ENVIRONMENT", "PATHS"] {
-            assert!(!acts_on_the_client(name), "{name}");
+            assert!(!affects_engine_client(name), "{name}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::acts_on_the_client;
+use super::affects_engine_client;
 
 /// The variables that a child process inherits by default: folders, the user, and the settings of the network. None of
 /// them should contain a secret.
@@ -68,7 +68,7 @@ impl InheritEnv {
 /// Returns whether the client of a container engine gets this variable: a safe one, or one that affects the client.
 #[must_use]
 pub fn passes_to_the_client(name: &OsStr, value: &OsStr) -> bool {
-    (is_safe(name) || name.to_str().is_some_and(acts_on_the_client)) && !is_shell_function(value)
+    (is_safe(name) || name.to_str().is_some_and(affects_engine_client)) && !is_shell_function(value)
 }
 
 fn is_safe(name: &OsStr) -> bool {

@@ -141,7 +141,7 @@ pub struct DoorRefusal<'a> {
     /// The member for whom the client acted, if the client proved that.
     pub by: Option<&'a Principal>,
     /// The number of earlier refusals that have no row of their own.
-    pub untold: u64,
+    pub unrecorded: u64,
 }
 
 /// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters.
@@ -213,7 +213,7 @@ impl Entry {
             client: refusal.client.and_then(|client| one_line(client, MAX_NAME)),
             code: one_line(refusal.code, MAX_NAME),
             why: one_line(refusal.why, MAX_WHY),
-            count: Some(refusal.untold).filter(|untold| *untold > 0),
+            count: Some(refusal.unrecorded).filter(|unrecorded| *unrecorded > 0),
             ..Self::of_kind("refused_at_the_door").by(&by)
         }
     }
@@ -309,11 +309,11 @@ impl Entry {
                 code: Some("OVER_QUOTA".to_owned()),
                 ..Self::of_kind("over_quota").by(&caller)
             },
-            Fact::TurnedAway { socket, process, why, untold } => Self {
+            Fact::TurnedAway { socket, process, why, unrecorded } => Self {
                 who: Some(socket.to_owned()),
                 client: one_line(&process, MAX_NAME),
                 why: hidden(&why),
-                count: as_u64(untold).filter(|untold| *untold > 0),
+                count: as_u64(unrecorded).filter(|unrecorded| *unrecorded > 0),
                 ..Self::of_kind("turned_away")
             },
             _ => Self::of_kind("other"),
@@ -469,11 +469,11 @@ mod tests {
     #[test]
     fn names_and_reasons_of_any_length_are_cut() {
         let long = "é".repeat(5_000);
-        let fact = Fact::TurnedAway { socket: "cli.sock", process: long.clone(), why: long.clone(), untold: 3 };
+        let fact = Fact::TurnedAway { socket: "cli.sock", process: long.clone(), why: long.clone(), unrecorded: 3 };
         let row = entry(fact);
         assert_eq!((row.who.as_deref(), row.count), (Some("cli.sock"), Some(3)));
         assert!(row.client.unwrap().len() <= MAX_NAME && row.why.unwrap().len() <= MAX_WHY);
-        let none = entry(Fact::TurnedAway { socket: "cli.sock", process: String::new(), why: long, untold: 0 });
+        let none = entry(Fact::TurnedAway { socket: "cli.sock", process: String::new(), why: long, unrecorded: 0 });
         assert_eq!(none.count, None, "no earlier refusal lacks a row");
     }
 
@@ -486,7 +486,7 @@ mod tests {
             why: "the code was used before",
             client: Some("Cursor\u{202e}"),
             by: Some(&member),
-            untold: 2,
+            unrecorded: 2,
         };
         let row = Entry::of_door(&refusal);
         assert_eq!((&*row.kind, row.who.as_deref()), ("refused_at_the_door", Some("token")));

@@ -40,7 +40,7 @@ pub struct AuditExport {
 
 /// Consecutive rows of the log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AuditStretch {
+pub struct AuditRows {
     /// The end of the chain before the first of them.
     pub after: ChainEnd,
     /// The rows. The hash of each is valid after the row before it.
@@ -155,7 +155,7 @@ impl Store {
         &self,
         end: Option<ChainEnd>,
         most: usize,
-    ) -> Result<Result<AuditStretch, Break>, StoreError> {
+    ) -> Result<Result<AuditRows, Break>, StoreError> {
         let mut transaction = self.read_snapshot(DOING).await?;
         let (first, before) = base(&mut transaction).await?.unwrap_or((1, NO_ROW));
         let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
@@ -174,7 +174,7 @@ impl Store {
         {
             return Ok(Err(broken));
         }
-        Ok(Ok(AuditStretch { after, rows: rows.into_iter().map(AuditRow::from).collect() }))
+        Ok(Ok(AuditRows { after, rows: rows.into_iter().map(AuditRow::from).collect() }))
     }
 }
 

@@ -18,14 +18,14 @@ const MAX_FORGOTTEN: i64 = 20_000;
 
 /// Which rows of the audit log are kept. A row must meet both limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepAudit {
+pub struct AuditRetention {
     /// Only rows of the last `days` days; `None` for rows of any age.
     pub days: Option<u32>,
     /// Only the newest rows, this many; `None` for all.
     pub rows: Option<u32>,
 }
 
-impl Default for KeepAudit {
+impl Default for AuditRetention {
     fn default() -> Self {
         Self { days: Some(90), rows: Some(100_000) }
     }
@@ -34,7 +34,7 @@ impl Default for KeepAudit {
 impl Store {
     /// Forgets the rows that `keep` no longer covers, and adds one that records this with the hash from which the chain
     /// continues. Looks for such rows at most once a day.
-    pub(super) async fn forget_old_audit(&self, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
+    pub(super) async fn forget_old_audit(&self, keep: AuditRetention, now: i64) -> Result<(), StoreError> {
         let doing = "forgetting old rows of the audit log";
         let mut transaction = self.begin_erasing(doing).await?;
         forget(&mut transaction, keep, now).await?;
@@ -51,7 +51,7 @@ impl Store {
     }
 }
 
-async fn forget(connection: &mut Transaction, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
+async fn forget(connection: &mut Transaction, keep: AuditRetention, now: i64) -> Result<(), StoreError> {
     let Some(Head { seq, kept_from, forgot_at, .. }) = chain::head(connection).await? else {
         return Ok(());
     };

@@ -87,7 +87,7 @@ async fn an_untouched_chain_is_valid_and_is_read_in_order(stage: &Stage) {
     let server = Some("other".to_owned());
     assert!(tools(AuditQuery { limit, server, ..AuditQuery::default() }).await.is_empty());
     assert_eq!(tools(AuditQuery { limit: 99, since: Some(2_000), ..AuditQuery::default() }).await.len(), 70);
-    let first = store.audit_from(&AuditQuery { after: 2, limit: 1, ..AuditQuery::default() }).await.unwrap();
+    let first = store.oldest_audit_rows(&AuditQuery { after: 2, limit: 1, ..AuditQuery::default() }).await.unwrap();
     assert_eq!(first[0].seq, 3);
 }
 
@@ -121,7 +121,7 @@ async fn batches_of_every_size_are_added_in_their_order(stage: &Stage) {
         store.keep_audit(&batch).await.unwrap();
         written.extend(tools);
     }
-    let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
+    let rows = store.oldest_audit_rows(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     let read: Vec<_> = rows.into_iter().filter_map(|row| row.entry.tool).collect();
     assert_eq!(read, written);
     assert_eq!(verified(&store).await.unwrap().rows, written.len() as u64);
@@ -211,7 +211,7 @@ async fn old_rows_are_deleted_and_the_chain_stays_valid() {
     let day = |day: i64, tool: &str| (day * DAY, call(tool));
     store.keep_audit(&[day(1, "a"), day(2, "b"), day(50, "c"), day(3, "late"), day(60, "d")]).await.unwrap();
     let end = verified(&store).await.unwrap().end;
-    let keep = KeepAudit { days: Some(30), rows: None };
+    let keep = AuditRetention { days: Some(30), rows: None };
     store.forget_old_audit(keep, 70 * DAY).await.unwrap();
     let full = verified(&store).await.unwrap();
     assert_eq!((full.first, full.rows), (3, 4), "an old row stays if it follows a row that is not old");
@@ -221,14 +221,14 @@ async fn old_rows_are_deleted_and_the_chain_stays_valid() {
 
     // The store looks for old rows only once a day.
     assert!(!store.is_audit_retention_due(70 * DAY + 1).await.unwrap());
-    store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 70 * DAY + 1).await.unwrap();
+    store.forget_old_audit(AuditRetention { days: Some(1), rows: None }, 70 * DAY + 1).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 3);
     assert!(store.is_audit_retention_due(72 * DAY).await.unwrap());
-    let few = KeepAudit { days: None, rows: Some(1) };
+    let few = AuditRetention { days: None, rows: Some(1) };
     store.forget_old_audit(few, 72 * DAY).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 6);
     // Every row is old: only the row that records their removal stays.
-    store.forget_old_audit(KeepAudit { days: Some(1), rows: None }, 100 * DAY).await.unwrap();
+    store.forget_old_audit(AuditRetention { days: Some(1), rows: None }, 100 * DAY).await.unwrap();
     let full = verified(&store).await.unwrap();
     assert_eq!((full.first, full.rows), (8, 1));
     let stored = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
@@ -278,10 +278,10 @@ async fn facts_are_written_in_order_and_without_secrets(stage: &Stage) {
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(|text| text.replace("hunter2", "***")));
     for tools in 0..1_000 {
-        log.saw(connected(tools));
+        log.record(connected(tools));
     }
     let server = ServerName::new("fs").unwrap();
-    log.saw(Fact::Failed { server, error: "no\n2 ok \u{1b}[2J\u{202e} with hunter2".to_owned() });
+    log.record(Fact::Failed { server, error: "no\n2 ok \u{1b}[2J\u{202e} with hunter2".to_owned() });
     log.close();
     writer.run().await;
     let rows = store.audit(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
@@ -297,10 +297,10 @@ async fn rows_of_a_member_have_no_secret_that_only_the_member_knows(stage: &Stag
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let log = Arc::new(log);
-    let ann = log.of_member(Arc::new(|text| text.replace("of-ann", "***")));
+    let ann = log.witness_for_member(Arc::new(|text| text.replace("of-ann", "***")));
     let failed = || Fact::Failed { server: ServerName::new("fs").unwrap(), error: "with of-ann".to_owned() };
-    ann.saw(failed());
-    log.of_member(Arc::new(|text| text.replace("of-bob", "***"))).saw(failed());
+    ann.record(failed());
+    log.witness_for_member(Arc::new(|text| text.replace("of-bob", "***"))).record(failed());
     log.close();
     writer.run().await;
     let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
@@ -312,12 +312,12 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it(stage: &
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let log = Arc::new(log);
-    let coder = log.of_agent("a\ncoder");
-    log.set(true, KeepAudit::default());
+    let coder = log.witness_for_agent("a\ncoder");
+    log.set(true, AuditRetention::default());
     assert!(coder.wants_arguments(), "the setting of the log applies to its agents");
-    log.saw(connected(1));
-    coder.saw(connected(2));
-    log.of_agent("other").saw(connected(3));
+    log.record(connected(1));
+    coder.record(connected(2));
+    log.witness_for_agent("other").record(connected(3));
     log.close();
     writer.run().await;
     let rows = async |agent: Option<&str>| {
@@ -336,7 +336,7 @@ async fn rows_that_could_not_be_written_are_counted_and_no_caller_waits(stage: &
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     for tools in 0..9_000 {
-        log.saw(connected(tools));
+        log.record(connected(tools));
     }
     log.close();
     writer.run().await;
@@ -351,11 +351,11 @@ async fn a_continuous_log_is_written_in_batches(stage: &Stage) {
     let store = stage.store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let written = async {
-        log.saw(connected(1));
+        log.record(connected(1));
         while store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        log.saw(connected(2));
+        log.record(connected(2));
         log.close();
     };
     tokio::join!(writer.run(), written);
@@ -506,7 +506,7 @@ async fn processes_that_write_at_once_make_one_chain() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
     assert_eq!(verified(&store).await.unwrap().rows, (writers.len() * ROWS_PER_PROCESS) as u64);
-    let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
+    let rows = store.oldest_audit_rows(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     for writer in writers {
         let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(writer));
         let numbers: Vec<_> =

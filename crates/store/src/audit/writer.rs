@@ -16,7 +16,7 @@ use tokio::{
 };
 use toolrack_host::{Fact, Witness};
 
-use super::{Entry, KeepAudit, chain};
+use super::{AuditRetention, Entry, chain};
 use crate::{Store, StoreError};
 
 /// The maximum number of facts that wait to be written. Beyond that, the log drops facts, and records how many.
@@ -55,7 +55,7 @@ pub struct AuditLog {
     lost: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
     arguments_in_full: AtomicBool,
-    retention: watch::Sender<KeepAudit>,
+    retention: watch::Sender<AuditRetention>,
     is_closed: watch::Sender<bool>,
 }
 
@@ -70,7 +70,7 @@ impl AuditLog {
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
-        let (retention, retention_receiver) = watch::channel(KeepAudit::default());
+        let (retention, retention_receiver) = watch::channel(AuditRetention::default());
         let (is_closed, is_closed_receiver) = watch::channel(false);
         let lost = Arc::<AtomicU64>::default();
         let arguments_in_full = AtomicBool::new(false);
@@ -81,14 +81,14 @@ impl AuditLog {
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
-    pub fn set(&self, arguments_in_full: bool, keep: KeepAudit) {
+    pub fn set(&self, arguments_in_full: bool, keep: AuditRetention) {
         self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
         self.retention.send_replace(keep);
     }
 
     /// Returns a witness for the host of `agent`. The rows of its facts name the agent.
     #[must_use]
-    pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
+    pub fn witness_for_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
         let actor = Actor { agent: Some(agent.into()), hide: None };
         Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
@@ -96,7 +96,7 @@ impl AuditLog {
     /// Returns a witness for the host of a member; this log must be that of the member's tenant. `hide` hides the
     /// member's secrets in the rows.
     #[must_use]
-    pub fn of_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {
+    pub fn witness_for_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {
         let actor = Actor { agent: None, hide: Some(hide) };
         Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
@@ -115,7 +115,7 @@ impl AuditLog {
 }
 
 impl Witness for AuditLog {
-    fn saw(&self, fact: Fact) {
+    fn record(&self, fact: Fact) {
         self.enqueue(Actor::default(), fact);
     }
 
@@ -131,7 +131,7 @@ struct ActorWitness {
 }
 
 impl Witness for ActorWitness {
-    fn saw(&self, fact: Fact) {
+    fn record(&self, fact: Fact) {
         self.log.enqueue(self.actor.clone(), fact);
     }
 
@@ -146,7 +146,7 @@ pub struct AuditWriter {
     hide: Hide,
     facts: mpsc::Receiver<Queued>,
     lost: Arc<AtomicU64>,
-    retention: watch::Receiver<KeepAudit>,
+    retention: watch::Receiver<AuditRetention>,
     is_closed: watch::Receiver<bool>,
 }
 

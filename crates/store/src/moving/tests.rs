@@ -99,7 +99,7 @@ mod needs_postgres {
         let of_door = database.move_rows(None, &door).await.unwrap();
         let of_acme = database.move_rows(Some("acme"), &acme).await.unwrap();
         for moved in [&of_door, &of_acme] {
-            assert!(!moved.were_there && moved.audit.is_ok());
+            assert!(!moved.were_already_moved && moved.audit.is_ok());
             assert!(moved.tables.iter().all(|(_, rows)| *rows > 0), "{:?}", moved.tables);
         }
         let expected = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
@@ -157,13 +157,13 @@ mod needs_postgres {
         let (server, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
         let database = connect(&server).await;
         let acme = filled(&folder, "acme.db").await;
-        assert!(!database.have_moved(Some("acme"), &acme).await.unwrap());
+        assert!(!database.is_moved(Some("acme"), &acme).await.unwrap());
         database.move_rows(Some("acme"), &acme).await.unwrap();
-        assert!(database.have_moved(Some("acme"), &acme).await.unwrap());
-        assert!(database.move_rows(Some("acme"), &acme).await.unwrap().were_there);
+        assert!(database.is_moved(Some("acme"), &acme).await.unwrap());
+        assert!(database.move_rows(Some("acme"), &acme).await.unwrap().were_already_moved);
         let other = filled(&folder, "other.db").await;
         for refused in [
-            database.have_moved(Some("acme"), &other).await.map(drop),
+            database.is_moved(Some("acme"), &other).await.map(drop),
             database.move_rows(Some("acme"), &other).await.map(drop),
         ] {
             assert!(matches!(refused, Err(MoveError::NotEmpty { .. })), "{refused:?}");
@@ -187,6 +187,6 @@ mod needs_postgres {
         assert!(database.move_rows(Some("acme"), &acme).await.is_err());
         assert_eq!(server.rows("toolrack", Some("acme"), "SELECT count(*) FROM approvals"), "0");
         sqlx::query("DELETE FROM quarantine WHERE tool = 'u'").execute(&mut file).await.unwrap();
-        assert!(!database.move_rows(Some("acme"), &acme).await.unwrap().were_there);
+        assert!(!database.move_rows(Some("acme"), &acme).await.unwrap().were_already_moved);
     }
 }

@@ -38,12 +38,20 @@ async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_h
     let of = server("/a/mcp.json");
     assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
     store
-        .saw(&of, PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), mismatches: vec![] })
+        .record_comparison(
+            &of,
+            PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), mismatches: vec![] },
+        )
         .await;
     assert!(is_as_before(&store, &of, 1).await);
     assert!(!is_as_before(&store, &server("/b/mcp.json"), 1).await, "another file is another server");
     // A later writer does not replace a pin, and its list is not known by its hash.
-    store.saw(&of, PinComparison { list: [2; 32], generation: 0, new: new(&[("a", 9)]), mismatches: vec![] }).await;
+    store
+        .record_comparison(
+            &of,
+            PinComparison { list: [2; 32], generation: 0, new: new(&[("a", 9)]), mismatches: vec![] },
+        )
+        .await;
     assert!(!is_as_before(&store, &of, 2).await);
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
 }
@@ -51,11 +59,16 @@ async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_h
 async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after_it(stage: &Stage) {
     let store = stage.store().await;
     let of = server("/a/mcp.json");
-    store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
+    store
+        .record_comparison(
+            &of,
+            PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] },
+        )
+        .await;
     let generation = store.generation(&of).await.unwrap();
     let seen =
         PinComparison { list: [2; 32], generation, new: vec![], mismatches: vec![mismatch("a", 7, Cause::Changed)] };
-    store.saw(&of, seen).await;
+    store.record_comparison(&of, seen).await;
     assert!(!is_as_before(&store, &of, 2).await, "with something in quarantine");
     let held = store.quarantine().await.unwrap();
     assert_eq!((held.len(), held[0].mismatch.definition.hash, &held[0].pinned_server), (1, definition(7).hash, &of));
@@ -78,7 +91,7 @@ async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after
     // The list that was trusted before is not any more.
     assert!(!is_as_before(&store, &of, 1).await);
     // A reader from before the release does not know of it.
-    store.saw(&of, PinComparison { list: [1; 32], generation, new: vec![], mismatches: vec![] }).await;
+    store.record_comparison(&of, PinComparison { list: [1; 32], generation, new: vec![], mismatches: vec![] }).await;
     assert!(!is_as_before(&store, &of, 1).await);
     let kinds: Vec<_> = store.audit(&crate::audit::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let kinds: Vec<_> = kinds.into_iter().map(|row| (row.entry.kind, row.entry.content)).collect();
@@ -89,13 +102,18 @@ async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after
 async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself(stage: &Stage) {
     let store = stage.store().await;
     let of = server("/a/mcp.json");
-    store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
+    store
+        .record_comparison(
+            &of,
+            PinComparison { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] },
+        )
+        .await;
     let cause = Cause::Renamed { was: "a".to_owned() };
     let seen =
         PinComparison { list: [2; 32], generation: 1, new: vec![], mismatches: vec![mismatch("b", 2, cause.clone())] };
-    store.saw(&of, seen.clone()).await;
+    store.record_comparison(&of, seen.clone()).await;
     let since = store.quarantine().await.unwrap()[0].since;
-    store.saw(&of, seen).await;
+    store.record_comparison(&of, seen).await;
     let held = store.quarantine().await.unwrap().remove(0);
     assert_eq!((held.mismatch.cause, held.since), (cause, since));
     assert_eq!(held.pinned.unwrap().definition, definition(1));
@@ -109,7 +127,7 @@ async fn thousands_of_tools_are_pinned_at_once(stage: &Stage) {
     let store = stage.store().await;
     let of = server("/a/mcp.json");
     let many: Vec<_> = (0..5_050).map(|number| (format!("tool_{number}"), definition(1))).collect();
-    store.saw(&of, PinComparison { list: [1; 32], generation: 0, new: many, mismatches: vec![] }).await;
+    store.record_comparison(&of, PinComparison { list: [1; 32], generation: 0, new: many, mismatches: vec![] }).await;
     assert_eq!(pins(&store, &of, 2).await.1.len(), 5_050);
     assert!(is_as_before(&store, &of, 1).await);
 }

@@ -58,7 +58,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn forgot_member(&self, removed: &RemovedMember) -> Result<(), StoreError> {
+    pub async fn mark_values_deleted(&self, removed: &RemovedMember) -> Result<(), StoreError> {
         let done = query("UPDATE team_departures SET is_forgotten = TRUE WHERE person = $1 AND membership = $2")
             .bind(&removed.person)
             .bind(removed.membership);

@@ -272,7 +272,7 @@ async fn a_removed_member_is_noted_until_its_values_are_deleted(stage: &Stage) {
     assert_eq!(noted().await, [of(&ann())], "what it gave to the old tenant is not the new one's");
     store.remove_member(ANN, &by()).await.unwrap();
     assert_eq!(noted().await, [of(&ann()), of(&moved)]);
-    store.forgot_member(&of(&ann())).await.unwrap();
+    store.mark_values_deleted(&of(&ann())).await.unwrap();
     assert_eq!(noted().await, [of(&moved)]);
 }
 
@@ -302,7 +302,7 @@ async fn a_removed_or_moved_user_who_comes_back_has_a_new_membership(stage: &Sta
     let keys: Vec<_> = removed.iter().map(RemovedMember::key).collect();
     assert_eq!(keys, [ann().key(), ann().in_membership(1).key(), moved.key()]);
     for removed in &removed {
-        store.forgot_member(removed).await.unwrap();
+        store.mark_values_deleted(removed).await.unwrap();
     }
     assert_eq!((store.removed_members().await.unwrap(), memberships(&ann()).await), (Vec::new(), 2));
 }

@@ -227,7 +227,7 @@ async fn only_values_of_the_removed_member_are_deleted(stage: &Stage) {
     for (space, name) in [(Space::MemberValue, "ann/A"), (Space::MemberValue, "ann/B")].into_iter().chain(rest) {
         vault.put(space, name, b"value").await.unwrap();
     }
-    assert_eq!(store.forget_given("ann/", &Caller::local(toolrack_host::Way::Daemon)).await.unwrap(), 2);
+    assert_eq!(store.delete_member_values("ann/", &Caller::local(toolrack_host::Way::Daemon)).await.unwrap(), 2);
     assert_eq!(vault.names(Space::MemberValue).await.unwrap(), ["anna/A"]);
     assert_eq!(vault.names(Space::Secret).await.unwrap(), ["ann/A"]);
     let query = crate::audit::AuditQuery { limit: 9, ..Default::default() };

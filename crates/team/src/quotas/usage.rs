@@ -122,7 +122,7 @@ impl TenantQuotas {
     /// Returns the stored usage, also that of profiles whose quotas are not set in this process. For a process that
     /// only shows the usage, and counts nothing.
     #[must_use]
-    pub fn kept_usage(&self) -> Vec<Usage> {
+    pub fn stored_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());

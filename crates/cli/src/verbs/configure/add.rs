@@ -149,7 +149,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&Added { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
-        let page = render::page(&[server], world.screen.look());
+        let page = render::page(&[server], world.screen.layout());
         world.screen.page(page).await?;
     }
     // The entry is written nevertheless: the failure names the next step, and its exit code shows that one is needed.

@@ -105,7 +105,7 @@ async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
         // Only the path, so that `$(…)` can use it.
         world.screen.verbatim(files.iter().map(|file| edits::path_text(file.path())).collect()).await?;
     } else {
-        world.screen.page(files::page(&files, world.screen.look())).await?;
+        world.screen.page(files::page(&files, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -118,7 +118,7 @@ async fn show(world: &World) -> Result<Exit, Failure> {
         let model = loaded.settings.model.view();
         world.screen.document(&Shown { servers, model, problems }).await?;
     } else {
-        let look = world.screen.look();
+        let look = world.screen.layout();
         let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, look));
         let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &world.places.settings())).collect();
         world.screen.page(blocks.join("\n\n")).await?;

@@ -29,7 +29,7 @@ pub(crate) async fn run(args: GetArgs, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&Document::new(found, &loaded)).await?;
     } else {
-        world.screen.page(render::page(found, &loaded, world.screen.look())).await?;
+        world.screen.page(render::page(found, &loaded, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
         found.offers.iter().map(|offer| Offered::new(offer, standing(offer, &found, &loaded))).collect();
     let is_choosing = world.screen.interactive() && !args.all && args.server.is_empty() && !world.screen.json();
     if !world.screen.json() {
-        world.screen.page(render::page(&offered, world.screen.look())).await?;
+        world.screen.page(render::page(&offered, world.screen.layout())).await?;
     }
     let choices = if args.all {
         all_unambiguous(&offered, args.write.scope.is_some(), world)

@@ -70,7 +70,7 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
     if world.screen.json() {
         world.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
     } else {
-        world.screen.page(render::page(&checks, world.screen.look())).await?;
+        world.screen.page(render::page(&checks, world.screen.layout())).await?;
     }
     Ok(exit)
 }

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     if world.screen.json() {
         world.screen.document(&Document { servers: &servers }).await?;
     } else {
-        let page = render::page(&servers, world.screen.look());
+        let page = render::page(&servers, world.screen.layout());
         world.screen.page(page).await?;
         // If a file could not be read, it is not known whether servers are configured in it.
         let is_read = !loaded.problems.iter().any(Problem::is_error);

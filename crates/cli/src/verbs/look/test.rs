@@ -50,7 +50,7 @@ pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
     if world.screen.json() {
         world.screen.document(&Document { servers: &tested }).await?;
     } else {
-        world.screen.page(render::page(&tested, world.screen.look())).await?;
+        world.screen.page(render::page(&tested, world.screen.layout())).await?;
     }
     failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
 }

@@ -5,7 +5,7 @@ use toolrack_host::Why;
 
 use crate::{
     error::{Exit, Failure},
-    render::{Look, Tone, columns, paint},
+    render::{Layout, Tone, columns, paint},
     verbs::{
         look::test::render::steps,
         reach::{self, Target},
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&why).await?;
     } else {
-        let page = page(&why, world.screen.look());
+        let page = page(&why, world.screen.layout());
         world.screen.page(page).await?;
     }
     // The server in question cannot be used, so the command ends with the same exit code as a call.
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The verdict, and a line for each step from the configuration to the name. The first step that failed is the reason.
-fn page(why: &Why, look: Look) -> String {
+fn page(why: &Why, look: Layout) -> String {
     let rows = steps(&why.steps, look);
     let is_tool = why.selector.contains('/');
     let verdict = match (why.present, is_tool) {

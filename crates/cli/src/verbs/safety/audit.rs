@@ -105,7 +105,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     let mut query = AuditQuery { limit: PAGE_ROWS, ..query(args.filter, world) };
     let mut all: Vec<AuditRow> = Vec::new();
     loop {
-        let rows = store.audit_from(&query).await.map_err(|error| database::unusable(&error))?;
+        let rows = store.oldest_audit_rows(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
         if world.screen.json() {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::IsTerminal};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_config::{Loaded, closest, is_secret_word, secrets_in, user_values_in};
+use toolrack_config::{Loaded, closest, is_stored_secret_name, secrets_in, user_values_in};
 
 use crate::{
     error::{Exit, Failure, with_causes},
@@ -66,7 +66,7 @@ pub(crate) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure
 
 async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     let name = args.name.as_str();
-    if !is_secret_word(name) {
+    if !is_stored_secret_name(name) {
         let message = "the name of a secret has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
         return Err(Failure::usage(message).hint("toolrack secret set github"));
     }
@@ -138,7 +138,7 @@ async fn list(world: &World) -> Result<Exit, Failure> {
     if list.secrets.is_empty() {
         world.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
     }
-    world.screen.page(render::page(&list, world.screen.look())).await?;
+    world.screen.page(render::page(&list, world.screen.layout())).await?;
     if list.secrets.iter().any(|named| named.is_set) {
         world.screen.note(&format!("sealed with the key in {}", list.key));
     }

@@ -134,7 +134,7 @@ pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
     if status.accounts.is_empty() {
         world.screen.note("you are not signed in to any server; `toolrack login SERVER` signs in");
     }
-    world.screen.page(render::page(&status, world.screen.look())).await?;
+    world.screen.page(render::page(&status, world.screen.layout())).await?;
     Ok(Exit::Ok)
 }
 

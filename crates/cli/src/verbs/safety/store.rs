@@ -75,7 +75,7 @@ impl Moved {
             tables,
             audit_rows: moved_rows.audit.as_ref().ok().map(|chain| chain.rows),
             audit_end: moved_rows.audit.as_ref().ok().map(|chain| chain.end.to_string()),
-            earlier: moved_rows.were_there,
+            earlier: moved_rows.were_already_moved,
         }
     }
 }
@@ -151,7 +151,7 @@ fn refuse_if_in_use(data: &Path) -> Result<(), Failure> {
 async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
     for source in sources {
         let store = source.open().await?;
-        let checked = server.have_moved(source.tenant.as_deref(), &store).await;
+        let checked = server.is_moved(source.tenant.as_deref(), &store).await;
         store.close().await;
         checked.map_err(|failure| with_source(failure, source))?;
     }

@@ -51,7 +51,7 @@ pub(crate) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Fa
         if waiting.is_empty() {
             world.screen.note("nothing is pending here");
         }
-        world.screen.page(render::page(&waiting, world.screen.look())).await?;
+        world.screen.page(render::page(&waiting, world.screen.layout())).await?;
         if !waiting.is_empty() {
             world.screen.note("`toolrack trust` agrees to run exactly this");
         }
@@ -90,7 +90,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
         world.screen.note("nothing is pending here");
     } else if !args.yes {
         world.require_user("what a project brings runs only when a user agrees to it")?;
-        world.screen.say(&render::page(&waiting, world.screen.look()));
+        world.screen.say(&render::page(&waiting, world.screen.layout()));
         let question = format!("Run {} as shown?", count(waiting.len(), "server"));
         if !world.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
@@ -103,7 +103,7 @@ pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failur
     if world.screen.json() {
         world.screen.document(&Trusted { trusted: &waiting }).await?;
     } else {
-        world.screen.page(render::agreed(&waiting, !args.yes, world.screen.look())).await?;
+        world.screen.page(render::agreed(&waiting, !args.yes, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -118,7 +118,7 @@ async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure>
     } else if waiting.is_empty() {
         world.screen.note("nothing is pending here");
     } else {
-        world.screen.page(render::refused(waiting, world.screen.look())).await?;
+        world.screen.page(render::refused(waiting, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -199,7 +199,7 @@ async fn list(world: &World) -> Result<Exit, Failure> {
         world.screen.document(&render::Clients { clients: &rows }).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.page(render::clients(&rows, world.screen.look())).await?;
+    world.screen.page(render::clients(&rows, world.screen.layout())).await?;
     rows.iter().filter_map(|row| row.problem.as_ref()).for_each(|problem| world.screen.warning(problem));
     if let Some(row) = rows.iter().find(|row| row.is_there() && !row.is_connected() && row.problem.is_none()) {
         world.screen.note(&format!("`toolrack connect {}` gives it the tools of all servers", row.client.id()));

@@ -118,9 +118,10 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         None => (None, None),
     };
     let parts = start_world(&world_options, world, gate)?;
-    let for_sessions = session_world_maker(UserParts::of_machine(&world_options, world, &parts));
-    let for_agents = agent_world_maker(&world_options, world, WorldKind::Machine);
-    let mut daemon = match Daemon::start(parts, for_agents, Some(for_sessions), team, options.clone()).await {
+    let make_session_world = session_world_maker(UserParts::of_machine(&world_options, world, &parts));
+    let make_agent_world = agent_world_maker(&world_options, world, WorldKind::Machine);
+    let mut daemon = match Daemon::start(parts, make_agent_world, Some(make_session_world), team, options.clone()).await
+    {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return address_in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
@@ -214,7 +215,7 @@ fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Resu
         let guard = Arc::clone(&clients_guard);
         Box::pin(async move { guard.admit(LocalSocket::Clients, stream).await })
     };
-    daemon.also_on(listen(LocalSocket::Clients, data)?, Arc::new(admit))?;
+    daemon.serve_local_socket(listen(LocalSocket::Clients, data)?, Arc::new(admit))?;
     let socket = listen(LocalSocket::Commands, data)?;
     record.write(data)?;
     Ok(CommandSocket { socket, guard })
@@ -257,7 +258,7 @@ async fn parent_ended() {
 fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
     let questions = Questions::new(world_options.answer_timeout);
     let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
-    let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+    let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
     let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
     let (expect_logs_of, set_audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
     let quotas = world.quotas().clone();
@@ -299,7 +300,7 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
         let questions = Questions::new(world_options.answer_timeout);
         // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
-        let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+        let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
         let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.start_log_keeper(&host);
         let (sources, set_audit, typed_rules) =
@@ -336,9 +337,9 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
         };
         let parts = WorldParts {
             parts,
-            for_agents: None,
-            for_members: None,
-            for_sessions: None,
+            make_agent_world: None,
+            make_member_world: None,
+            make_session_world: None,
             after_end: Box::pin(after_end),
         };
         Box::pin(async move { Ok(parts) })

@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Fail
         started = start(&args, world) => started?,
     };
     let Started { tools, agent, model_options, limits, conversation } = started;
-    let news = News::subscribe(&agent.host, world.screen.look());
+    let news = News::subscribe(&agent.host, world.screen.layout());
     let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await

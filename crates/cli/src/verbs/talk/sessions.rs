@@ -163,7 +163,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
             "there are no sessions yet; `toolrack ask` and `toolrack chat` begin one"
         });
     }
-    world.screen.page(render::list(&list, world.screen.look())).await?;
+    world.screen.page(render::list(&list, world.screen.layout())).await?;
     if let (true, Some(last)) = (has_more, list.sessions.last()) {
         world.screen.note(&format!("there are more: toolrack sessions list --after {}", last.session.prefix));
     }
@@ -194,7 +194,7 @@ async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&Document { session: &shown, messages: &messages }).await?;
     } else {
-        world.screen.page(replay::page(&shown, &messages, args.full, world.screen.look())).await?;
+        world.screen.page(replay::page(&shown, &messages, args.full, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

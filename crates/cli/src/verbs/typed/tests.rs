@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::of_words(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    Cli::parse_words(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
 }
 
 fn add(line: &str) -> AddArgs {

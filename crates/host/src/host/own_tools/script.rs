@@ -108,7 +108,7 @@ impl ScriptTools {
         self.record_end(number, result.as_ref().err().map(|(code, _)| *code));
         match result {
             Ok(mut value) => {
-                text::change_in(&mut value, &|text| Cow::Owned(hidden(text)));
+                text::map_texts(&mut value, &|text| Cow::Owned(hidden(text)));
                 Ok(value.to_string())
             }
             Err((code, message)) => Err(ScriptCallError { code, message: hidden(&message) }),

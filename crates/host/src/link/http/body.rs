@@ -133,7 +133,7 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
     if let Some(rpc) = rpc {
         // Some servers answer 400 where the specification requires 404.
         if had_session && status == 400 && rpc.message.to_lowercase().contains("session") {
-            return LinkError::SessionNotFound { unread: true };
+            return LinkError::SessionNotFound { not_executed: true };
         }
         return LinkError::Rpc(rpc);
     }

@@ -45,7 +45,7 @@ impl Resolve for Names {
         let guard = self.0.clone();
         Box::pin(async move {
             let found = guard.lookup().addresses(name.as_str()).await?;
-            let allowed = guard.allowed_of(name.as_str(), found)?;
+            let allowed = guard.allowed_addresses(name.as_str(), found)?;
             Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }

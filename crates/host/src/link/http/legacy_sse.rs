@@ -144,7 +144,7 @@ impl Poster {
 
     /// Fails the request that could not be posted; other requests are usually not affected.
     fn handle_failure(&self, request: Option<i64>, error: LinkError) {
-        let error = if forgot_the_session(&error) { LinkError::SessionNotFound { unread: true } } else { error };
+        let error = if forgot_the_session(&error) { LinkError::SessionNotFound { not_executed: true } } else { error };
         match request {
             Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),

@@ -165,7 +165,9 @@ impl HttpWire {
             match self.get_stream(position).await {
                 Ok(response) => return Ok(response),
                 // The server had already accepted the original request, so it may have executed it.
-                Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
+                Err(LinkError::SessionNotFound { .. }) => {
+                    return Err(LinkError::SessionNotFound { not_executed: false });
+                }
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
                 // The server would refuse the next attempt too.
                 Err(error) if is_final(&error) => {

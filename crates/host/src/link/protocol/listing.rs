@@ -34,7 +34,7 @@ struct StoredList<'a> {
 
 impl Listed {
     /// Restores a list from the bytes of [`Listed::kept`], without its server; `None` if the bytes have another form.
-    pub(crate) fn of_kept(stored: &[u8], limits: &Limits) -> Option<Self> {
+    pub(crate) fn from_stored(stored: &[u8], limits: &Limits) -> Option<Self> {
         let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut listed = Self::default();
         listed.add_tools(&stored.tools, stored.headers, limits, &mut HashSet::new());

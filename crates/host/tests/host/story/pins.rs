@@ -66,7 +66,7 @@ impl Pins for Book {
         async move { Some(*self.generation.lock().unwrap()) }.boxed()
     }
 
-    fn saw<'a>(&'a self, _: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()> {
+    fn record_comparison<'a>(&'a self, _: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()> {
         async move {
             let new = seen.new.into_iter().map(|(tool, definition)| (tool, Pin { definition, renamed_to: None }));
             self.pins.lock().unwrap().extend(new);

@@ -82,7 +82,7 @@ async fn a_call_that_was_not_recorded_fails_and_names_server_tool_and_recording(
     let (host, recorder) = recording_host(fake(&[])).await;
     let _ = text(&host, "server/echo", json!({"text": "recorded"})).await;
     let replayed = replaying_host(ended(host, &recorder).await).await;
-    for (tool, arguments, almost) in
+    for (tool, arguments, has_similar) in
         [("echo", json!({"text": "another"}), true), ("add", json!({"a": 1, "b": 2}), false)]
     {
         let error = call(&replayed, &format!("server/{tool}"), arguments).await.unwrap_err();
@@ -91,7 +91,7 @@ async fn a_call_that_was_not_recorded_fails_and_names_server_tool_and_recording(
         for word in ["tape.jsonl", "`server`", &format!("tools/call of `{tool}`")] {
             assert!(text.contains(word), "{text}");
         }
-        assert_eq!(text.contains("other parameters"), almost, "{text}");
+        assert_eq!(text.contains("other parameters"), has_similar, "{text}");
         assert!(error.hint().is_some_and(|hint| hint.contains("record")), "{error:?}");
         assert!(matches!(error, CallError::Link { error: LinkError::NotRecorded(_), .. }));
     }

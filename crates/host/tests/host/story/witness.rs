@@ -17,7 +17,7 @@ use crate::{
 struct Book(Mutex<Vec<Fact>>);
 
 impl Witness for Book {
-    fn saw(&self, fact: Fact) {
+    fn record(&self, fact: Fact) {
         self.0.lock().unwrap().push(fact);
     }
 }

@@ -54,7 +54,7 @@ async fn old_rows_stay_until_they_are_exported(stage: &Stage) {
     assert!(store.begin_audit_export(PLACE, LONG).await.unwrap().is_due);
     assert!(store.plan_audit_export(PLACE, None, Some("one")).await.unwrap());
     store.finish_audit_export(PLACE, "one", 2, LONG).await.unwrap();
-    let keep_one = KeepAudit { days: None, rows: Some(1) };
+    let keep_one = AuditRetention { days: None, rows: Some(1) };
     store.forget_old_audit(keep_one, 10 * DAY).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 3, "rows 3 and 4 are not exported");
     assert!(store.plan_audit_export(PLACE, Some("one"), Some("two")).await.unwrap());

@@ -58,7 +58,7 @@ async fn is_as_asked(entries: Vec<(i64, Entry)>, queries: Vec<AuditQuery>) {
             .map(|(seq, _)| seq)
             .collect();
         let newest = store.audit(&query).await.unwrap();
-        let oldest = store.audit_from(&query).await.unwrap();
+        let oldest = store.oldest_audit_rows(&query).await.unwrap();
         let seqs = |rows: &[AuditRow]| rows.iter().map(|row| row.seq).collect::<Vec<_>>();
         assert_eq!(seqs(&newest), all[all.len().saturating_sub(query.limit)..], "the newest: {query:?}");
         assert_eq!(seqs(&oldest), all[..query.limit.min(all.len())], "the oldest: {query:?}");

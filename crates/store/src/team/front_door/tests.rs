@@ -190,7 +190,7 @@ async fn a_refusal_of_an_endpoint_is_one_row_without_line_breaks(stage: &Stage) 
         code: "invalid_grant",
         why: "the code counted\nbefore",
         client: Some("c-1"),
-        untold: 3,
+        unrecorded: 3,
         ..DoorRefusal::default()
     };
     store.refused_at_the_door(&refusal).await.unwrap();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toolrack_config::Scope;
 use toolrack_host::text;
 
-use crate::render::{Cell, Look, Sign, Tone, columns};
+use crate::render::{Cell, Layout, Sign, Tone, columns};
 
 /// A configuration file that is used here, or would be if it existed.
 #[derive(Debug, Serialize)]
@@ -27,7 +27,7 @@ impl File {
 }
 
 /// A line for each file. Later files override earlier ones.
-pub(crate) fn page(files: &[File], look: Look) -> String {
+pub(crate) fn page(files: &[File], look: Layout) -> String {
     let rows: Vec<_> = files
         .iter()
         .map(|file| {

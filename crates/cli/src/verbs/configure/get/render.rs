@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded};
 use toolrack_host::{spec::Trust, text};
 
-use crate::render::{Look, Sign, Tone, paint};
+use crate::render::{Layout, Sign, Tone, paint};
 
 /// `get --json`, and one server of `config show --json`.
 #[derive(Debug, Serialize)]
@@ -67,7 +67,7 @@ fn problems<'a>(entry: &'a Entry, loaded: &'a Loaded) -> impl Iterator<Item = &'
 }
 
 /// The entry, whether it may run, and what it hides.
-pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Look) -> String {
+pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Layout) -> String {
     let (sign, tone, state) = if !entry.is_valid {
         (Sign::Bad, Tone::Bad, "broken")
     } else if entry.trust == Trust::Pending {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolrack_config::import::Offer;
 use toolrack_host::text;
 
-use crate::render::{Cell, Look, Sign, Tone, columns, paint};
+use crate::render::{Cell, Layout, Sign, Tone, columns, paint};
 
 /// `import --json`.
 #[derive(Debug, Serialize)]
@@ -83,7 +83,7 @@ pub(crate) struct Added {
 }
 
 /// The offers of each file below the name of its program.
-pub(crate) fn page(offered: &[Offered<'_>], look: Look) -> String {
+pub(crate) fn page(offered: &[Offered<'_>], look: Layout) -> String {
     let mut lines = Vec::new();
     for of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
         let Some(first) = of_file.first() else { continue };
@@ -106,7 +106,7 @@ pub(crate) fn page(offered: &[Offered<'_>], look: Look) -> String {
     lines.join("\n")
 }
 
-fn row(offered: &Offered<'_>, look: Look) -> Vec<Cell> {
+fn row(offered: &Offered<'_>, look: Layout) -> Vec<Cell> {
     let (sign, tone, state) = match offered.standing {
         Standing::New => (Sign::Good, Tone::Good, "new"),
         Standing::Same => (Sign::Off, Tone::Faint, "already here"),

@@ -6,7 +6,7 @@ use toolrack_host::text;
 
 use crate::{
     error::Exit,
-    render::{Cell, Look, Sign, Tone, columns, count, paint},
+    render::{Cell, Layout, Sign, Tone, columns, count, paint},
 };
 
 /// `doctor --json`.
@@ -94,7 +94,7 @@ impl Check {
 }
 
 /// A line for each check with the next step below it, and a summary at the end.
-pub(crate) fn page(checks: &[Check], look: Look) -> String {
+pub(crate) fn page(checks: &[Check], look: Layout) -> String {
     let row = |check: &Check| {
         let (sign, tone) = match check.health {
             Health::Good => (Sign::Good, Tone::Good),

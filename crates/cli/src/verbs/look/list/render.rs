@@ -13,7 +13,7 @@ use toolrack_host::{
 
 use crate::{
     error::Exit,
-    render::{Cell, Look, Sign, Tone, columns, count, paint},
+    render::{Cell, Layout, Sign, Tone, columns, count, paint},
 };
 
 /// `list --json`.
@@ -153,7 +153,7 @@ pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
 
 /// A line for each server. Below a server that failed, a line shows where it is configured; findings about its tools
 /// follow.
-pub(crate) fn page(servers: &[Server], look: Look) -> String {
+pub(crate) fn page(servers: &[Server], look: Layout) -> String {
     let rows: Vec<_> = servers
         .iter()
         .map(|server| {
@@ -183,7 +183,7 @@ pub(crate) fn page(servers: &[Server], look: Look) -> String {
 }
 
 /// A state as a sign, a colour and words; the words alone say everything.
-fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
+fn in_words(state: &State, look: Layout) -> (Sign, Tone, String) {
     let because = |words: &str, why: &str| format!("{words} {} {}", look.dash(), text::for_line(why));
     match state {
         State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
@@ -212,7 +212,7 @@ fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
 mod tests {
     use super::*;
 
-    const LOOK: Look = Look { unicode: true, width: 80 };
+    const LOOK: Layout = Layout { unicode: true, width: 80 };
 
     fn server(name: &str, state: State) -> Server {
         Server {
@@ -266,7 +266,7 @@ mod tests {
         ✘ j         stdio  user  failed — no \u{1b}[2Jroute
           configured in /home/ada/mcp.json
         ");
-        let ascii = Look { unicode: false, ..LOOK };
+        let ascii = Layout { unicode: false, ..LOOK };
         assert!(plain(&page(&servers, ascii)).is_ascii());
     }
 }

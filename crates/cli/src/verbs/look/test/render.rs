@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use toolrack_host::{Era, ServerStatus, State, Why, WhyStep, mcp::ServerInfo, text};
 
-use crate::render::{Cell, Look, Sign, Tone, columns, count, excerpt, paint};
+use crate::render::{Cell, Layout, Sign, Tone, columns, count, excerpt, paint};
 
 /// `test --json`.
 #[derive(Debug, Serialize)]
@@ -55,12 +55,12 @@ impl Tested {
 }
 
 /// The outcome for each server, with its steps below.
-pub(crate) fn page(tested: &[Tested], look: Look) -> String {
+pub(crate) fn page(tested: &[Tested], look: Layout) -> String {
     let blocks: Vec<_> = tested.iter().map(|server| block(server, look)).collect();
     blocks.join("\n\n")
 }
 
-fn block(server: &Tested, look: Look) -> String {
+fn block(server: &Tested, look: Layout) -> String {
     let (sign, tone) = if server.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
     let name = paint(Tone::Strong, &text::for_line(&server.name));
     let mut about = if server.ok {
@@ -94,7 +94,7 @@ pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> 
 }
 
 /// A row for each step. The first step that failed is the reason.
-pub(crate) fn steps(steps: &[WhyStep], look: Look) -> Vec<Vec<Cell>> {
+pub(crate) fn steps(steps: &[WhyStep], look: Layout) -> Vec<Vec<Cell>> {
     let row = |step: &WhyStep| {
         let (sign, tone) = if step.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
         vec![

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use toolrack_host::text;
 
-use crate::render::{Cell, Look, Sign, Tone, columns};
+use crate::render::{Cell, Layout, Sign, Tone, columns};
 
 /// `secret list --json`.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub(crate) struct Named {
 }
 
 /// A line per secret.
-pub(crate) fn page(list: &List, look: Look) -> String {
+pub(crate) fn page(list: &List, look: Layout) -> String {
     let row = |named: &Named| {
         let (sign, tone) = if named.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
         let used = named.used_by.join(", ");

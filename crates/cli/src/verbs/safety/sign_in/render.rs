@@ -5,7 +5,7 @@ use serde::Serialize;
 use toolrack_auth::Account;
 use toolrack_host::text;
 
-use crate::render::{Cell, Look, Sign, Tone, columns, count};
+use crate::render::{Cell, Layout, Sign, Tone, columns, count};
 
 /// `login --json`.
 #[derive(Debug, Serialize)]
@@ -102,7 +102,7 @@ pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
 }
 
 /// A line per sign-in.
-pub(crate) fn page(status: &Status, look: Look) -> String {
+pub(crate) fn page(status: &Status, look: Layout) -> String {
     let row = |row: &Row| {
         let now = Utc::now();
         let expires = row.expires_at.and_then(time);

@@ -56,7 +56,7 @@ async fn usage_of(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure>
         store.close_at_exit().await;
         resumed.map_err(|error| database::unusable(&error))?;
     }
-    Ok(quotas.kept_usage())
+    Ok(quotas.stored_usage())
 }
 
 /// A line per quota.

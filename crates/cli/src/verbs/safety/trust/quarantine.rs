@@ -12,7 +12,7 @@ use toolrack_host::{
 use toolrack_store::QuarantinedTool;
 
 use super::changes::{self, Change};
-use crate::render::{Look, Sign, Tone, paint};
+use crate::render::{Layout, Sign, Tone, paint};
 
 /// `trust diff --json`.
 #[derive(Debug, Serialize)]
@@ -115,12 +115,12 @@ fn day(seconds: i64) -> String {
 }
 
 /// Each tool with its changes and findings.
-pub(crate) fn page(shown: &[Shown<'_>], look: Look) -> String {
+pub(crate) fn page(shown: &[Shown<'_>], look: Layout) -> String {
     let blocks: Vec<_> = shown.iter().map(|shown| block(shown, look).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(shown: &Shown<'_>, look: Look) -> Vec<String> {
+fn block(shown: &Shown<'_>, look: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
     let from = paint(Tone::Faint, &text::for_line(shown.source));
     let mut lines = vec![format!("{sign} {}  {from}", name(shown))];
@@ -182,7 +182,7 @@ fn line_diff(before: &str, after: &str) -> Vec<String> {
 }
 
 /// The approved tools; with their definitions unless the user has `seen` them.
-pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Look) -> String {
+pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Layout) -> String {
     let blocks: Vec<_> = shown
         .iter()
         .map(|shown| {

@@ -9,7 +9,7 @@ use toolrack_store::Approval;
 
 use super::changes::{self, Change};
 use crate::{
-    render::{Look, Sign, Tone, paint},
+    render::{Layout, Sign, Tone, paint},
     verbs::configure::get::render::{details, place},
 };
 
@@ -81,12 +81,12 @@ impl<'a> Pending<'a> {
 }
 
 /// Everything that would be started or contacted, and its differences from the approved entry.
-pub(crate) fn page(waiting: &[Pending<'_>], look: Look) -> String {
+pub(crate) fn page(waiting: &[Pending<'_>], look: Layout) -> String {
     let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, look).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
+fn block(pending: &Pending<'_>, look: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
     let name = paint(Tone::Strong, &text::for_line(pending.name));
     let off = if pending.enabled { "" } else { ", disabled" };
@@ -112,7 +112,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
 }
 
 /// The approved entries; with their details unless the user has `seen` them.
-pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String {
+pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Layout) -> String {
     let blocks: Vec<_> = trusted
         .iter()
         .map(|pending| {
@@ -129,7 +129,7 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String 
 }
 
 /// The refused entries.
-pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
+pub(crate) fn refused(servers: &[Pending<'_>], look: Layout) -> String {
     let line = |pending: &Pending<'_>| {
         let sign = paint(Tone::Faint, look.sign(Sign::Paused));
         let name = paint(Tone::Strong, &text::for_line(pending.name));

@@ -26,7 +26,7 @@ pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Fai
         if shown.is_empty() {
             world.screen.note("no tool is in quarantine here");
         }
-        world.screen.page(quarantine::page(&shown, world.screen.look())).await?;
+        world.screen.page(quarantine::page(&shown, world.screen.layout())).await?;
         if !shown.is_empty() {
             world.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
         }
@@ -56,7 +56,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
         world.screen.note("none of these tools is in quarantine here");
     } else if asks {
         world.require_user("a tool that has changed is used again only when a user approves it")?;
-        world.screen.say(&quarantine::page(&shown, world.screen.look()));
+        world.screen.say(&quarantine::page(&shown, world.screen.layout()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
         if !world.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
@@ -77,7 +77,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     if world.screen.json() {
         world.screen.document(&Released { approved: &shown }).await?;
     } else {
-        world.screen.page(quarantine::released(&shown, asks, world.screen.look())).await?;
+        world.screen.page(quarantine::released(&shown, asks, world.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

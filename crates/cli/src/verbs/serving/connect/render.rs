@@ -14,7 +14,7 @@ use toolrack_host::text;
 use super::PROGRAM;
 use crate::{
     error::with_causes,
-    render::{Cell, Look, Sign, Tone, columns, paint},
+    render::{Cell, Layout, Sign, Tone, columns, paint},
 };
 
 /// The change that the user asked for.
@@ -123,7 +123,7 @@ impl Row {
 }
 
 /// The installed programs, each on a line, and all others on one line.
-pub(super) fn clients(rows: &[Row], look: Look) -> String {
+pub(super) fn clients(rows: &[Row], look: Layout) -> String {
     let cells = rows.iter().filter(|row| row.is_there()).map(|row| {
         let (sign, tone, state) = row.state();
         let path = row.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();

@@ -66,7 +66,7 @@ impl UserParts {
     fn make_session_world(&self) -> WorldParts {
         // `before_applying` replaces these rules by those of the files, before any server of the world starts.
         let gate = Arc::new(LiveRules::new(Policy::default()));
-        let asker = Arc::new(AnyClient::or(Arc::new(self.questions.clone())));
+        let asker = Arc::new(AnyClient::with_fallback(Arc::new(self.questions.clone())));
         let host = self.hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
         // The log lines of a member's servers are stored nowhere.
         let log = self.member.is_none().then(|| self.hosts.start_log_keeper(&host)).flatten();
@@ -100,7 +100,13 @@ impl UserParts {
                 log.close().await;
             }
         };
-        WorldParts { parts, for_agents: None, for_members: None, for_sessions: None, after_end: Box::pin(after_end) }
+        WorldParts {
+            parts,
+            make_agent_world: None,
+            make_member_world: None,
+            make_session_world: None,
+            after_end: Box::pin(after_end),
+        }
     }
 }
 

@@ -86,9 +86,9 @@ pub(super) async fn read(
     let exporter = audit_export::exporter(&file, tenant_database.server.clone(), world).await?;
     let audit_export = exporter.as_ref().map(AuditExporter::status);
     let forget = member_forgetter(tenants.clone(), tenant_database.clone());
-    let (authority, for_tenants) =
+    let (authority, make_tenant_world) =
         (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, world));
-    let team = Team { tenants: ids, authority, door, for_tenants, forget, audit_export };
+    let team = Team { tenants: ids, authority, door, make_tenant_world, forget, audit_export };
     Ok(ServedTeam { team, replica, exporter })
 }
 
@@ -220,7 +220,7 @@ async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member
 
 /// Deletes the values, answers, quota uses and tokens of `member`. Decrypts no secret, and so needs no key.
 async fn forget_rows(store: &Store, member: &str) -> Result<(), StoreError> {
-    store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
+    store.delete_member_values(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
     store.forget_answers_of(member).await?;
     store.forget_quota_uses(&holder_of_member(member)).await?;
     for name in store.sealed_names(Space::Token).await? {
@@ -295,8 +295,8 @@ async fn make_tenant_world(
     parts.request.built_in.clear();
     (parts.kind, parts.credentials) = (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(world.stored())));
     parts.own_servers = own_servers(&tenant, &world).await?;
-    let for_agents = Some(agent_world_maker(&world_options, &world, WorldKind::AgentOfTenant));
-    let for_members = Some(member_world_maker(&world_options, &world, &parts));
+    let make_agent_world = Some(agent_world_maker(&world_options, &world, WorldKind::AgentOfTenant));
+    let make_member_world = Some(member_world_maker(&world_options, &world, &parts));
     let after_end = async move {
         quota_writer.end().await;
         world.close().await;
@@ -304,7 +304,13 @@ async fn make_tenant_world(
             store.close().await;
         }
     };
-    Ok(WorldParts { parts, for_agents, for_members, for_sessions: None, after_end: Box::pin(after_end) })
+    Ok(WorldParts {
+        parts,
+        make_agent_world,
+        make_member_world,
+        make_session_world: None,
+        after_end: Box::pin(after_end),
+    })
 }
 
 /// The task that stores how much of each quota was used.
@@ -345,7 +351,7 @@ async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnSer
 /// tenant's host lends its servers, and the parts that only the member has.
 fn member_world_maker(world_options: &WorldOptions, world: &World, tenant_parts: &Parts) -> MakeWorld {
     let (members, world_options, model_context) =
-        (Arc::new(world.for_members()), world_options.clone(), world.model_context());
+        (Arc::new(world.make_member_world()), world_options.clone(), world.model_context());
     let tenant_parts = TenantParts {
         request: tenant_parts.request.clone(),
         store: tenant_parts.store.clone(),
@@ -396,10 +402,10 @@ fn make_member_world(
     let questions = questions.concealing(Arc::clone(&secrets));
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
-    let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+    let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
     let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
     let (host_to_name, typed_rules) = (host.clone(), world_options.rules.clone());
-    let for_sessions = session_world_maker(UserParts {
+    let make_session_world = session_world_maker(UserParts {
         world_options: world_options.clone(),
         model_context: model_context.clone(),
         hosts: hosts.borrowing(host.clone(), member.clone()),
@@ -438,8 +444,14 @@ fn make_member_world(
         }),
     };
     let after_end = async move { sign_in.settled().await };
-    let for_sessions = Some(for_sessions);
-    WorldParts { parts, for_agents: None, for_members: None, for_sessions, after_end: Box::pin(after_end) }
+    let make_session_world = Some(make_session_world);
+    WorldParts {
+        parts,
+        make_agent_world: None,
+        make_member_world: None,
+        make_session_world,
+        after_end: Box::pin(after_end),
+    }
 }
 
 /// Returns the environment of a tenant: the daemon's variables that say nothing about its user, those that the team

@@ -54,7 +54,7 @@ impl Chat<'_> {
             Command::Help => self.show(help()).await?,
             Command::Mcp => {
                 let servers: Vec<_> = self.tools.servers().into_iter().map(list::render::Server::from).collect();
-                self.show(list::render::page(&servers, self.world.screen.look())).await?;
+                self.show(list::render::page(&servers, self.world.screen.layout())).await?;
             }
             Command::Tools(search) => self.show_tools(search).await?,
             Command::Resources => {
@@ -141,7 +141,7 @@ impl Chat<'_> {
         let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
         let chosen =
             ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.world.model_context()).await?;
-        conversation.journal.answered_by(chosen.model.name());
+        conversation.journal.set_model(chosen.model.name());
         self.world.sample_with(&chosen);
         let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);
@@ -169,7 +169,7 @@ impl Chat<'_> {
     async fn show_cost(&self, conversation: &Conversation) -> Result<(), Failure> {
         let session = conversation.journal.id().ok_or_else(nothing_stored)?;
         let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
-        let cost = ShownSession::new(session, &str::to_owned).cost(self.world.screen.look());
+        let cost = ShownSession::new(session, &str::to_owned).cost(self.world.screen.layout());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }
 }

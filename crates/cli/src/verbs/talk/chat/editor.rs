@@ -65,7 +65,7 @@ impl Editor {
             let file = file.display();
             world.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
         });
-        let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
+        let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.layout().unicode);
         let printer = ExternalPrinter::new(MAX_WAITING_LINES);
         let above = printer.sender();
         let (to_thread, requests) = mpsc::channel();

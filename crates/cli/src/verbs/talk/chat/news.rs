@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::sync::broadcast::{self, error::RecvError};
 use toolrack_host::{Event, Host, ServerName, State, text};
 
-use crate::render::{Look, Sign, Tone, count, paint};
+use crate::render::{Layout, Sign, Tone, count, paint};
 
 /// The most bytes of a line.
 const MAX_LINE_BYTES: usize = 240;
@@ -14,14 +14,14 @@ const MAX_LINE_BYTES: usize = 240;
 #[derive(Debug)]
 pub(super) struct News {
     events: broadcast::Receiver<Event>,
-    look: Look,
+    look: Layout,
     /// The tools that each server was known to have.
     tools: BTreeMap<ServerName, Vec<String>>,
 }
 
 impl News {
     /// Subscribes to the events from now on.
-    pub(super) fn subscribe(host: &Host, look: Look) -> Self {
+    pub(super) fn subscribe(host: &Host, look: Layout) -> Self {
         let mut tools = BTreeMap::<_, Vec<_>>::new();
         for tool in host.catalog().tools() {
             tools.entry(tool.server.clone()).or_default().push(tool.name.clone());

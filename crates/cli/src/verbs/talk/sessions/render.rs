@@ -8,7 +8,7 @@ use toolrack_daemon::shown::sessions::About;
 use toolrack_host::text;
 use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::TranscriptMessage};
 
-use crate::render::{Cell, Look, Tone, columns, count, one_line, paint};
+use crate::render::{Cell, Layout, Tone, columns, count, one_line, paint};
 
 /// `sessions list --json`.
 #[derive(Debug, Serialize)]
@@ -51,7 +51,7 @@ impl ShownSession {
     }
 
     /// Returns tokens and cost, as far as they are known.
-    pub(crate) fn cost(&self, look: Look) -> Option<String> {
+    pub(crate) fn cost(&self, look: Layout) -> Option<String> {
         let facts = spent(self.session.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
     }
@@ -101,7 +101,7 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
 }
 
 /// Returns a line for each session, and one with the totals.
-pub(crate) fn list(list: &List, look: Look) -> String {
+pub(crate) fn list(list: &List, look: Layout) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
         let Totals { sessions, messages: message_count, spent: total } = &list.totals;

@@ -101,7 +101,7 @@ fn refuse_dangerous_mounts(mounts: &[Mount]) -> Result<(), SpawnError> {
             let why = format!("mounting {source} would give it the whole machine");
             return Err(SpawnError::NotContained { why });
         }
-        if let Some(link) = links::first_of_a_server(Path::new(source)) {
+        if let Some(link) = links::first_untrusted_link(Path::new(source)) {
             let link = link.display();
             let why = format!(
                 "`container.mounts` names {source}, and a server could have made the link {link} itself: name the target instead"

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::link::process::child::{ChildCommand, resolve::Resolved};
 use toolrack_supervisor::{
-    MARKER, SEAL,
+    MARKER, VARIABLE_PREFIX,
     container::Removal,
     protocol::{ORDERS_FD, REPORTS_FD},
 };
@@ -124,7 +124,7 @@ fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Remov
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon is the [`SEAL`]: it keeps the
+/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon is the [`VARIABLE_PREFIX`]: it keeps the
 /// server's variables from acting on the supervisor, which removes the colon when it starts the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
@@ -132,7 +132,7 @@ fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     unique
         .into_iter()
         .map(|(name, value)| {
-            Ok(CString::new([&[SEAL.as_bytes(), name.as_bytes()].concat(), value.as_bytes()].join(&b'='))?)
+            Ok(CString::new([&[VARIABLE_PREFIX.as_bytes(), name.as_bytes()].concat(), value.as_bytes()].join(&b'='))?)
         })
         .collect()
 }

@@ -9,7 +9,7 @@ use toolrack_store::{
 
 use super::{ShownSession, local};
 use crate::{
-    render::{Look, Tone, count, one_line, paint},
+    render::{Layout, Tone, count, one_line, paint},
     verbs::offers::call::render as call,
 };
 
@@ -19,7 +19,7 @@ const MAX_FOLDED_CHARACTERS: usize = 800;
 
 /// The conversation: its title, and then `messages`, which are its last ones. Unless `full`, long results are folded,
 /// and the arguments of a call are one line.
-pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, look: Look) -> String {
+pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, look: Layout) -> String {
     let facts = shown.facts().join(&format!(" {} ", look.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
@@ -38,7 +38,7 @@ pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: b
     parts.join("\n\n")
 }
 
-fn message(all: &[TranscriptMessage], index: usize, full: bool, look: Look) -> String {
+fn message(all: &[TranscriptMessage], index: usize, full: bool, look: Layout) -> String {
     let entry = &all[index];
     let mut lines = vec![heading(entry, tool_of(all, index))];
     let content = text::for_terminal(&entry.content);
@@ -71,7 +71,7 @@ fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
 }
 
 /// The first lines, and how much more there is.
-fn fold(content: &str, look: Look) -> Vec<String> {
+fn fold(content: &str, look: Layout) -> Vec<String> {
     let mut room = MAX_FOLDED_CHARACTERS;
     let mut shown = Vec::new();
     let mut rest = content.lines();
@@ -96,12 +96,12 @@ fn fold(content: &str, look: Look) -> Vec<String> {
 }
 
 /// The line in place of what is left out.
-fn fold_mark(left_out: &str, look: Look) -> String {
+fn fold_mark(left_out: &str, look: Layout) -> String {
     indented(&paint(Tone::Faint, &format!("{} {left_out}; --full shows all", look.ellipsis())))
 }
 
 /// `→ fs__list {"path":"."}`
-fn call_lines(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
+fn call_lines(call: &TranscriptCall, full: bool, look: Layout) -> Vec<String> {
     let arrow = if look.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
     let written = match &call.input {
