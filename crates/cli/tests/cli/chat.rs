@@ -184,7 +184,7 @@ fn commands_are_for_the_program_and_not_for_the_model() {
     {
         assert!(ran.stdout.contains(shown), "{shown}: {ran}");
     }
-    for told in ["mock/script", "nothing", "Be brief.", "`fake/wr*` runs without asking", "wrote kept.md"] {
+    for told in ["mock/script", "nothing", "Be brief.", "`fake/wr*` run without asking", "wrote kept.md"] {
         assert!(ran.stderr.contains(told), "{told}: {ran}");
     }
     assert!(!ran.stdout.contains("read_artifact") && !ran.stdout.contains("search_tools"), "{ran}");

@@ -93,7 +93,7 @@ fn an_unreadable_mention_is_an_error_before_anything_is_sent() {
         ("what is @fake:fake://nothing?", 5, "Resource not found: fake://nothing"),
         ("what is @fake:fake://note and @gone:a:b?", 4, "gone"),
         ("what is @fkae:fake://note?", 2, "did you mean @fake:…?"),
-        ("what is @elsewhere:file:///a?", 2, "a ` before the @"),
+        ("what is @elsewhere:file:///a?", 2, "write ` before the @"),
         ("@fake:fake://note/a", 9, "404"),
     ] {
         let ran = rack.run(&["ask", "--model", "m", "--base-url", &url, typed]).ends_with(code);

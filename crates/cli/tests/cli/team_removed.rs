@@ -108,7 +108,7 @@ fn a_starting_daemon_deletes_values_of_members_who_were_removed_meanwhile() {
     let (file, Team { rack, daemon }) = (file(&team), team);
     assert_eq!(daemon.ended_by("TERM"), Some(143));
     let removed = rack.run(&["team", "remove", "ann"]).ends_with(0);
-    assert!(removed.stderr.contains("or when it starts"), "{removed}");
+    assert!(removed.stderr.contains("or when the daemon starts"), "{removed}");
     let daemon = Daemon::start(&rack, &["--team", &file, "--allow", "*"]);
     let team = Team { rack, daemon };
     until("what they gave is still there", || folders(&team).is_empty() && deleted(&team).len() == 1);

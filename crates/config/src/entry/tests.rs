@@ -622,7 +622,7 @@ fn the_client_scopes_account_and_grant_of_a_sign_in_can_be_configured() {
     }
     for (oauth, cause) in [
         (json!({ "private_key_file": "/k" }), "without `oauth.client_id`"),
-        (json!({ "client_id": "a", "private_key": "canary", "private_key_file": "/k" }), "a text or a file"),
+        (json!({ "client_id": "a", "private_key": "canary", "private_key_file": "/k" }), "as text or as a file"),
         (
             json!({ "client_id": "a", "client_secret": "canary", "private_key": "canary" }),
             "takes the place of a secret",

@@ -317,7 +317,7 @@ async fn a_confinement_that_the_system_lacks_starts_nothing_and_says_why(lab: La
     let confinement = Some(Box::new(Confinement { home: Some(home), ..Confinement::default() }));
     let error =
         spawn(ChildCommand { confinement, cwd: Some("/".into()), ..command }, None, &lab.tasks).await.unwrap_err();
-    assert!(error.to_string().contains("add where it is installed to `sandbox.read`"), "{error}");
+    assert!(error.to_string().contains("add the folder of its installation to `sandbox.read`"), "{error}");
 
     let unwatched = ChildCommand { supervisor: None, ..lab.confined(Confinement::default(), &[]) };
     let error = spawn(unwatched, None, &lab.tasks).await.unwrap_err();
