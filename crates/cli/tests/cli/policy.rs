@@ -144,7 +144,7 @@ fn policy_test_names_the_deciding_rule_with_its_line_and_why_others_do_not_decid
     let listed = rack.run(&["policy", "list"]).ends_with(0).stdout;
     assert_eq!(listed.lines().count(), 5, "{listed}");
     assert!(
-        listed.contains("toolrack/toolrack.toml:6") && listed.contains("everything else is asked about"),
+        listed.contains("toolrack/toolrack.toml:6") && listed.contains("everything else needs an approval"),
         "{listed}"
     );
 }
