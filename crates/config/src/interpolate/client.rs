@@ -117,7 +117,7 @@ mod tests {
         let resolved = resolve("${DIR}/key.pem").unwrap();
         assert!(resolved.private_key.text.unwrap().ends_with("PRIVATE KEY-----"));
         assert_eq!(interpolate.conceal(&format!("it said {line}")), "it said ***");
-        for (wrong, why) in [("key.pem", "whole path"), ("${DIR}/none", "not found"), ("${DIR}", "not a file")] {
+        for (wrong, why) in [("key.pem", "full path"), ("${DIR}/none", "not found"), ("${DIR}", "not a file")] {
             let error = resolve(wrong).unwrap_err().to_string();
             assert!(error.contains("oauth.private_key_file") && error.contains(why), "{error}");
         }

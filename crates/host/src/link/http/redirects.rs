@@ -73,6 +73,6 @@ mod tests {
         }
         // The number in the words is that of the code.
         let looped = refused(307, Some(&own), &own).to_string();
-        assert!(looped.contains(&format!("more than {MAX_REDIRECTS} one after the other")), "{looped}");
+        assert!(looped.contains(&format!("more than {MAX_REDIRECTS} in a row")), "{looped}");
     }
 }
