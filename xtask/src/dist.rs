@@ -7,6 +7,8 @@ mod archive;
 mod check;
 mod checksums;
 mod deb;
+mod file_server;
+mod homebrew;
 mod image;
 mod installer;
 mod needed;
@@ -14,10 +16,8 @@ mod npm;
 mod plan;
 mod released;
 mod sbom;
-mod served;
 mod staged;
 mod target;
-mod templates;
 mod tools;
 mod wheel;
 mod winget;
@@ -33,7 +33,7 @@ use released::Released;
 use staged::{PROGRAMS, Staged};
 use target::Target;
 
-/// Makes everything that the plan asks for. A step that fails leaves its packages out of the steps that follow.
+/// Makes everything that the plan asks for. If a step fails, the later steps go on without its packages.
 pub(crate) fn run(report: &mut Report, plan: &Plan) {
     if plan.only_build {
         report.step("programs", || copy_built(plan));
@@ -45,39 +45,40 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
         Ok(())
     });
     let Some((staged, released)) = made else { return };
-    report.step("archives and installer", || archives(&staged, &released));
+    report.step("archives and installer", || pack_archives(&staged, &released));
     report.step("zip and manifest for winget", || winget::write_for(&staged, &released));
     report.step("symbols of glibc 2.17 at most", || check_glibc(&staged));
     report.step("protected by the loader", || on_linux(&staged, needed::check_protected));
-    let mut forms = check::Packages::default();
+    let mut packages = check::Packages::default();
     report.step("packages for npm", || {
-        forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
+        packages.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
         Ok(())
     });
     report.step("wheels", || {
         let folder = root().join("target/dist/python");
-        forms.wheels = staged.iter().map(|staged| wheel::pack(staged, &folder, &released)).collect::<Result<_, _>>()?;
+        packages.wheels =
+            staged.iter().map(|staged| wheel::pack(staged, &folder, &released)).collect::<Result<_, _>>()?;
         Ok(())
     });
     report.step("packages for Debian", || {
         let folder = root().join("target/dist/debian");
         let packed =
             staged.iter().map(|staged| deb::pack(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
-        forms.debian = packed.into_iter().flatten().collect();
+        packages.debian = packed.into_iter().flatten().collect();
         Ok(())
     });
     report.step("image", || {
         let folder = root().join("target/dist/image");
         let built =
             staged.iter().map(|staged| image::build(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
-        forms.images = built.into_iter().flatten().collect();
+        packages.images = built.into_iter().flatten().collect();
         Ok(())
     });
     report.step("bill of materials", || sbom::write_for(&released));
     report.step("checksums", || checksums::write_for(&released));
     println!("   {}", released.folder.display());
     if plan.check {
-        check::run(report, &forms, &released);
+        check::run(report, &packages, &released);
     }
 }
 
@@ -93,33 +94,33 @@ fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
     let mut all = Vec::new();
     for (target, folder) in &built {
         let staged = Staged::of_programs(target, folder, root().join("target/dist/stage").join(target.triple))?;
-        staged.describe(&runnable)?;
+        staged.add_manual_and_completions(&runnable)?;
         all.push(staged);
     }
     Ok((all, released))
 }
 
-/// Returns the folder of the programs that run on this machine: only they can write the manual and the completions.
+/// Returns the folder of the programs that run on this machine. Only these can write the manual and the completions.
 fn runnable_folder(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
     let here = target::here()?;
     let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
     folder.ok_or_else(|| {
-        Stop::Failed(format!("the manual is written by the program for {}: name its folder", here.triple))
+        Stop::Failed(format!("the program for {} writes the manual: name its folder with --programs", here.triple))
     })
 }
 
-fn archives(staged: &[Staged], released: &Released) -> Step {
+fn pack_archives(staged: &[Staged], released: &Released) -> Step {
     let packed: Result<Vec<_>, Stop> =
         staged.iter().map(|staged| Ok((staged.target, archive::pack(staged, released)?))).collect();
     let packed = packed?;
     installer::write_for(&packed, released)?;
-    templates::write_for(&packed, released)
+    homebrew::write_for(&packed, released)
 }
 
 /// Checks that the programs for Linux need no newer glibc than the wheels, the Debian package and the installer
 /// promise.
 fn check_glibc(staged: &[Staged]) -> Step {
-    on_linux(staged, needed::only_old_symbols)
+    on_linux(staged, needed::check_symbols)
 }
 
 fn on_linux(staged: &[Staged], check: impl Fn(&Path) -> Step) -> Step {
@@ -127,14 +128,14 @@ fn on_linux(staged: &[Staged], check: impl Fn(&Path) -> Step) -> Step {
     linux.flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name))).try_for_each(|path| check(&path))
 }
 
-/// Builds the programs, and copies them to `target/dist/built`, from where the release workflow copies them to the
+/// Builds the programs, and copies them to `target/dist/built`. From there, the release workflow copies them to the
 /// machine that packs.
 fn copy_built(plan: &Plan) -> Step {
     for (target, folder) in plan.built()? {
         for name in PROGRAMS {
             let file = target.file_of(name);
             let to = root().join("target/dist/built").join(target.triple).join(&file);
-            staged::place(&folder.join(&file), &to, 0o755)?;
+            staged::copy_file(&folder.join(&file), &to, 0o755)?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::debian::{self, is_there};
 use crate::report::Report;
 use crate::run::{output, program, root};
 
-/// Podman, a runtime that works inside most sandboxes, and the init of its containers.
+/// Podman, a runtime for it that works inside most sandboxes, and the init process of its containers.
 const PODMAN: &[&str] = &["podman", "runc", "catatonit"];
 
 /// Installs Podman if it is missing and `debian` may install packages.
@@ -24,23 +24,23 @@ pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
     podman.into_iter().chain(docker)
 }
 
-/// Returns the reason why Podman does not run. Its requirements differ so much between machines that this starts a
-/// container.
+/// Returns the reason why Podman does not run, if it does not. Starts a container to find out, because machines fail in
+/// too many different ways.
 pub(crate) fn podman_does_not_run() -> Option<&'static str> {
     if !PODMAN.iter().all(|name| is_there(name)) {
         return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");
     }
     if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
-        return Some("the tests run podman as root, which this is not");
+        return Some("the tests run podman as root, and this user is not root");
     }
     let folder = root().join(".cache/podman");
-    let runs = tries(&folder).is_some();
+    let runs = run_true(&folder).is_some();
     let _ = fs::remove_dir_all(&folder);
-    (!runs).then_some("podman is there, and runs no container on this machine")
+    (!runs).then_some("podman is installed, but cannot run a container on this machine")
 }
 
-/// Runs `true` in a container with the options of the tests.
-fn tries(folder: &Path) -> Option<()> {
+/// Runs the program `true` in a container with the options of the tests; `None` if that fails.
+fn run_true(folder: &Path) -> Option<()> {
     let files = folder.join("files");
     let linked = output(program("ldd").arg("/bin/true"))?;
     let libraries = linked.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
@@ -54,10 +54,10 @@ fn tries(folder: &Path) -> Option<()> {
     output(podman.arg("--rootfs").arg(&files).arg("/bin/true")).map(drop)
 }
 
-/// Returns a command of Podman that works inside most sandboxes, with all its data in `folder`.
+/// Returns a `podman` command that works inside most sandboxes, with all its data in `folder`.
 ///
 /// # Errors
-/// When its settings cannot be written.
+/// When Podman's settings cannot be written.
 pub(crate) fn podman(folder: &Path) -> io::Result<Command> {
     fs::create_dir_all(folder)?;
     let containers = folder.join("containers.conf");

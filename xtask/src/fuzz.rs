@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, iter, thread};
 
 use crate::report::{Report, Step, Stop};
-use crate::run::{cargo, content, failed, output, program, root, show};
+use crate::run::{cargo, content, execute, failed, output, program, root};
 
 /// The flags of `cargo fuzz`, without the sanitizer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -18,9 +18,9 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// The number of inputs for each target if no time is given. Such a run uses the same random seed and the same inputs
-/// each time, however fast the machine is, so that CI gives the same result for the same tree. A run with a time limit
-/// tries new inputs.
+/// The number of inputs for each target if no time is given. Such a run uses the same random seed and so the same
+/// inputs on every machine, so that CI gives the same result for the same tree. A run with a time limit tries new
+/// inputs.
 const RUNS: u32 = 100_000;
 
 /// The seconds after which a run without a time limit ends, even if it has not tried all inputs.
@@ -81,7 +81,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     let mut chosen = targets();
     chosen.retain(|target| plan.target.as_ref().is_none_or(|only| only == target));
     report.step("fuzz", || match &plan.input {
-        Some(input) => chosen.iter().try_for_each(|target| show(program(folder.join(target)).arg(input))),
+        Some(input) => chosen.iter().try_for_each(|target| execute(program(folder.join(target)).arg(input))),
         None => search_all(&folder, &chosen, plan.seconds),
     });
 }
@@ -120,7 +120,7 @@ fn build() -> Result<PathBuf, Stop> {
     // With an explicit target, even that of this machine, cargo builds build scripts and macros without the flags.
     let mut cargo = cargo(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     cargo.args(["--target", host, "--target-dir", "target/fuzz"]);
-    show(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
+    execute(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
     Ok(root().join("target/fuzz").join(host).join("release"))
 }
 
@@ -146,7 +146,8 @@ fn lock() -> Step {
 /// Looks for an input that makes the target panic.
 fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let fuzz = root().join("fuzz");
-    // The folders of `cargo fuzz`: for inputs that reach new code, which later runs begin with, and for inputs that fail.
+    // The folders that `cargo fuzz` uses too. `corpus`: inputs that reached new code, with which later runs begin.
+    // `artifacts`: inputs that made the target fail.
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
@@ -154,7 +155,7 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let log = root().join("target/fuzz").join(format!("{target}.log"));
     let output = fs::File::create(&log).map_err(failed("write", &log))?;
     let mut command = program(folder.join(target));
-    // The fuzzer writes learned inputs into the first folder.
+    // The fuzzer writes inputs that reach new code into the first folder on its command line.
     match seconds {
         Some(seconds) => command.arg(corpus).arg(format!("-max_total_time={seconds}")),
         None => command.arg(empty_folder(target)?).args([
@@ -169,10 +170,10 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     if dictionary.is_file() {
         command.arg(format!("-dict={}", dictionary.display()));
     }
-    judge(command.stdout(Stdio::null()).stderr(output), &log, target)
+    run_fuzzer(command.stdout(Stdio::null()).stderr(output), &log, target)
 }
 
-/// Returns an empty folder for the inputs that this run learns and that no later run uses.
+/// Returns an empty folder for the inputs that reach new code in this run. No later run uses them.
 fn empty_folder(target: &str) -> Result<PathBuf, Stop> {
     let folder = root().join("target/fuzz/learned").join(target);
     if folder.exists() {
@@ -182,8 +183,8 @@ fn empty_folder(target: &str) -> Result<PathBuf, Stop> {
     Ok(folder)
 }
 
-/// Runs the fuzzer, and reports an input that makes the target panic.
-fn judge(command: &mut Command, log: &Path, target: &str) -> Step {
+/// Runs the fuzzer, and prints the number of inputs, or the end of the log if an input makes the target panic.
+fn run_fuzzer(command: &mut Command, log: &Path, target: &str) -> Step {
     let status = command.status().map_err(failed("run", Path::new(target)))?;
     let log = content(log);
     if status.success() {
@@ -194,6 +195,6 @@ fn judge(command: &mut Command, log: &Path, target: &str) -> Step {
     let tail = log.lines().skip(log.lines().count().saturating_sub(30));
     println!("   {target}:\n   {}", tail.collect::<Vec<_>>().join("\n   "));
     Err(Stop::Failed(format!(
-        "an input in fuzz/artifacts/{target} makes it panic (`cargo xtask fuzz {target} INPUT` shows it again)"
+        "an input in fuzz/artifacts/{target} makes {target} panic (to repeat it: `cargo xtask fuzz {target} INPUT`)"
     )))
 }

@@ -1,14 +1,14 @@
-//! Checks whether a server, a tool, a call or a day costs more when there are more of them.
+//! Checks whether each server, tool, call or day costs more if there are more of them.
 
 use crate::report::{Report, Step};
-use crate::run::{cargo, program, root, show};
+use crate::run::{cargo, execute, program, root};
 
-/// Builds the program and runs it; `arguments` are its own.
+/// Builds `bench-growth` and runs it with `arguments`.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     report.step("growth", || measure(arguments));
 }
 
 fn measure(arguments: &[String]) -> Step {
-    show(&mut cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]))?;
-    show(program(root().join("target/steady/bench-growth")).args(arguments))
+    execute(&mut cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]))?;
+    execute(program(root().join("target/steady/bench-growth")).args(arguments))
 }

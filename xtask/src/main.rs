@@ -1,4 +1,5 @@
-//! The tasks of this workspace, written in Rust so that they run wherever it builds: `cargo xtask help`.
+//! The tasks of this workspace, which `cargo xtask help` lists. They are written in Rust, so that they run on every
+//! machine on which the workspace builds.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
@@ -52,21 +53,21 @@ Usage: cargo xtask <COMMAND>
                                  beside a tenant whose program loops. ARGS are those of xtask/drill/scale.mjs, such as --only tenants
   steady [--accept WHY]          allocations, connections, bytes kept and instructions, against bench/accepted.toml;
                                  --accept writes down what has changed
-  growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
-                                 --soak: calls and reconnects for so long: does memory grow?
-  drill [ARGS]                   1,000 people of 100 tenants use one daemon at once: does anything of one reach another?
-                                 --memory: what does the idle world of a person cost, and what is left after its end?
+  growth [--soak SECONDS]        with up to 1,000 servers and 100,000 tools: what does each server and each tool cost?
+                                 --soak: calls and reconnects for this long: does memory grow?
+  drill [ARGS]                   1,000 people of 100 tenants use one daemon at once: does any data of one reach another?
+                                 --memory: how much memory does a person who is idle take, and how much is left afterwards?
                                  ARGS are those of xtask/drill/drill.mjs, such as --seconds 180
   drill replicas [ARGS]          200 clients use three daemons on one Postgres, and one of them is killed every ten seconds: is
                                  anything done twice, or lost? ARGS are those of xtask/drill/replicas.mjs
   book                           the guide as a book, in target/book (installs mdBook if need be)
-  deploy                         the files in deploy/: the tools that read them check them (installs those into .cache/)
+  deploy                         checks the files in deploy/ with the tools that read them (installs these into .cache/)
   dist [--programs TRIPLE=FOLDER] [--check | --only-build]
                                  builds in release, and makes all that users install into target/dist/release;
-                                 --programs (more than once): packs what was built already
-                                 --check: installs each form from registries on this machine, and runs it
+                                 --programs (can be repeated): packs programs that are already built
+                                 --check: installs each package from registries on this machine, and runs it
                                  --only-build: packs nothing, and keeps the programs in target/dist/built
-  published                      packs each crate for registries and looks into the packages, builds the feature sets, and counts
+  published                      packs each crate for registries and checks the packages, builds the feature sets, and counts
                                  the packages of a small client
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this

@@ -5,22 +5,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::report::{Step, Stop};
-use crate::run::{content, failed, output, program, show};
+use crate::run::{content, execute, failed, output, program};
 use crate::tools::node_major;
 
-/// The packages of a `package-lock.json`, with a Node that runs them.
+/// The packages of a `package-lock.json`, and the Node that runs them.
 #[derive(Debug)]
 pub(crate) struct Npm {
     /// The folder of `package.json`, `package-lock.json` and the programs.
     pub(crate) list: PathBuf,
     /// The folder in which they are installed.
     pub(crate) folder: PathBuf,
-    /// Our own programs that use the packages, from the folder of the list. They run as copies beside `node_modules`,
-    /// because Node looks for packages beside the importing program (and with `import` only there).
+    /// Our own programs that use the packages, as file names in `list`. They are copied beside `node_modules` and run
+    /// from there, because Node looks for packages beside the importing program (and with `import` only there).
     pub(crate) programs: &'static [&'static str],
     /// The packages need this Node or a newer one.
     pub(crate) oldest_node: u64,
-    /// The folder of the packages that bring a Node.
+    /// The folder of the npm packages that include a Node.
     pub(crate) node_from: PathBuf,
 }
 
@@ -36,13 +36,13 @@ impl Npm {
         self.has_packages() && self.programs.iter().all(is_same)
     }
 
-    /// Returns a Node that is new enough: the one that came with the packages, or else the machine's.
+    /// Returns a Node that is new enough: the one from the packages, or else the machine's own.
     pub(crate) fn node(&self) -> Option<PathBuf> {
-        let machines = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
+        let machine_node = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
         let is_new_enough = |node: &PathBuf| node_major(node).is_some_and(|major| major >= self.oldest_node);
         Some(self.node_from.join("node_modules/.bin/node"))
             .filter(is_new_enough)
-            .or_else(|| machines().filter(is_new_enough))
+            .or_else(|| machine_node().filter(is_new_enough))
     }
 
     /// Installs the missing packages.
@@ -60,18 +60,19 @@ impl Npm {
         self.copy(&["package.json", "package-lock.json"])?;
         let mut npm = program("npm");
         npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-        show(npm.current_dir(&self.folder))?;
+        execute(npm.current_dir(&self.folder))?;
         if self.node().is_none() {
             return Err(Stop::Skipped(format!("no Node {} or newer for this platform", self.oldest_node)));
         }
-        remember(&self.folder, &self.note())
+        write_note(&self.folder, &self.note())
     }
 
     fn has_packages(&self) -> bool {
         content(&self.folder.join(NOTE)) == self.note()
     }
 
-    /// Returns the text of the note for the required packages: any change causes a new installation.
+    /// Returns the text that the note has when the listed packages are installed. With any other text, they are
+    /// installed again.
     fn note(&self) -> String {
         content(&self.list.join("package-lock.json"))
     }
@@ -108,7 +109,7 @@ impl Python {
         self.venv.join("bin/python")
     }
 
-    /// Installs the missing packages, and only listed ones: a dependency that the list lacks is not installed.
+    /// Installs the missing packages. A dependency that is not in the list is not installed.
     ///
     /// # Errors
     /// Skipped without a Python that is new enough; failed with pip's message.
@@ -117,29 +118,30 @@ impl Python {
             return Ok(());
         }
         let oldest = self.oldest_minor;
-        let able = format!("import sys, venv, ensurepip; assert sys.version_info >= (3, {oldest})");
-        if output(program("python3").args(["-c", &able])).is_none() {
+        let requirement = format!("import sys, venv, ensurepip; assert sys.version_info >= (3, {oldest})");
+        if output(program("python3").args(["-c", &requirement])).is_none() {
             return Err(Stop::Skipped(format!("Python 3.{oldest} or newer with its module venv is not there")));
         }
-        show(program("python3").args(["-m", "venv", "--clear"]).arg(&self.venv))?;
+        execute(program("python3").args(["-m", "venv", "--clear"]).arg(&self.venv))?;
         let mut pip = program(self.python());
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]);
         pip.args(["--only-binary", ":all:", "--no-deps", "--require-hashes", "--requirement"]).arg(&self.list);
-        show(&mut pip)?;
-        remember(&self.venv, &self.note())
+        execute(&mut pip)?;
+        write_note(&self.venv, &self.note())
     }
 
-    /// Returns the text of the note for the required packages and their folder, because the programs of a venv contain
-    /// its path.
+    /// Returns the text that the note has when the listed packages are installed. It includes the folder, because the
+    /// programs of a virtual environment contain its path.
     fn note(&self) -> String {
         format!("{}\n{}", self.venv.display(), content(&self.list))
     }
 }
 
-/// The file that lists the installed packages. It is written last, so an interrupted installation starts again.
+/// The note: a file that records the installed packages. It is written last, so that an interrupted installation starts
+/// again.
 const NOTE: &str = "installed";
 
-fn remember(folder: &Path, wanted: &str) -> Step {
+fn write_note(folder: &Path, wanted: &str) -> Step {
     let note = folder.join(NOTE);
     fs::write(&note, wanted).map_err(failed("write", &note))
 }

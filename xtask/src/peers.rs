@@ -1,5 +1,6 @@
-//! Third-party programs for the tests: MCP servers, the conformance suite, and a small model with a server for it,
-//! listed in `xtask/peers/`; agent frameworks; clients of MCP, which the benchmark lists; and tools to check the dashboard.
+//! Third-party programs for the tests (peers). `xtask/peers/` lists the MCP servers, the conformance suite, the agent
+//! frameworks, and a small model with a server for it; the benchmark lists the MCP clients. The provider that signs
+//! people in and the tools that check the dashboard are listed beside their tests.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,13 @@ use crate::run::{output, program, root};
 /// The installed peers, or why one is missing.
 #[derive(Debug)]
 pub(crate) struct Peers {
+    /// The Node for the servers, and their packages.
     node: Result<(PathBuf, PathBuf), String>,
-    /// The clients, with the Node for them.
+    /// The Node for the clients, and their packages.
     clients: Result<(PathBuf, PathBuf), String>,
+    /// The virtual environment of the servers for Python.
     venv: Result<PathBuf, String>,
+    /// The virtual environment of the model and its server.
     model: Result<PathBuf, String>,
     /// The virtual environment of the server of S3.
     object_storage: Result<PathBuf, String>,
@@ -28,7 +32,7 @@ pub(crate) struct Peers {
     browser: Result<(PathBuf, PathBuf), String>,
 }
 
-/// Installs the missing peers, as far as npm and Python are installed.
+/// Installs the missing peers. Without npm or Python, those that need it remain missing.
 pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
     report.step("clients from npm", || clients().install());

@@ -1,4 +1,4 @@
-//! The database server that tests start for themselves, from Debian's packages. It never runs as a service of the machine.
+//! Postgres and PgBouncer from Debian's packages. Tests start their own; neither runs as a service of the machine.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
     server.into_iter().chain((!has_pooler()).then_some(("needs_pgbouncer", pooler)))
 }
 
-/// Debian puts the programs of each version into a folder of its own.
+/// Returns whether a Postgres is installed that is new enough. Debian has a folder for the programs of each version.
 fn has_server() -> bool {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let is_new = |name: &str| name.parse::<u32>().is_ok_and(|version| version >= 15);

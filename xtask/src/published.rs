@@ -1,25 +1,27 @@
-//! What registries and their users get of the crates: whole packages, feature sets that build, and a small client.
+//! Checks the crates as the users of a registry get them: the packages are complete, every feature set builds, and a
+//! small client needs few packages.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use crate::report::{Report, Step, Stop};
-use crate::run::{capture, cargo, content, failed, program, root, show};
+use crate::run::{capture, cargo, content, execute, failed, program, root};
 
 /// The folder in which cargo makes the packages, apart from those of other commands.
 const FOLDER: &str = "target/published";
 
-/// The most bytes of one file in a package.
+/// The maximum number of bytes of one file in a package.
 const MAX_FILE_BYTES: u64 = 400 * 1024;
 
-/// The most bytes of one package. crates.io takes ten times as many.
+/// The maximum number of bytes of one package. crates.io accepts ten times as many.
 const MAX_PACKAGE_BYTES: u64 = 1024 * 1024;
 
-/// The fields of a manifest that registries show, or by which users find a crate.
+/// The fields of a manifest that registries execute, or by which users find a crate.
 const FIELDS: [&str; 8] =
     ["description", "readme", "keywords", "categories", "license", "repository", "rust-version", "edition"];
 
-/// The feature sets that programs choose, beside the default: the package, and the features in place of its defaults.
+/// The feature sets that programs choose, other than the default: the package, and the features in place of its
+/// defaults.
 const FEATURE_SETS: [(&str, &str); 6] = [
     ("toolrack-host", ""),
     ("toolrack-host", "http"),
@@ -29,7 +31,7 @@ const FEATURE_SETS: [(&str, &str); 6] = [
     ("toolrack", "otel"),
 ];
 
-/// The most packages that a client of local servers may need, its own included.
+/// The maximum number of packages that a client of local servers needs, `toolrack-host` included.
 const MAX_PACKAGES: usize = 140;
 
 pub(crate) fn run(report: &mut Report) {
@@ -38,12 +40,12 @@ pub(crate) fn run(report: &mut Report) {
     report.step("packages below a client of local servers", small_client);
 }
 
-/// Packs every crate that may be published, and looks at what is in the packages.
+/// Packs every crate that may be published, and checks the packages.
 fn packages() -> Step {
     let names = publishable()?;
     let mut package =
         cargo(["package", "--no-verify", "--offline", "--allow-dirty", "--quiet", "--target-dir", FOLDER]);
-    show(package.args(names.iter().flat_map(|name| ["-p", name])))?;
+    execute(package.args(names.iter().flat_map(|name| ["-p", name])))?;
     let mut faults = Vec::new();
     for name in &names {
         let packed = Packed::read(name)?;
@@ -60,7 +62,7 @@ fn publishable() -> Result<Vec<String>, Stop> {
     let manifests = entries.filter_map(|entry| Some(content(&entry.ok()?.path().join("Cargo.toml"))));
     let mut names: Vec<_> = manifests
         .filter(|manifest| !manifest.lines().any(|line| line == "publish = false"))
-        .filter_map(|manifest| value(&manifest, "name").map(|name| name.trim_matches('"').to_owned()))
+        .filter_map(|manifest| field_value(&manifest, "name").map(|name| name.trim_matches('"').to_owned()))
         .collect();
     names.sort();
     if names.is_empty() { Err(Stop::Failed("no crate may be published".into())) } else { Ok(names) }
@@ -74,9 +76,9 @@ fn value<'a>(manifest: &'a str, field: &str) -> Option<&'a str> {
 /// A package as cargo made it.
 #[derive(Debug, Default)]
 struct Packed {
-    /// Its bytes, compressed.
+    /// Its size in bytes, compressed.
     size: u64,
-    /// The files, each with its kind as `tar` shows it, and its bytes.
+    /// The kind of each file as `tar` shows it, its size in bytes, and its path.
     files: Vec<(char, u64, String)>,
     /// The manifest, as cargo wrote it for the registry.
     manifest: String,
@@ -91,7 +93,7 @@ impl Packed {
         let size = fs::metadata(&file).map_err(failed("find", &file))?.len();
         let list = capture(program("tar").arg("-tvzf").arg(&file))?;
         let manifest = capture(program("tar").arg("-xOzf").arg(&file).arg(format!("{stem}/Cargo.toml")))?;
-        let files = list.lines().filter_map(|line| listed(line, &stem)).collect();
+        let files = list.lines().filter_map(|line| parse_entry(line, &stem)).collect();
         Ok(Self { size, files, manifest })
     }
 
@@ -109,18 +111,18 @@ impl Packed {
             faults.push(format!("the package has {} bytes, more than {MAX_PACKAGE_BYTES}", self.size));
         }
         let head = self.manifest.split("\n[").find(|table| table.starts_with("package]")).unwrap_or_default();
-        let missing = FIELDS.iter().filter(|field| value(head, field).is_none());
+        let missing = FIELDS.iter().filter(|field| field_value(head, field).is_none());
         faults.extend(missing.map(|field| format!("Cargo.toml has no {field}")));
         if !self.manifest.contains("\n[package.metadata.docs.rs]\n") {
             faults.push("Cargo.toml has no [package.metadata.docs.rs]".into());
         }
-        faults.extend(self.manifest.split("\n[").filter_map(without_version));
+        faults.extend(self.manifest.split("\n[").filter_map(missing_version));
         faults
     }
 }
 
 /// Reads a line of `tar -tv`: the kind of the file, its bytes, and its path in the package.
-fn listed(line: &str, stem: &str) -> Option<(char, u64, String)> {
+fn parse_entry(line: &str, stem: &str) -> Option<(char, u64, String)> {
     let mut words = line.split_whitespace();
     let kind = words.next()?.chars().next()?;
     let size = words.nth(1)?.parse().ok()?;
@@ -128,11 +130,11 @@ fn listed(line: &str, stem: &str) -> Option<(char, u64, String)> {
     Some((kind, size, path.to_owned()))
 }
 
-/// Returns the fault of a table of the manifest, if the table is a dependency without a version.
-fn without_version(table: &str) -> Option<String> {
+/// Returns a fault if this table of the manifest is a dependency without a version.
+fn missing_version(table: &str) -> Option<String> {
     let (head, body) = table.split_once("]\n")?;
     let (kind, name) = head.rsplit_once('.')?;
-    let is_dependency = kind.ends_with("dependencies") && value(body, "version").is_none();
+    let is_dependency = kind.ends_with("dependencies") && field_value(body, "version").is_none();
     is_dependency.then(|| format!("the dependency {name} has no version"))
 }
 
@@ -140,26 +142,26 @@ fn without_version(table: &str) -> Option<String> {
 fn feature_sets() -> Step {
     for (package, features) in FEATURE_SETS {
         let mut lint = cargo(["clippy", "--locked", "-p", package, "--no-default-features", "--features", features]);
-        show(lint.args(["--", "-D", "warnings"]))?;
+        execute(lint.args(["--", "-D", "warnings"]))?;
     }
     Ok(())
 }
 
-/// Counts the packages that a program needs which only starts servers on its own machine.
+/// Counts the packages that a program needs if it only starts servers on its own machine.
 fn small_client() -> Step {
     let mut tree = cargo(["tree", "--locked", "-p", "toolrack-host", "--no-default-features"]);
-    let count = packages_of(&capture(tree.args(["-e", "normal,build", "--prefix", "none"]))?);
+    let count = count_packages(&capture(tree.args(["-e", "normal,build", "--prefix", "none"]))?);
     println!("   toolrack-host without its features: {count} packages, itself included");
-    judged(count)
+    check_count(count)
 }
 
 /// Returns the number of different packages in the output of `cargo tree`.
-fn packages_of(tree: &str) -> usize {
+fn count_packages(tree: &str) -> usize {
     let packages = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     packages.filter(|line| !line.is_empty()).collect::<BTreeSet<_>>().len()
 }
 
-fn judged(count: usize) -> Step {
+fn check_count(count: usize) -> Step {
     match count {
         0 => Err(Stop::Failed("cargo tree shows no packages".into())),
         1..=MAX_PACKAGES => Ok(()),
@@ -172,7 +174,7 @@ fn judged(count: usize) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_FILE_BYTES, MAX_PACKAGE_BYTES, MAX_PACKAGES, Packed, judged, listed, packages_of};
+    use super::{MAX_FILE_BYTES, MAX_PACKAGE_BYTES, MAX_PACKAGES, Packed, check_count, count_packages, parse_entry};
 
     const MANIFEST: &str = r#"
 [package]
@@ -249,14 +251,14 @@ version = "1"
     #[test]
     fn the_list_of_a_package_is_read() {
         let line = "-rw-r--r-- 0/0            1068 2006-07-24 01:21 a-0.1.0/src/lib.rs";
-        assert_eq!(listed(line, "a-0.1.0"), Some(('-', 1068, "src/lib.rs".to_owned())));
+        assert_eq!(parse_entry(line, "a-0.1.0"), Some(('-', 1068, "src/lib.rs".to_owned())));
     }
 
     #[test]
     fn a_package_that_a_tree_shows_twice_counts_once_and_too_many_fail() {
-        assert_eq!(packages_of("a v1\nb v1\nc v1\nb v1 (*)\n"), 3);
-        assert!(judged(0).is_err());
-        assert!(judged(MAX_PACKAGES).is_ok());
-        assert!(judged(MAX_PACKAGES + 1).is_err());
+        assert_eq!(count_packages("a v1\nb v1\nc v1\nb v1 (*)\n"), 3);
+        assert!(check_count(0).is_err());
+        assert!(check_count(MAX_PACKAGES).is_ok());
+        assert!(check_count(MAX_PACKAGES + 1).is_err());
     }
 }

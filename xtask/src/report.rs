@@ -25,7 +25,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs one step under a headline and records its outcome. The steps after it run in any case.
+    /// Runs one step under a headline and records its outcome. Later steps run even if this one fails.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Step) {
         println!("── {name}");
         let started = Instant::now();
@@ -47,7 +47,8 @@ impl Report {
         }
     }
 
-    /// Runs the last step, whose own output comes last: first prints the summary of those before it.
+    /// Runs the last step. The summary of the earlier steps is printed first, so that the output of this step comes
+    /// last.
     pub(crate) fn last_step(&mut self, name: &str, step: impl FnOnce() -> Step) {
         self.print_summary();
         println!("── {name}");

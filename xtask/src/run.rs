@@ -9,7 +9,8 @@ use crate::report::{Step, Stop};
 
 /// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // Cargo knows where this crate is now; the folder of the build is the second choice, because folders are moved.
+    // Cargo sets the variable to where this crate is now. Where it was built is the second choice, because the folder
+    // may have been moved since.
     let here = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.parent().map_or(here.clone(), Path::to_path_buf)
 }
@@ -28,11 +29,16 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// Runs a program and shows its output.
-pub(crate) fn show(command: &mut Command) -> Step {
-    println!("   {}", line(command));
-    let status = command.status().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
-    if status.success() { Ok(()) } else { Err(Stop::Failed(format!("`{}` ended with {status}", line(command)))) }
+/// Runs a program, whose output the user sees, and first prints its command line.
+pub(crate) fn execute(command: &mut Command) -> Step {
+    println!("   {}", command_line(command));
+    let status =
+        command.status().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", command_line(command))))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Stop::Failed(format!("`{}` ended with {status}", command_line(command))))
+    }
 }
 
 /// Runs a program and returns its standard output; `None` if it cannot run or fails.
@@ -46,17 +52,18 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
 /// # Errors
 /// When it cannot run or fails, with its standard error.
 pub(crate) fn capture(command: &mut Command) -> Result<String, Stop> {
-    let output = command.output().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
+    let output =
+        command.output().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", command_line(command))))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed).trim().to_owned();
-    Err(Stop::Failed(format!("`{}` ended with {}: {printed}", line(command), output.status)))
+    Err(Stop::Failed(format!("`{}` ended with {}: {printed}", command_line(command), output.status)))
 }
 
-/// Returns the command as one would type it in the root of the workspace.
-fn line(command: &Command) -> String {
+/// Returns the command as a user would type it in the root of the workspace.
+fn command_line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let root = format!("{}/", root().display());
     let words = command.get_args().map(|word| word.to_string_lossy().replace(&root, ""));
@@ -68,8 +75,8 @@ pub(crate) fn content(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Returns an error for the file at `path`: the action `what` failed.
-pub(crate) fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Stop {
-    let text = format!("cannot {what} {}", path.display());
+/// Returns a function that makes the error "cannot `action` `path`", with its cause.
+pub(crate) fn failed(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Stop {
+    let text = format!("cannot {action} {}", path.display());
     move |error| Stop::Failed(format!("{text}: {error}"))
 }

@@ -1,8 +1,9 @@
-//! Compares figures that do not depend on how busy the machine is with those of `bench/accepted.toml`.
+//! Counts the figures that do not depend on how busy the machine is (steady figures), and compares them with those in
+//! `bench/accepted.toml`.
 
 use crate::debian;
 use crate::report::{Report, Step};
-use crate::run::{cargo, program, root, show};
+use crate::run::{cargo, execute, program, root};
 
 /// The program that counts, and those that it starts.
 const PROGRAMS: [&str; 5] = ["bench-steady", "bench-server", "bench-toolrack", "toolrack", "toolrack-supervisor"];
@@ -16,21 +17,21 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     let mut is_built = false;
     report.step("build for steady figures", || {
         let mut build = cargo(["build", "--profile", "steady", "--locked", "-p", "toolrack-bench", "-p", "toolrack"]);
-        show(build.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])))?;
+        execute(build.args(PROGRAMS.iter().flat_map(|program| ["--bin", program])))?;
         is_built = true;
         Ok(())
     });
     if is_built {
-        report.step("steady figures", || judge(arguments));
+        report.step("steady figures", || compare(arguments));
     }
 }
 
-/// Compares the figures, and counts again before it fails: the cost of other work on the machine then goes away, the
-/// cost of the code does not.
-fn judge(arguments: &[String]) -> Step {
+/// Compares the figures. Counts up to three times before it fails: a difference that other work on the machine causes
+/// goes away, a difference that the code causes does not.
+fn compare(arguments: &[String]) -> Step {
     let count = || {
         let mut steady = program(root().join("target/steady/bench-steady"));
-        show(steady.arg(root().join("bench/accepted.toml")).args(arguments))
+        execute(steady.arg(root().join("bench/accepted.toml")).args(arguments))
     };
     count().or_else(|_| count()).or_else(|_| count())
 }

@@ -1,5 +1,5 @@
-//! What tests can have of systemd: its own check of units, if it is installed, and a manager of one user's units, which
-//! needs no running systemd.
+//! Finds out which parts of systemd the tests can use: `systemd-analyze`, which checks units, and the manager of a
+//! user's units, for which systemd need not run on the machine.
 
 use crate::debian::is_there;
 use crate::run::{output, program};
@@ -15,7 +15,7 @@ pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
     check.into_iter().chain(manager)
 }
 
-/// Whether a manager can be started in a mount namespace of its own, and ends again at once.
+/// Returns whether a manager starts in a new mount namespace. It ends again at once.
 fn can_manage() -> bool {
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/system /run/user/0 && \
         XDG_RUNTIME_DIR=/run/user/0 exec timeout 10 /lib/systemd/systemd --user --unit=exit.target";

@@ -1,12 +1,13 @@
-//! Measures what one replica of a team and several can do, beside ContextForge on the same machine.
+//! Measures what one replica and several replicas of a team's daemon can do, compared with ContextForge on the same
+//! machine.
 
 use crate::packages::Python;
 use crate::report::{Report, Step};
-use crate::run::{cargo, program, root, show};
+use crate::run::{cargo, execute, program, root};
 use crate::{debian, peers, postgres};
 
-/// Installs ContextForge and what it needs, builds in release, and measures; the arguments are those of the script. The script leaves
-/// ContextForge out, and says so, where it is not installed.
+/// Installs ContextForge and what it needs, builds in release mode, and runs the script with `arguments`. If
+/// ContextForge is not installed, the script leaves it out and says so.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     postgres::install(report);
     report.step("Redis from Debian", || debian::install(&["redis-server"]));
@@ -14,7 +15,7 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     report.step("benchmark of teams", || measure(arguments));
 }
 
-/// Returns the other gateway: 260 MB.
+/// Returns the packages of ContextForge, another MCP gateway: 260 MB.
 fn contextforge() -> Python {
     let (list, venv) = (root().join("bench/peers/contextforge.txt"), root().join(".cache/bench/contextforge"));
     Python { list, venv, oldest_minor: 11 }
@@ -22,7 +23,7 @@ fn contextforge() -> Python {
 
 fn measure(arguments: &[String]) -> Step {
     let node = peers::node22()?;
-    show(&mut cargo(["build", "--release", "--locked", "-p", "toolrack"]))?;
+    execute(&mut cargo(["build", "--release", "--locked", "-p", "toolrack"]))?;
     let script = root().join("xtask/drill/scale.mjs");
-    show(program(node).arg(script).arg(root().join("target/release/toolrack")).args(arguments))
+    execute(program(node).arg(script).arg(root().join("target/release/toolrack")).args(arguments))
 }

@@ -2,14 +2,15 @@
 
 use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
-use crate::run::{cargo, output, show};
+use crate::run::{cargo, execute, output};
 use crate::tools::NEXTEST;
 use crate::{
     book, check, deploy, embedder, engines, fuzz, ipv6, keychain, landlock, postgres, proxies, published, shells,
     steady, systemd,
 };
 
-/// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
+/// Installs, checks, fuzzes, compares the steady figures, and tests. The tests come last, so that their summary ends
+/// the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| *argument != "--quick").collect();
@@ -21,25 +22,26 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         keychain::install(report);
         engines::install(report);
         check::all(report);
-        check::deny_where_it_is(report);
+        check::deny_if_installed(report);
         published::run(report);
         report.step("the guide as a book", book::build);
         report.step("files for deployments", deploy::check);
         fuzz::run(report, &fuzz::Plan::default());
         steady::run(report, &[]);
-        report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
+        report.step("tests in the documentation", || execute(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
     }
     // A caller who names some tests wants only those.
     if arguments.is_empty() {
-        report.step("tests of a program with an rmcp of its own", embedder::tests);
+        report.step("tests of the programs in embedder/", embedder::tests);
     }
     report.last_step("tests", || run(&peers, &arguments));
 }
 
-/// Runs all tests but those that lack what they need, and names those.
+/// Runs all tests except those whose requirements are missing here, and prints the names of these.
 ///
-/// Such tests are in modules whose name says so. A filter leaves them out, and the test runner counts them as skipped.
-/// Run by hand, without the variables, they fail and report what is missing.
+/// A test with a requirement is in a module that is named after it, such as `needs_node`. A filter leaves the tests of
+/// such a module out, and the test runner counts them as skipped. Run by hand, without the variables, they fail and
+/// report what is missing.
 fn run(peers: &Peers, arguments: &[&str]) -> Step {
     let nextest = || NEXTEST.installed();
     let missing: Vec<_> = peers
@@ -66,5 +68,5 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
         println!("   skipped, {} tests in modules {module}: {why}", names.lines().count());
         names.lines().for_each(|name| println!("      SKIP {name}"));
     }
-    show(&mut run)
+    execute(&mut run)
 }

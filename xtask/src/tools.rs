@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::report::Stop;
-use crate::run::{cargo, output, program, root, show};
+use crate::run::{cargo, execute, output, program, root};
 
 /// A program that cargo installs.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Tool {
     subcommand: Option<&'static str>,
     /// The features to build in place of the package's defaults.
     features: Option<&'static str>,
-    /// The version to install when there is none.
+    /// The version to install if none is installed.
     version: &'static str,
     /// The oldest usable version.
     oldest: (u64, u64, u64),
@@ -35,7 +35,7 @@ pub(crate) const NEXTEST: Tool = Tool {
 pub(crate) const DENY: Tool =
     Tool { name: "cargo-deny", subcommand: Some("deny"), features: None, version: "0.20.2", oldest: (0, 18, 0) };
 
-/// Builds the guide as a book. Built without its server, which would double the time of the build.
+/// Builds the guide as a book. It is built without its web server, which would double the build time.
 pub(crate) const MDBOOK: Tool =
     Tool { name: "mdbook", subcommand: None, features: Some("search"), version: "0.5.4", oldest: (0, 5, 0) };
 
@@ -62,11 +62,14 @@ impl Tool {
     pub(crate) fn found(&self) -> Option<Command> {
         let cargo = env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
         let by_default = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
-        [by_default, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
+        [by_default, self.built_path()]
+            .into_iter()
+            .find(|place| self.is_new_enough(place))
+            .map(|place| self.command(&place))
     }
 
-    /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes, and not optimised,
-    /// which would take twice as many and save seconds.
+    /// Returns the tool, and first installs it if necessary. Cargo builds it from source, which takes minutes. It is
+    /// not optimised: that would take twice as long and later save only seconds.
     ///
     /// # Errors
     /// Cargo's error of the installation.
@@ -78,12 +81,12 @@ impl Tool {
         let mut install = cargo(["install", "--debug", "--locked", "--root"]);
         install.arg(root().join(".cache/tools")).arg(&package).env("CARGO_PROFILE_DEV_DEBUG", "false");
         install.args(self.features.iter().flat_map(|features| ["--no-default-features", "--features", features]));
-        show(&mut install)?;
+        execute(&mut install)?;
         self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))
     }
 
-    /// Returns the path that [`installed`](Self::installed) builds.
-    fn own(&self) -> PathBuf {
+    /// Returns the path of the tool that [`installed`](Self::installed) builds.
+    fn built_path(&self) -> PathBuf {
         root().join(".cache/tools/bin").join(self.name)
     }
 
@@ -101,8 +104,8 @@ impl Tool {
 }
 
 /// Returns the first three numbers in a program's own version text.
-fn version(said: &str) -> Option<(u64, u64, u64)> {
-    let mut words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
+fn version(printed: &str) -> Option<(u64, u64, u64)> {
+    let mut words = printed.split_whitespace().map(|word| word.trim_start_matches('v'));
     let word = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??, numbers.next()??))

@@ -1,5 +1,5 @@
-//! The `.tar.gz` archive of the staged folder, which a user unpacks anywhere. It is reproducible: the same programs
-//! give the same bytes. winget wants a `.zip`, which is made for Windows.
+//! The `.tar.gz` archive of the staged folder, which a user can unpack anywhere, and the `.zip` that winget needs for
+//! Windows. Both are reproducible: the same programs give the same bytes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,30 +10,30 @@ use crate::debian;
 use crate::report::Stop;
 use crate::run::{capture, program};
 
-/// Packs the staged folder.
+/// Packs the staged folder as a `.tar.gz`.
 ///
 /// # Errors
 /// With the message of `tar`.
 pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop> {
     let folder = name(&released.version, staged.target.triple);
     let file = released.folder.join(format!("{folder}.tar.gz"));
-    let mut tar = steady_tar(released);
+    let mut tar = reproducible_tar(released);
     tar.arg(format!("--transform=s,^\\.,{folder},")).args(["--gzip", "--file"]).arg(&file);
     capture(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
     Ok(file)
 }
 
-/// Packs the staged folder as a `.zip`, without a folder around it. It is as reproducible as the other archive.
+/// Packs the staged folder as a `.zip`, without a top folder.
 ///
 /// # Errors
-/// With the message of `zip`; skipped where that is missing and cannot be installed.
+/// With the message of `zip`; skipped where `zip` is missing and cannot be installed.
 pub(crate) fn zip(staged: &Staged, released: &Released) -> Result<PathBuf, Stop> {
     debian::install(&["zip"])?;
     let file = released.folder.join(format!("{}.zip", name(&released.version, staged.target.triple)));
     let listed = capture(program("find").arg(&staged.prefix).args(["-type", "f", "-printf", "%P\\n"]))?;
     let mut files: Vec<_> = listed.lines().collect();
     files.sort_unstable();
-    // `zip` writes the time that each file has.
+    // `zip` stores the modification time of each file.
     let time = format!("@{}", released.time);
     capture(program("touch").current_dir(&staged.prefix).args(["--date", &time, "--"]).args(&files))?;
     let mut zip = program("zip");
@@ -48,7 +48,7 @@ pub(crate) fn name(version: &str, triple: &str) -> String {
 }
 
 /// Returns `tar` with a fixed order, owner, mode and time, so that it writes the same bytes for the same files.
-fn steady_tar(released: &Released) -> Command {
+fn reproducible_tar(released: &Released) -> Command {
     let mut tar = program("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
     tar.arg("--mode=u+rwX,go+rX,go-w").arg(format!("--mtime=@{}", released.time)).env("GZIP", "-9n");

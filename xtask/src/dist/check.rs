@@ -22,7 +22,7 @@ use crate::run::{failed, program, root};
 /// The time limit for the first result.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What stdout must contain when the first command worked.
+/// The text that the first command prints if it works.
 const RESULT: &str = "[FILE] first-result.txt";
 
 /// The packages that `dist` made, for this machine and others.
@@ -76,8 +76,8 @@ impl NewUser {
         Ok(newcomer)
     }
 
-    /// Returns the same user with an empty home again.
-    fn again(&self) -> Result<Self, Stop> {
+    /// Empties the home of this user.
+    fn with_empty_home(&self) -> Result<Self, Stop> {
         let home = self.home();
         fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
         Ok(Self { folder: self.folder.clone() })
@@ -87,9 +87,9 @@ impl NewUser {
         self.folder.join("home")
     }
 
-    /// Returns a command that runs a program of this machine with the home, the folder and the environment of this
-    /// user.
-    fn runs(&self, name: impl AsRef<OsStr>) -> Command {
+    /// Returns a command that runs a program of this machine as this user: with the user's home, working folder and
+    /// environment.
+    fn command(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         command.env_clear().env("HOME", self.home()).current_dir(self.folder.join("work"));
         command.env("PATH", env::var_os("PATH").unwrap_or_default());
@@ -98,11 +98,11 @@ impl NewUser {
 }
 
 impl Times {
-    /// Runs `command`, which `line` shows, and records how long it takes to its first result.
+    /// Runs `command`, and records how long it takes to its first result. `line` is what a user would type for it.
     ///
     /// # Errors
-    /// When the command fails, prints no result, or takes longer than a user waits.
-    fn first_result(&mut self, line: &'static str, command: &mut Command) -> Step {
+    /// When the command fails, prints no result, or takes longer than [`TIME_LIMIT`].
+    fn record_first_result(&mut self, line: &'static str, command: &mut Command) -> Step {
         println!("   {line}");
         let started = Instant::now();
         let output = command.stdin(Stdio::null()).output();
@@ -111,7 +111,7 @@ impl Times {
         if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains(RESULT) {
             let printed = [output.stdout, output.stderr].concat();
             return Err(Stop::Failed(format!(
-                "`{line}` brought no result: {}",
+                "`{line}` printed no result: {}",
                 String::from_utf8_lossy(&printed).trim()
             )));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::needed;
 use super::released::{REPOSITORY, Released};
-use super::staged::{PROGRAMS, Staged, place, write};
+use super::staged::{PROGRAMS, Staged, copy_file, write};
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, program, root};
 
@@ -42,7 +42,7 @@ fn lay_out(staged: &Staged, folder: &Path, depends: &str, released: &Released) -
     }
     let usr = folder.join("usr");
     for name in PROGRAMS {
-        place(&staged.program(name), &usr.join("bin").join(name), 0o755)?;
+        copy_file(&staged.program(name), &usr.join("bin").join(name), 0o755)?;
     }
     capture(program("cp").arg("-R").arg(staged.prefix.join("share")).arg(&usr))?;
     for (from, to) in RELOCATED {

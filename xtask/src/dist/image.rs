@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::released::{REPOSITORY, Released};
-use super::staged::{PAGES, PROGRAMS, Staged, place, write};
+use super::staged::{PAGES, PROGRAMS, Staged, copy_file, write};
 use crate::engines::{podman, podman_does_not_run};
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, program, root};
@@ -60,14 +60,14 @@ fn write_context(staged: &Staged, context: &Path, released: &Released) -> Step {
     let files = context.join("root");
     for name in PROGRAMS {
         let program = staged.program(name);
-        place(&program, &files.join("usr/bin").join(name), 0o755)?;
+        copy_file(&program, &files.join("usr/bin").join(name), 0o755)?;
         for library in libraries(&program)? {
-            place(&library, &files.join(library.strip_prefix("/").unwrap_or(&library)), 0o755)?;
+            copy_file(&library, &files.join(library.strip_prefix("/").unwrap_or(&library)), 0o755)?;
         }
     }
-    place(Path::new(CERTIFICATES), &files.join(CERTIFICATES.trim_start_matches('/')), 0o644)?;
+    copy_file(Path::new(CERTIFICATES), &files.join(CERTIFICATES.trim_start_matches('/')), 0o644)?;
     for page in PAGES {
-        place(&root().join(page), &files.join("usr/share/doc/toolrack").join(page), 0o644)?;
+        copy_file(&root().join(page), &files.join("usr/share/doc/toolrack").join(page), 0o644)?;
     }
     write(&files.join("etc/passwd"), "toolrack:x:65532:65532:Toolrack:/var/lib/toolrack:/nowhere\n")?;
     write(&files.join("etc/group"), "toolrack:x:65532:\n")?;

@@ -1,4 +1,4 @@
-//! The installer: `install.sh` with the hashes of the archives in it, so that it installs only what was released,
+//! The installer: `install.sh`. It contains the hashes of the archives, so that it installs only what was released,
 //! whatever mirror it downloads from.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::report::Stop;
 
 const SCRIPT: &str = include_str!("../../dist/install.sh");
 
-/// Writes the installer of these archives.
+/// Writes the installer for these archives.
 ///
 /// # Errors
 /// When an archive cannot be read.
@@ -28,7 +28,7 @@ fn script(hashes: &str, released: &Released) -> String {
     script.replace("@BASE@", &released.address()).replace("@REPOSITORY@", super::released::REPOSITORY)
 }
 
-/// The installer, run by `sh` against a server of files on this machine.
+/// `sh` runs the installer, which downloads from a file server on this machine.
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -36,7 +36,7 @@ mod tests {
     use std::process::{Command, Output, Stdio};
 
     use super::super::archive;
-    use super::super::served::{Fault, Served};
+    use super::super::file_server::{Fault, FileServer};
     use super::super::staged::tiny::{TOOLRACK, staged};
     use super::super::{released::tiny::released, staged::PROGRAMS};
     use super::*;
@@ -70,7 +70,7 @@ mod tests {
         }
 
         /// Runs the installer against `served`, with only the programs of `path`.
-        fn install(&self, served: &Served, path: &Path) -> Output {
+        fn install(&self, served: &FileServer, path: &Path) -> Output {
             let mut sh = Command::new("/bin/sh");
             sh.arg(&self.script).env_clear().env("HOME", self.home()).env("PATH", path).stdin(Stdio::null());
             sh.env("TMPDIR", self.folder.path()).env("TOOLRACK_BASE_URL", served.address()).output().unwrap()
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_user_with_an_empty_home_gets_both_programs_and_removes_them_with_the_command_that_the_installer_prints() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
         let outcome = scene.install(&served, Path::new(SYSTEM_PATH));
         let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
         assert!(outcome.status.success(), "{outcome:?}");
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_installer_works_with_wget_alone_too() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
         let outcome = scene.install(&served, &path_with(scene.folder.path(), &["wget", "sha256sum"]));
         assert!(outcome.status.success(), "{outcome:?}");
         assert!(scene.home().join(".local/bin/toolrack").is_file());
@@ -155,24 +155,24 @@ mod tests {
     #[test]
     fn an_archive_with_another_hash_is_not_installed() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::Changed).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::Changed).unwrap();
         scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "not the one that was released");
     }
 
     #[test]
     fn a_download_that_breaks_off_installs_nothing() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::BrokenOff).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::BrokenOff).unwrap();
         scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "cannot be downloaded");
         // Without a `Content-Length` curl cannot tell that the file is incomplete; the hash can.
-        let served = Served::folder(&scene.released.folder, Fault::BrokenOffWithoutLength).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::BrokenOffWithoutLength).unwrap();
         scene.assert_refused(&scene.install(&served, Path::new(SYSTEM_PATH)), "not the one that was released");
     }
 
     #[test]
     fn a_machine_that_can_check_no_hash_installs_nothing() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
         let outcome = scene.install(&served, &path_with(scene.folder.path(), &["curl"]));
         scene.assert_refused(&outcome, "neither sha256sum, shasum nor openssl");
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_installer_that_arrives_in_part_does_nothing() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
         let full = fs::read_to_string(&scene.script).unwrap();
         for (at, _) in full.match_indices('\n').filter(|(at, _)| at + 1 < full.len()) {
             fs::write(&scene.script, &full[..at]).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn an_installation_replaces_each_program_as_a_whole() {
         let scene = Scene::new();
-        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
         assert!(scene.install(&served, Path::new(SYSTEM_PATH)).status.success());
         let program = scene.home().join(".local/bin/toolrack");
         let before = fs::File::open(&program).unwrap();

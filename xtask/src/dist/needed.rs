@@ -8,10 +8,10 @@ use crate::run::{capture, program};
 /// The oldest glibc on which the programs run.
 pub(crate) const OLDEST_GLIBC: (u32, u32) = (2, 17);
 
-/// Returns the shared libraries that a program loads; none for a file that is no ELF program, such as a script.
+/// Returns the shared libraries that a program loads; none for a file that is not an ELF program, such as a script.
 ///
 /// # Errors
-/// When `readelf` cannot read it.
+/// When `readelf` cannot read the file.
 pub(crate) fn libraries(path: &Path) -> Result<Vec<String>, Stop> {
     Ok(needed_libraries(&readelf(path, "--dynamic")?))
 }
@@ -20,7 +20,7 @@ pub(crate) fn libraries(path: &Path) -> Result<Vec<String>, Stop> {
 ///
 /// # Errors
 /// With the symbols that only a newer glibc has.
-pub(crate) fn only_old_symbols(path: &Path) -> Step {
+pub(crate) fn check_symbols(path: &Path) -> Step {
     let newer = newer_symbols(&readelf(path, "--dyn-syms")?);
     if newer.is_empty() {
         return Ok(());
@@ -30,11 +30,11 @@ pub(crate) fn only_old_symbols(path: &Path) -> Step {
     Err(Stop::Failed(why))
 }
 
-/// Checks that the loader protects a program: it is placed anywhere in memory, and no table of addresses can be written
-/// once it runs.
+/// Checks that the loader protects a program: it places the program at a random address (PIE), and makes its tables of
+/// addresses read-only before the program runs (`-z now`, `-z relro`). A file that is not an ELF program passes.
 ///
 /// # Errors
-/// With what is missing.
+/// Names the missing protections.
 pub(crate) fn check_protected(path: &Path) -> Step {
     let dynamic = readelf(path, "--dynamic")?;
     let missing =
@@ -49,9 +49,9 @@ fn missing_protection(dynamic: &str, segments: &str) -> Vec<&'static str> {
     let flags = dynamic.lines().filter(|line| line.contains("(FLAGS_1)")).flat_map(str::split_whitespace);
     let flags: Vec<_> = flags.collect();
     let protections = [
-        (flags.contains(&"PIE"), "a free place in memory (PIE)"),
-        (flags.contains(&"NOW"), "addresses that are all known at its start (-z now)"),
-        (segments.contains("GNU_RELRO"), "addresses that cannot be written (-z relro)"),
+        (flags.contains(&"PIE"), "a random address in memory (PIE)"),
+        (flags.contains(&"NOW"), "addresses that are all resolved at its start (-z now)"),
+        (segments.contains("GNU_RELRO"), "read-only tables of addresses (-z relro)"),
     ];
     protections.into_iter().filter(|(is_there, _)| !is_there).map(|(_, name)| name).collect()
 }
@@ -65,7 +65,7 @@ fn needed_libraries(dynamic: &str) -> Vec<String> {
     needed.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect()
 }
 
-/// Returns the symbols of a newer glibc.
+/// Returns the symbols that need a newer glibc than [`OLDEST_GLIBC`].
 fn newer_symbols(symbols: &str) -> Vec<String> {
     let named = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
     let is_newer = |name: &&str| {

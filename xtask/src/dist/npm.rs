@@ -1,11 +1,11 @@
-//! The npm packages: `toolrack`, which is a launcher, and one package with the programs for each target. npm installs
-//! the one that fits the machine. None has an install script.
+//! The npm packages: `toolrack`, which is a launcher, and for each target a package with the programs. Of these, npm
+//! installs the one that fits the machine. No package has an install script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::released::{REPOSITORY, Released};
-use super::staged::{PROGRAMS, Staged, place, write};
+use super::staged::{PROGRAMS, Staged, copy_file, write};
 use super::target::Target;
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, program, root};
@@ -15,11 +15,11 @@ const LAUNCHER: &str = include_str!("../../dist/npm/launcher.js");
 /// The licence files that go into every package.
 const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out all packages below `folder`, and packs them for the release. The launcher comes last, because it depends on the
-/// other packages.
+/// Lays out all packages below `folder`, and packs them for the release. The launcher comes last, because it depends on
+/// the other packages.
 ///
 /// # Errors
-/// The message of npm.
+/// With the message of npm.
 pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
     let packages = lay_out(staged, folder, released)?;
     packages.iter().map(|package| npm_pack(package, released)).collect()
@@ -46,7 +46,7 @@ fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
         let package = folder.join(name(programs.target));
         for program in PROGRAMS {
             let file = programs.target.file_of(program);
-            place(&programs.program(program), &package.join("bin").join(file), 0o755)?;
+            copy_file(&programs.program(program), &package.join("bin").join(file), 0o755)?;
         }
         write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
         write(&package.join("package.json"), &manifest_of(programs.target, released))?;
@@ -57,14 +57,14 @@ fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
     let package = folder.join("toolrack");
     write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
     write(&package.join("package.json"), &manifest(&targets, released))?;
-    place(&root().join("README.md"), &package.join("README.md"), 0o644)?;
+    copy_file(&root().join("README.md"), &package.join("README.md"), 0o644)?;
     copy_licences(&package)?;
     packages.push(package);
     Ok(packages)
 }
 
 fn copy_licences(package: &Path) -> Step {
-    LICENCES.iter().try_for_each(|file| place(&root().join(file), &package.join(file), 0o644))
+    LICENCES.iter().try_for_each(|file| copy_file(&root().join(file), &package.join(file), 0o644))
 }
 
 /// Returns the name of the package for one target.

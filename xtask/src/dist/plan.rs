@@ -7,17 +7,17 @@ use super::needed;
 use super::target::{self, Target};
 use super::tools;
 use crate::report::Stop;
-use crate::run::{root, show};
+use crate::run::{execute, root};
 use crate::tools::AUDITABLE;
 
 /// The options of `cargo xtask dist`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The folders of programs that are built already, by target.
+    /// The folders of programs that are already built, each with its target.
     programs: Vec<(&'static Target, PathBuf)>,
     /// Whether to install and run every package after it is made.
     pub(crate) check: bool,
-    /// Whether to build the programs and pack nothing: for the machines of the release workflow that only build.
+    /// Whether to build the programs and pack nothing. The release workflow has machines that only build.
     pub(crate) only_build: bool,
 }
 
@@ -61,12 +61,12 @@ impl Plan {
     }
 }
 
-/// Optimises over all crates at once: the programs are a sixth smaller, but the build is too slow for every day.
+/// Optimises all crates together. The programs become a sixth smaller, but the build is too slow for everyday use.
 const WHOLE_PROGRAM: (&str, &str) = ("CARGO_PROFILE_RELEASE_LTO", "fat");
 
-/// For Linux: makes calls of functions in the same program direct. With rustc's default, `full`, every call goes
-/// through a table of 28,000 addresses that the loader fills in at each start. A short table remains; the linker
-/// protects it as `full` would (`now`), and [`needed::check_protected`] checks that.
+/// Flags for Linux that make calls between functions of the same program direct. With rustc's default, `full`, every
+/// such call goes through a table of 28,000 addresses, which the loader fills in at each start. With these flags only a
+/// short table remains. `-z now` protects it as `full` would; [`needed::check_protected`] checks that.
 const DIRECT_CALLS: &str = "-Crelro-level=partial -Clink-arg=-Wl,-z,now";
 
 /// Builds the programs with `cargo auditable`, which embeds the list of their crates. For Linux, zig links them against
@@ -76,7 +76,7 @@ fn build(target: &'static Target) -> Result<(&'static Target, PathBuf), Stop> {
     let package = ["--release", "--locked", "--package", "toolrack"];
     cargo.env(WHOLE_PROGRAM.0, WHOLE_PROGRAM.1);
     if !target.is_linux() {
-        show(cargo.arg("build").args(package))?;
+        execute(cargo.arg("build").args(package))?;
         return Ok((target, root().join("target/release")));
     }
     let python = tools::python();
@@ -87,7 +87,7 @@ fn build(target: &'static Target) -> Result<(&'static Target, PathBuf), Stop> {
     folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let path = env::join_paths(folders).map_err(|error| Stop::Failed(format!("PATH cannot be longer: {error}")))?;
     let flags = [env::var("RUSTFLAGS").unwrap_or_default(), DIRECT_CALLS.to_owned()].join(" ");
-    show(cargo.env("PATH", path).env("RUSTFLAGS", flags.trim()))?;
+    execute(cargo.env("PATH", path).env("RUSTFLAGS", flags.trim()))?;
     Ok((target, root().join("target").join(target.triple).join("release")))
 }
 

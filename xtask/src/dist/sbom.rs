@@ -10,8 +10,8 @@ use crate::report::{Step, Stop};
 use crate::run::{capture, content, failed, root};
 use crate::tools::CYCLONEDX;
 
-/// Writes the bill of materials for the release. `cargo cyclonedx` writes one file into the folder of each crate; only
-/// the one of the program `toolrack` is kept.
+/// Writes the bill of materials for the release. `cargo cyclonedx` writes a file into the folder of each crate; only
+/// the file for the program `toolrack` is kept.
 ///
 /// # Errors
 /// With the message of `cargo cyclonedx`.
@@ -40,19 +40,20 @@ pub(crate) fn write_for(released: &Released) -> Step {
     if bill.is_empty() {
         return Err(Stop::Failed("cargo-cyclonedx wrote no bill of materials for the programs".into()));
     }
-    write(&released.folder.join(file), &without_this_machine(&bill))
+    write(&released.folder.join(file), &without_local_paths(&bill))
 }
 
 /// Returns the folders of the workspace's crates.
 fn members() -> Result<Vec<PathBuf>, Stop> {
     let crates = root().join("crates");
     let entries = fs::read_dir(&crates).map_err(failed("read", &crates))?;
-    let own = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(own.chain(["bench", "xtask"].map(|name| root().join(name))).collect())
+    let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(folders.chain(["bench", "xtask"].map(|name| root().join(name))).collect())
 }
 
-/// Replaces absolute paths of our own crates by paths in the repository, so that no path of this machine is published.
-fn without_this_machine(bill: &str) -> String {
+/// Replaces absolute paths of our own crates by paths relative to the repository, so that no path of this machine is
+/// published.
+fn without_local_paths(bill: &str) -> String {
     bill.replace(&format!("{}/", root().display()), "")
 }
 
@@ -63,6 +64,6 @@ mod tests {
     #[test]
     fn a_bill_of_materials_names_no_folder_of_the_machine_that_packed_it() {
         let bill = format!("{{\"bom-ref\": \"path+file://{}/crates/host#0.1.0\"}}", root().display());
-        assert_eq!(without_this_machine(&bill), "{\"bom-ref\": \"path+file://crates/host#0.1.0\"}");
+        assert_eq!(without_local_paths(&bill), "{\"bom-ref\": \"path+file://crates/host#0.1.0\"}");
     }
 }

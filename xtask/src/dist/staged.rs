@@ -1,4 +1,5 @@
-//! The files for one target, in a folder that is laid out as a prefix (`bin`, `share`). Every package is made from it.
+//! The files for one target, in a folder that is laid out as a prefix (`bin`, `share`). Every package is made from this
+//! folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,30 +34,30 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Puts the programs of `built` into `prefix`, with their documents.
+    /// Copies the programs in the folder `built` into `prefix`, with their documents.
     ///
     /// # Errors
-    /// When a program is not there, or cannot be copied.
+    /// When a program is missing, or cannot be copied.
     pub(crate) fn of_programs(target: &'static Target, built: &Path, prefix: PathBuf) -> Result<Self, Stop> {
         if prefix.exists() {
             fs::remove_dir_all(&prefix).map_err(failed("empty", &prefix))?;
         }
         for name in PROGRAMS {
             let file = target.file_of(name);
-            place(&built.join(&file), &prefix.join("bin").join(&file), 0o755)?;
+            copy_file(&built.join(&file), &prefix.join("bin").join(&file), 0o755)?;
         }
         for name in PAGES {
-            place(&root().join(name), &prefix.join("share/doc/toolrack").join(name), 0o644)?;
+            copy_file(&root().join(name), &prefix.join("share/doc/toolrack").join(name), 0o644)?;
         }
         Ok(Self { target, prefix })
     }
 
-    /// Adds the manual and the shell completions, which the `toolrack` in `runnable` writes. They are the same for
-    /// every target, and the staged programs may not run on this machine.
+    /// Adds the manual and the shell completions, which are the same for every target. The `toolrack` in the folder
+    /// `runnable` writes them, because the staged programs may be for another machine than this one.
     ///
     /// # Errors
     /// When the program does not run, or its files cannot be written.
-    pub(crate) fn describe(&self, runnable: &Path) -> Step {
+    pub(crate) fn add_manual_and_completions(&self, runnable: &Path) -> Step {
         let man = self.prefix.join("share/man/man1");
         capture(toolrack(runnable).arg("man").arg(&man))?;
         for (shell, file) in COMPLETIONS {
@@ -72,19 +73,19 @@ impl Staged {
     }
 }
 
-/// Returns `toolrack` in `folder`, called by its bare name, because the completion scripts repeat the name it was
-/// called by. It sees neither the home nor the environment of the user.
+/// Returns a command that runs the `toolrack` in `folder` by its bare name, because the completion scripts repeat the
+/// name by which it was called. It sees neither the home nor the environment of the user.
 fn toolrack(folder: &Path) -> Command {
     let mut command = program("toolrack");
     command.env_clear().env("PATH", folder).env("HOME", folder);
     command
 }
 
-/// Copies a file, makes the folder of its new place, and sets its mode.
+/// Copies a file, sets the mode of the copy, and first makes the folder for it.
 ///
 /// # Errors
 /// With the name of the file.
-pub(crate) fn place(from: &Path, to: &Path, mode: u32) -> Step {
+pub(crate) fn copy_file(from: &Path, to: &Path, mode: u32) -> Step {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
     }
@@ -104,7 +105,7 @@ fn set_mode(_: &Path, _: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes a file, and makes its folder.
+/// Writes a file, and first makes the folder for it.
 ///
 /// # Errors
 /// With the name of the file.
@@ -134,13 +135,13 @@ pub(crate) mod tiny {
     /// Stages these scripts in `folder`, for the target `triple`.
     pub(crate) fn staged_for(triple: &str, folder: &Path) -> Staged {
         let target = Target::named(triple).unwrap();
-        let (built, speaker) = (folder.join("built"), folder.join("speaker"));
+        let (built, runnable) = (folder.join("built"), folder.join("runnable"));
         for name in PROGRAMS {
             write(&built.join(target.file_of(name)), TOOLRACK).unwrap();
         }
         let staged = Staged::of_programs(target, &built, folder.join("stage").join(triple)).unwrap();
-        place(&staged.program("toolrack"), &speaker.join("toolrack"), 0o755).unwrap();
-        staged.describe(&speaker).unwrap();
+        copy_file(&staged.program("toolrack"), &runnable.join("toolrack"), 0o755).unwrap();
+        staged.add_manual_and_completions(&runnable).unwrap();
         staged
     }
 }

@@ -7,7 +7,7 @@ use crate::report::Stop;
 pub(crate) struct Target {
     /// Rust's target triple.
     pub(crate) triple: &'static str,
-    /// npm's names of its `os` and its `cpu`.
+    /// npm's `os` and `cpu` of the target.
     pub(crate) npm: (&'static str, &'static str),
     /// Python's platform tag, at the end of a wheel's name.
     pub(crate) wheel: &'static str,
@@ -60,11 +60,14 @@ impl Target {
 /// When Toolrack is not released for it.
 pub(crate) fn here() -> Result<&'static Target, Stop> {
     let (system, processor) = (std::env::consts::OS, std::env::consts::ARCH);
-    let names = |target: &&Target| {
+    let is_this_machine = |target: &&Target| {
         let system = if system == "macos" { "apple" } else { system };
         target.triple.starts_with(processor) && target.triple.contains(system)
     };
-    TARGETS.iter().find(names).ok_or_else(|| Stop::Skipped(format!("nothing is shipped for {processor} and {system}")))
+    TARGETS
+        .iter()
+        .find(is_this_machine)
+        .ok_or_else(|| Stop::Skipped(format!("Toolrack is not released for {system} on {processor}")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The packages that `dist` needs, as `xtask/dist/tools` pins them: from npm, the registry Verdaccio and a Node that
-//! runs it; from PyPI, uv, the packer `wheel`, and zig with `cargo-zigbuild` for linking.
+//! The packages that `dist` needs, in the versions that `xtask/dist/tools` fixes. From npm: the registry Verdaccio and
+//! a Node that runs it. From PyPI: uv, `wheel`, which packs wheels, and zig with `cargo-zigbuild`, which link.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(crate) fn npm() -> Npm {
     Npm { list: pinned_versions(), node_from: folder.clone(), folder, programs: &[], oldest_node: 22 }
 }
 
-/// Returns the packages from PyPI, in a virtual environment of their own.
+/// Returns the packages from PyPI, in a separate virtual environment.
 pub(crate) fn python() -> Python {
     Python { list: pinned_versions().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
 }

@@ -1,10 +1,10 @@
-//! A wheel for each target. pip and uv put the programs on the user's path, without a Python wrapper around them.
+//! A Python wheel for each target. pip and uv put the programs themselves on the user's path, without a Python wrapper.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::released::{REPOSITORY, Released};
-use super::staged::{PROGRAMS, Staged, place, write};
+use super::staged::{PROGRAMS, Staged, copy_file, write};
 use super::tools;
 use crate::report::{Step, Stop};
 use crate::run::{capture, content, failed, program, root};
@@ -20,7 +20,7 @@ pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Resul
     python.install()?;
     let mut wheel = program(python.python());
     wheel.args(["-m", "wheel", "pack", "--dest-dir"]).arg(&released.folder).arg(&folder);
-    // Sets the time of every file in the wheel.
+    // The variable sets the time of every file in the wheel.
     capture(wheel.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
     Ok(released.folder.join(format!("toolrack-{}-{}.whl", released.version, tag(staged))))
 }
@@ -38,13 +38,13 @@ fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
     let (info, data) = (named("dist-info"), named("data"));
     for name in PROGRAMS {
         let file = staged.target.file_of(name);
-        place(&staged.program(name), &data.join("scripts").join(file), 0o755)?;
+        copy_file(&staged.program(name), &data.join("scripts").join(file), 0o755)?;
     }
     let share = data.join("data");
     fs::create_dir_all(&share).map_err(failed("make", &share))?;
     capture(program("cp").args(["-R"]).arg(staged.prefix.join("share")).arg(&share))?;
     for page in ["LICENSE-APACHE", "LICENSE-MIT"] {
-        place(&root().join(page), &info.join("licenses").join(page), 0o644)?;
+        copy_file(&root().join(page), &info.join("licenses").join(page), 0o644)?;
     }
     let generator = format!("toolrack-xtask {}", released.version);
     let wheel = format!("Wheel-Version: 1.0\nGenerator: {generator}\nRoot-Is-Purelib: false\nTag: {}\n", tag(staged));

@@ -1,4 +1,4 @@
-//! The manifest of winget, for Windows: three files, which name the `.zip` of the programs.
+//! The manifest for winget, the package manager of Windows: three files, which name the `.zip` of the programs.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use super::released::{REPOSITORY, Released};
 use super::staged::{Staged, write};
 use crate::report::Step;
 
-/// The files of the manifest, by their names.
+/// The files of the manifest: the name and the template of each.
 const MANIFEST: &[(&str, &str)] = &[
     ("Toolrack.Toolrack.yaml", include_str!("../../dist/winget/Toolrack.Toolrack.yaml")),
     ("Toolrack.Toolrack.installer.yaml", include_str!("../../dist/winget/Toolrack.Toolrack.installer.yaml")),
     ("Toolrack.Toolrack.locale.en-US.yaml", include_str!("../../dist/winget/Toolrack.Toolrack.locale.en-US.yaml")),
 ];
 
-/// Packs the programs for Windows as a `.zip`, because winget unpacks nothing else, and writes the manifest for it. Does
-/// nothing where they were not built.
+/// Packs the programs for Windows as a `.zip`, because winget does not unpack `.tar.gz`, and writes the manifest for
+/// it. Does nothing if the programs for Windows were not built.
 ///
 /// # Errors
 /// With the message of `zip`.

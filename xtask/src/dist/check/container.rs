@@ -12,10 +12,10 @@ use crate::engines::podman;
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed};
 
-/// The options that take rights away from every container of this check.
+/// The options that confine every container of this check.
 const CONFINED: &[&str] = &["--read-only", "--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"];
 
-/// The container of the daemon.
+/// The name of the container in which the daemon runs.
 const DAEMON: &str = "toolrack-dist-check";
 
 /// Loads the image, calls a tool, and asks a daemon in it for its health.
@@ -33,7 +33,7 @@ pub(super) fn check(images: &[PathBuf], released: &Released, times: &mut Times) 
     let mut run = engine.podman()?;
     run.args(["run", "--rm", "--volume", &work, "--workdir", "/work"]).args(CONFINED);
     run.args([&name, "call", "builtin/list_directory", "path=."]);
-    times.first_result("podman run toolrack call builtin/list_directory path=.", &mut run)?;
+    times.record_first_result("podman run toolrack call builtin/list_directory path=.", &mut run)?;
     let healthy = check_health(&engine, &name);
     // Removes the container also when the health check failed.
     capture(engine.podman()?.args(["rm", "--force", "--ignore", "--time", "10", DAEMON]))?;

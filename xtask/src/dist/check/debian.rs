@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{NewUser, Times};
-use crate::dist::staged::{PROGRAMS, place};
+use crate::dist::staged::{PROGRAMS, copy_file};
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, output, program};
 
@@ -16,7 +16,7 @@ const STATUS: &str = "var/lib/dpkg/status";
 /// Installs and removes the package, after `apt-get --simulate` has found its dependencies.
 pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
-        return Err(Stop::Skipped("only root installs packages of Debian".into()));
+        return Err(Stop::Skipped("only root can install Debian packages".into()));
     }
     let processor = capture(program("dpkg").arg("--print-architecture"))?;
     let ending = format!("_{}.deb", processor.trim());
@@ -26,7 +26,7 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
 
     let newcomer = NewUser::new("debian")?;
     let system = newcomer.folder.join("system");
-    place(&Path::new("/").join(STATUS), &system.join(STATUS), 0o644)?;
+    copy_file(&Path::new("/").join(STATUS), &system.join(STATUS), 0o644)?;
     for folder in ["info", "updates", "triggers"] {
         let folder = system.join("var/lib/dpkg").join(folder);
         fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
@@ -34,9 +34,12 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     // `dpkg` logs into this folder, which `base-files` makes on a real system.
     fs::create_dir_all(system.join("var/log")).map_err(failed("make", &system))?;
     let line = "dpkg --root=\"$SYSTEM\" --install \"$PACKAGE\" >&2 && \"$SYSTEM\"/usr/bin/toolrack call builtin/list_directory path=.";
-    let mut shell = newcomer.runs("sh");
+    let mut shell = newcomer.command("sh");
     shell.args(["-c", line]).env("SYSTEM", &system).env("PACKAGE", package);
-    times.first_result("dpkg --install toolrack.deb && toolrack call builtin/list_directory path=.", &mut shell)?;
+    times.record_first_result(
+        "dpkg --install toolrack.deb && toolrack call builtin/list_directory path=.",
+        &mut shell,
+    )?;
     capture(dpkg(&system).args(["--verify", "toolrack"]))?;
     capture(dpkg(&system).args(["--purge", "toolrack"]))?;
     let left = PROGRAMS.iter().any(|name| system.join("usr/bin").join(name).exists());

@@ -22,14 +22,14 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     for package in packages {
         // The registry asks for no token, but npm does not publish without one.
         let token = format!("--//{}/:_authToken=any", registry.address);
-        let mut npm = newcomer.runs("npm");
+        let mut npm = newcomer.command("npm");
         npm.args(["publish", "--loglevel=error", "--registry", &registry.url(), &token]).arg(package);
         capture(&mut npm)?;
     }
-    let newcomer = newcomer.again()?;
-    let mut npx = newcomer.runs("npx");
+    let newcomer = newcomer.with_empty_home()?;
+    let mut npx = newcomer.command("npx");
     npx.args(["-y", "toolrack", "call", "builtin/list_directory", "path=."]).env("npm_config_registry", registry.url());
-    times.first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)
+    times.record_first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)
 }
 
 /// A running Verdaccio, which `drop` stops.
@@ -43,10 +43,11 @@ struct Registry {
 impl Registry {
     /// Starts an empty registry, with its files in `folder`.
     fn start(tools: &Npm, folder: &Path) -> Result<Self, Stop> {
-        let failed = |error: std::io::Error| Stop::Failed(format!("no registry: {error}"));
-        let free =
+        let failed = |error: std::io::Error| Stop::Failed(format!("the registry cannot start: {error}"));
+        // The listener is dropped at once: Verdaccio listens on the free port that it found.
+        let free_address =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).map_err(failed)?;
-        let address = free.to_string();
+        let address = free_address.to_string();
         let config = folder.join("registry/config.yaml");
         write(&config, CONFIG)?;
         let node = tools.node().ok_or_else(|| Stop::Skipped("Node 22 is not there".into()))?;

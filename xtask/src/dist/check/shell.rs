@@ -3,21 +3,21 @@
 use std::fs;
 
 use super::{NewUser, Times};
+use crate::dist::file_server::{Fault, FileServer};
 use crate::dist::released::Released;
-use crate::dist::served::{Fault, Served};
 use crate::report::{Step, Stop};
 use crate::run::failed;
 
-/// The one-liner that a user types, with the address of the server in a variable.
+/// The line that a user types, with the address of the file server in a variable.
 const LINE: &str =
     "curl -fsSL $TOOLRACK_BASE_URL/install.sh | sh && ~/.local/bin/toolrack call builtin/list_directory path=.";
 
-/// Installs once, then checks that the installer refuses an archive with a wrong hash and one that breaks off.
+/// Installs once, then checks that the installer refuses an archive with a wrong hash and a download that breaks off.
 pub(super) fn check(released: &Released, times: &mut Times) -> Step {
     let newcomer = NewUser::new("shell")?;
-    let served = Served::folder(&released.folder, Fault::None)?;
-    let mut shell = newcomer.runs("sh");
-    times.first_result(LINE, shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address()))?;
+    let served = FileServer::start(&released.folder, Fault::None)?;
+    let mut shell = newcomer.command("sh");
+    times.record_first_result(LINE, shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address()))?;
 
     [Fault::Changed, Fault::BrokenOff, Fault::BrokenOffWithoutLength]
         .into_iter()
@@ -27,15 +27,13 @@ pub(super) fn check(released: &Released, times: &mut Times) -> Step {
 /// Checks that the installer fails, and leaves nothing in the home, when the server has this fault.
 fn check_refused(released: &Released, fault: Fault) -> Step {
     let newcomer = NewUser::new("shell-refused")?;
-    let served = Served::folder(&released.folder, fault)?;
-    let mut shell = newcomer.runs("sh");
+    let served = FileServer::start(&released.folder, fault)?;
+    let mut shell = newcomer.command("sh");
     shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address());
     let output = shell.output().map_err(failed("run the installer for", &newcomer.home()))?;
     let mut left = fs::read_dir(newcomer.home()).map_err(failed("read", &newcomer.home()))?;
     if output.status.success() || left.next().is_some() {
-        return Err(Stop::Failed(format!(
-            "the installer put something into place that is not what was released ({fault:?})"
-        )));
+        return Err(Stop::Failed(format!("the installer accepted an archive other than the released one ({fault:?})")));
     }
     Ok(())
 }

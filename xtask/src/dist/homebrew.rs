@@ -10,7 +10,7 @@ use crate::report::{Step, Stop};
 
 const FORMULA: &str = include_str!("../../dist/homebrew/toolrack.rb");
 
-/// The systems that Homebrew runs on, by npm's name, and the block of a formula for each.
+/// The systems that Homebrew runs on: npm's name of each, and the name of its block in a formula.
 const SYSTEMS: &[(&str, &str)] = &[("darwin", "on_macos"), ("linux", "on_linux")];
 
 /// Writes the Homebrew formula for these archives.

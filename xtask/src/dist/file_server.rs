@@ -1,4 +1,4 @@
-//! A file server on this machine that stands in for the download page, and can simulate faults of the network.
+//! A file server on this machine. It stands in for the download page, and can simulate network faults.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,32 +18,33 @@ pub(crate) enum Fault {
     Changed,
     /// The connection ends after half of the bytes.
     BrokenOff,
-    /// The same, without a `Content-Length`.
+    /// The same as [`BrokenOff`](Self::BrokenOff), and there is no `Content-Length`.
     BrokenOffWithoutLength,
 }
 
 /// A running server, which `drop` stops.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct FileServer {
     address: SocketAddr,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Served {
-    /// Serves the files of a folder.
+impl FileServer {
+    /// Serves the files of a folder, with this fault in each archive.
     ///
     /// # Errors
     /// When there is no port to listen on.
-    pub(crate) fn folder(folder: &Path, fault: Fault) -> Result<Self, Stop> {
+    pub(crate) fn start(folder: &Path, fault: Fault) -> Result<Self, Stop> {
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (address, listener) = bound.map_err(|error| Stop::Failed(format!("no server of files: {error}")))?;
+        let (address, listener) =
+            bound.map_err(|error| Stop::Failed(format!("the file server cannot start: {error}")))?;
         let ended = Arc::new(AtomicBool::new(false));
-        let (is_over, folder) = (Arc::clone(&ended), folder.to_path_buf());
+        let (has_ended, folder) = (Arc::clone(&ended), folder.to_path_buf());
         let thread = thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                if is_over.load(Ordering::SeqCst) {
+                if has_ended.load(Ordering::SeqCst) {
                     break;
                 }
                 // An error means that the client has closed the connection.
@@ -59,10 +60,10 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for FileServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // This connection wakes the thread, which then sees that it has to stop.
+        // This connection wakes the thread, which then sees `ended`.
         drop(TcpStream::connect(self.address));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -71,7 +72,7 @@ impl Drop for Served {
 fn answer(mut stream: &TcpStream, folder: &Path, fault: Fault) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    // Reads the whole head: closing a socket with unread bytes resets the connection.
+    // Reads all headers: closing a socket with unread bytes resets the connection.
     for line in lines {
         if line?.is_empty() {
             break;
