@@ -2,9 +2,9 @@
 //!
 //! It implements what MCP requires (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009)
 //! and checks what clients must send. `authorize` redirects immediately, as if a user had agreed. A refresh token works
-//! once: the server refuses and counts a second use, and revokes the tokens that came from it (RFC 9700, 4.14.2). A
-//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449).
-//! [`AuthorizationFault`] lists the faults that a test can give the server, at the start or later.
+//! once: the server refuses and counts a second use, and revokes the tokens that were issued for the first use (RFC
+//! 9700, 4.14.2). If a client proves that it has a key when it asks for tokens, the tokens are bound to that key (RFC
+//! 9449). [`AuthorizationFault`] lists the faults that a test can give the server, at the start or later.
 //!
 //! The server runs on its own thread, for tests with and without a runtime, and ends when it is dropped.
 //!
@@ -115,7 +115,7 @@ struct State {
     statements: Statements,
     counts: Counts,
     requests: Vec<RecordedRequest>,
-    /// How many answers the token endpoint has held back.
+    /// The number of answers that the token endpoint has held back so far.
     held_back: u64,
 }
 
@@ -128,18 +128,18 @@ impl Shared {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Holds an answer of the token endpoint back, as long as a fault says so.
+    /// Holds an answer of the token endpoint back while the server has the fault [`AuthorizationFault::HoldsTokens`].
     async fn hold_back(&self) {
         let holds_back = |state: &State| state.faults.contains(&AuthorizationFault::HoldsTokens);
         if holds_back(&self.state.lock()) {
             self.state.lock().held_back += 1;
             self.changed.send_replace(());
-            self.until(|state| !holds_back(state)).await;
+            self.wait_until(|state| !holds_back(state)).await;
         }
     }
 
     /// Waits until the state meets `condition`.
-    async fn until(&self, condition: impl Fn(&State) -> bool) {
+    async fn wait_until(&self, condition: impl Fn(&State) -> bool) {
         let mut changes = self.changed.subscribe();
         while !condition(&self.state.lock()) {
             // Cannot fail: `self` owns the sender.
@@ -234,7 +234,7 @@ impl FakeAuthorization {
 
     /// Waits until the server has held back this many answers in total; see [`AuthorizationFault::HoldsTokens`].
     pub async fn wait_for_held_back(&self, answers: u64) {
-        self.shared.until(|state| state.held_back >= answers).await;
+        self.shared.wait_until(|state| state.held_back >= answers).await;
     }
 
     /// Registers a client that signs in with a key instead of a secret (`private_key_jwt`). Returns its id, and the key
@@ -247,7 +247,7 @@ impl FakeAuthorization {
         (id, key)
     }
 
-    /// Issues an access token without a sign-in, as one that a user copies from a web page.
+    /// Issues an access token without a sign-in, as if a user had created it on a web page.
     #[must_use]
     pub fn hand_out(&self) -> String {
         let resource = self.mcp_url();
@@ -285,9 +285,9 @@ impl Drop for FakeAuthorization {
     }
 }
 
-/// Returns `base` with the members of `over`, which replace those of the same name; `null` removes a member.
-fn merged(mut base: Value, over: &Value) -> Value {
-    for (name, value) in over.as_object().into_iter().flatten() {
+/// Returns `base` with the members of `changes`, which replace those of the same name; `null` removes a member.
+fn merged(mut base: Value, changes: &Value) -> Value {
+    for (name, value) in changes.as_object().into_iter().flatten() {
         match (&mut base, value) {
             (Value::Object(members), Value::Null) => drop(members.shift_remove(name)),
             (base, value) => base[name] = value.clone(),

@@ -1,8 +1,9 @@
-//! Certificates for `localhost` that vouch for themselves.
+//! Self-signed certificates for `localhost`.
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
-/// A certificate and its private key, both in PEM. A client that trusts the certificate reaches a server that has both.
+/// A certificate and its private key, both in PEM. A client that trusts the certificate can connect to a server that
+/// has both.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate.
@@ -17,7 +18,11 @@ impl Certificate {
     /// # Panics
     /// When the system has no random numbers.
     #[must_use]
-    #[expect(clippy::expect_used, clippy::new_without_default, reason = "for tests only; each is another one")]
+    #[expect(
+        clippy::expect_used,
+        clippy::new_without_default,
+        reason = "for tests only; each call makes a different one"
+    )]
     pub fn new() -> Self {
         let made = generate_simple_self_signed(["localhost".to_owned()]);
         let CertifiedKey { cert, signing_key } = made.expect("a key can be made");

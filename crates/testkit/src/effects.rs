@@ -48,16 +48,16 @@ impl SideEffects {
         Effects::read(&self.path)
     }
 
-    /// Waits until the log satisfies the condition, and returns it.
+    /// Waits until the log satisfies the condition, and returns the log.
     ///
     /// # Panics
     /// When that does not happen within `limit`. The message contains the log.
     #[must_use]
-    pub fn wait_until(&self, limit: Duration, says: impl Fn(&Effects) -> bool) -> Effects {
+    pub fn wait_until(&self, limit: Duration, condition: impl Fn(&Effects) -> bool) -> Effects {
         let end = Instant::now() + limit;
         loop {
             let effects = self.read();
-            if says(&effects) {
+            if condition(&effects) {
                 return effects;
             }
             assert!(Instant::now() < end, "not within {limit:?}: {effects:#?}");

@@ -1,8 +1,9 @@
 //! A scripted MCP server that can lie, stall and crash.
 //!
-//! It is written by hand, without an MCP library, because a library would not let it misbehave. `fake-server help` prints
-//! its arguments and `fake-server faults` the [table of faults](faults::FAULTS). Over stdio it speaks JSON lines; over HTTP
-//! it writes its own HTTP/1.1 on a TCP socket, so that it can cut, garble and reset where a server library would not.
+//! It is written by hand, without an MCP library, because a library would not let it misbehave. `fake-server help`
+//! prints its arguments and `fake-server faults` the [table of faults](faults::FAULTS). Over stdio it speaks JSON
+//! lines; over HTTP it writes its own HTTP/1.1 on a TCP socket, so that it can cut, garble and reset where a server
+//! library would not.
 //!
 //! ```text
 //! fake-server stdio --era both --fault crash-on-call=exit:3 --log effects.jsonl
@@ -33,7 +34,7 @@ use options::{Options, Transport, USAGE};
 
 /// Runs the program with these arguments (without its own name).
 ///
-/// Returns only when the arguments are wrong or asked for help: a server that ran ends the process itself.
+/// Returns only if the arguments are wrong or ask for help: a server that has run ends the process itself.
 #[must_use]
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     // Do this before anything else opens a file: the open descriptors were inherited from the parent process.
@@ -42,7 +43,7 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     match args.first().map(String::as_str) {
         Some("help" | "--help") => return print(USAGE, ExitCode::SUCCESS),
         Some("faults") => return print(&faults::table(), ExitCode::SUCCESS),
-        Some("sleeper") => process::sleep_as_told(&args[1..]),
+        Some("sleeper") => process::run_sleeper(&args[1..]),
         _ => {}
     }
     match Options::parse(args.into_iter()) {

@@ -5,11 +5,11 @@
 //! * [`SideEffects`]: which tools that server really ran, so that a test can prove that none ran twice.
 //! * [`FakeAuthorization`]: an authorization server with scripted faults, in front of an MCP server.
 //! * [`FakeModel`]: a scripted model provider over HTTP, which records its requests.
-//! * [`Postgres`]: a database server of a test's own, on a socket in a temporary folder.
+//! * [`Postgres`]: a database server for one test, on a socket in a temporary folder.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
 //! * [`Home`]: a temporary home in which a program sees no files or variables of the machine's user.
-//! * [`rmcp_native`], [`listing_native`]: a server in this process, written with `rmcp`; one that only lists tools.
-//! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
+//! * [`rmcp_native`], [`listing_native`]: servers in this process, written with `rmcp`; the second only lists tools.
+//! * [`processes`] and [`memory`]: which processes still run, and how much memory one holds (Linux only).
 //!
 //! Use it as a dev-dependency only: everything here panics, with a reason, when a test cannot go on.
 //!

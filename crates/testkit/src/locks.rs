@@ -1,4 +1,4 @@
-//! A database lock, held as another program's SQLite holds it.
+//! A lock on a database, as if another program's SQLite held it.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,8 +15,8 @@ pub struct LockedDatabase {
 
 impl LockedDatabase {
     /// Locks all bytes of the file, among them those that SQLite uses as its locks
-    /// (<https://www.sqlite.org/fileformat2.html#the_lock_byte_page>). Such a lock belongs to the process: it keeps out only
-    /// other processes, and this process gives it up when it opens and closes the file once more.
+    /// (<https://www.sqlite.org/fileformat2.html#the_lock_byte_page>). Such a lock belongs to the process: it
+    /// excludes only other processes, and this process loses it as soon as it opens and closes the file again.
     ///
     /// # Panics
     /// When the file is not there, or another process has locked it.

@@ -6,7 +6,7 @@ pub fn rss_kib(pid: u32) -> Option<u64> {
     field(pid, "VmRSS:")
 }
 
-/// The most resident memory that a process ever held, in KiB (`VmHWM`); `None` when it is gone.
+/// The maximum resident memory that a process has held so far, in KiB (`VmHWM`); `None` when it is gone.
 #[must_use]
 pub fn peak_rss_kib(pid: u32) -> Option<u64> {
     field(pid, "VmHWM:")

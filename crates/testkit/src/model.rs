@@ -87,7 +87,7 @@ pub struct Answer {
 /// How an answer ends.
 #[derive(Clone, Debug)]
 enum End {
-    /// As HTTP ends a body.
+    /// The body ends normally.
     Complete,
     /// The connection breaks.
     Cut,
@@ -111,7 +111,7 @@ impl Answer {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// Creates an answer of events with this data. The server sends each event as a piece of its own.
+    /// Creates an answer of events with this data. The server sends each event separately.
     #[must_use]
     pub fn events<'a>(events: impl IntoIterator<Item = &'a str>) -> Self {
         let mut answer = Self::new(200, "text/event-stream", "");
@@ -157,7 +157,7 @@ impl Answer {
         let rest: stream::BoxStream<'static, io::Result<Bytes>> = match self.end {
             End::Complete => stream::empty().boxed(),
             End::Cut => stream::once(async {
-                // Let the server send what comes before, which an error would discard.
+                // Let the server send the body first: an error would discard what it has not sent yet.
                 tokio::task::yield_now().await;
                 Err(io::ErrorKind::ConnectionReset.into())
             })

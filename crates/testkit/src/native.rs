@@ -8,7 +8,7 @@ use rmcp::{
 use tokio::io::split;
 use toolrack_host::Native;
 
-/// A server called `name`; `handler` makes a fresh handler for each connection.
+/// A server called `name`; `handler` is called for each connection, and returns the handler for it.
 pub fn rmcp_native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send + Sync + 'static) -> Native {
     Native::new(name, move |io, stop| {
         let handler = handler();

@@ -1,4 +1,4 @@
-//! A Postgres of a test's own: in a temporary folder, on a socket there, without a network.
+//! A Postgres for one test: in a temporary folder, on a socket there, without a network.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on panics with a reason")]
 
@@ -17,10 +17,10 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// The id of the user as whom Postgres runs if the test runs as root, because Postgres refuses to run as root.
+/// The user id of Postgres if the test runs as root, because Postgres refuses to run as root.
 const UNPRIVILEGED: u32 = 65534;
 
-/// What the log of Postgres says once it accepts connections.
+/// The text in the log of Postgres that says that it accepts connections.
 const READY: &str = "database system is ready to accept connections";
 
 /// The script that creates the files of a database, with the role `toolrack`, which owns the database, and the role
@@ -34,8 +34,8 @@ CREATE DATABASE toolrack OWNER toolrack
 SQL
 "#;
 
-/// The script that copies the files from `$TEMPLATE`, unless the folder has some already, and then replaces the shell by
-/// the server.
+/// The script that copies the database files from `$TEMPLATE`, unless the folder already has some, and then runs the
+/// server in place of the shell.
 const RUN: &str = r#"
 { test -d data || { cp -R "$TEMPLATE" data && printf '%s\n' "$SETTINGS" >>data/postgresql.conf; }; } &&
 rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
@@ -68,7 +68,7 @@ impl Postgres {
         Self::start_from(&template(&programs()), settings)
     }
 
-    /// Starts a Postgres on a copy of these files of a database, which the user of the server must be able to read.
+    /// Starts a Postgres on a copy of these database files. The user as whom Postgres runs must be able to read them.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -112,8 +112,8 @@ impl Postgres {
         self.server = start_server(&programs(), self.folder.path(), None);
     }
 
-    /// Runs `sql` as `role` with `psql`, so without the code under test. Returns a line for each row, with `|` between
-    /// columns. With a `tenant`, the SQL runs in a transaction that row-level security binds to that tenant.
+    /// Runs `sql` as `role` with `psql`, and so without the code under test. Returns a line for each row, with `|`
+    /// between columns. With a `tenant`, row-level security shows the SQL only the rows of that tenant.
     ///
     /// # Panics
     /// When the database refuses `sql`.
@@ -156,8 +156,8 @@ impl Postgres {
     }
 }
 
-/// Starts the server in `folder`, and returns when it accepts connections. For the `first` start, copies files and adds
-/// settings.
+/// Starts the server in `folder`, and returns when it accepts connections. The first start needs the database files to
+/// copy and more settings.
 fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) -> Child {
     let mut run = script(RUN, folder, programs);
     if let Some((files, settings)) = first {
@@ -170,8 +170,8 @@ fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) ->
 }
 
 impl Postgres {
-    /// Starts a PgBouncer in front of Postgres. It has two connections to Postgres, and lends one to a client for a single
-    /// transaction at a time.
+    /// Starts a PgBouncer in front of Postgres. It has two connections to Postgres, and lends one to a client for a
+    /// single transaction at a time.
     ///
     /// # Panics
     /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
@@ -218,8 +218,8 @@ impl Drop for Pooler {
     }
 }
 
-/// Reads the log of a server until a line contains `ready`. A thread reads the rest, so that the server never has to wait
-/// for a reader. Panics with the log if the server ends before.
+/// Reads the log of a server until a line contains `ready`. A thread reads the rest, so that the server never blocks on
+/// a full pipe. Panics with the log if the server ends first.
 fn wait_for(server: &mut Child, ready: &str) {
     let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
     let mut earlier = Vec::new();
@@ -241,7 +241,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The folder of the server's programs, of the newest version that is installed.
+/// Returns the folder with the programs of the newest Postgres that is installed.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let folders = versions.filter_map(|version| Some((version.file_name().to_str()?.parse::<u32>().ok()?, version)));
@@ -279,8 +279,8 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Returns a command that runs a shell script in `folder`, as a user whom Postgres accepts. The process ends with the
-/// thread that starts it.
+/// Returns a command that runs a shell script in `folder`, as a user whom Postgres accepts. The process ends when the
+/// thread that started it ends.
 fn script(script: &str, folder: &Path, programs: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The pause between two looks at a process that a test waits for.
+/// The pause between two checks of a process that a test waits for.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether a process runs. A zombie does not: it has ended and waits to be reaped.
@@ -36,20 +36,20 @@ pub fn with_env(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
     let holds = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        // A supervisor has the variables of its server behind a colon.
+        // A supervisor's environment holds the variables of its server, each with a colon before its name.
         let is_wanted = |entry: &[u8]| entry.strip_prefix(b":").unwrap_or(entry) == wanted.as_bytes();
         environment.split(|byte| *byte == 0).any(is_wanted)
     };
     all().into_iter().map(|(pid, _)| pid).filter(holds).filter(|pid| alive(*pid)).collect()
 }
 
-/// Waits until a process is gone; whether it is, within `limit`.
+/// Waits until a process is gone, at most for `limit`, and returns whether it is gone.
 #[must_use]
 pub fn wait_gone(pid: u32, limit: Duration) -> bool {
     wait_all_gone(&[pid], limit)
 }
 
-/// Waits until all of these are gone; whether they are, within `limit`.
+/// Waits until all these processes are gone, at most for `limit`, and returns whether they are gone.
 #[must_use]
 pub fn wait_all_gone(pids: &[u32], limit: Duration) -> bool {
     let end = Instant::now() + limit;
@@ -70,7 +70,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may itself hold spaces and brackets.
+    // The program's name, in brackets, may itself contain spaces and brackets.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some(Stat { state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A fault. Of several faults of the same kind, the first one counts.
+/// A fault of the authorization server ("it" below). Of several faults of the same kind, the first one counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AuthorizationFault {
     /// Its metadata has these members instead; `null` removes one.
@@ -19,7 +19,7 @@ pub enum AuthorizationFault {
     NoJson(&'static str),
     /// It redirects requests for its metadata to this URL.
     MovedMetadata(String),
-    /// Its redirects carry this `iss`; `None`: they carry none although its metadata promises one (RFC 9207).
+    /// Its redirects have this `iss`. With `None` they have none, although its metadata promises one (RFC 9207).
     Iss(Option<String>),
     /// Its redirects carry this `state`.
     State(&'static str),
@@ -33,7 +33,7 @@ pub enum AuthorizationFault {
     Lives(u64),
     /// The token endpoint delays its answers by this time.
     SlowTokens(Duration),
-    /// The token endpoint carries requests out, but answers only once the test changes its faults.
+    /// The token endpoint carries out requests, but does not answer them until the test removes this fault.
     HoldsTokens,
     /// The token endpoint answers with this OAuth error.
     TokenError(&'static str),
@@ -47,7 +47,7 @@ pub enum AuthorizationFault {
     WantsScope(&'static str),
     /// Tokens are of this type.
     TokenType(&'static str),
-    /// Proofs must contain this nonce. A client that sends another gets it in the error (RFC 9449, 8 and 9).
+    /// Proofs must contain this nonce. The error for any other proof names the nonce (RFC 9449, 8 and 9).
     WantsNonce(String),
     /// The server asks for this nonce, but refuses every proof.
     NoNonceFits(String),

@@ -18,7 +18,7 @@ pub(super) struct Agreement {
     pub(super) scope: String,
 }
 
-/// A family of tokens: all tokens of one agreement.
+/// A family of tokens: all tokens that descend from one agreement of a user.
 #[derive(Clone, Debug)]
 struct Family {
     client: String,
@@ -28,7 +28,7 @@ struct Family {
     refresh: Option<String>,
     /// The key to which the tokens are bound.
     key: Option<String>,
-    /// How many requests have used the access token.
+    /// The number of requests that have used the access token.
     used: u32,
     is_expired: bool,
     is_revoked: bool,
@@ -58,7 +58,7 @@ pub(super) struct Grants {
     codes: BTreeMap<String, Agreement>,
     families: Vec<Family>,
     /// Used refresh tokens, each with the index of its family.
-    spent: BTreeMap<String, usize>,
+    used_refresh_tokens: BTreeMap<String, usize>,
     /// All values that the server has generated.
     issued: BTreeSet<String>,
 }
@@ -93,7 +93,7 @@ impl Grants {
         (id, secret)
     }
 
-    /// Whether this client exists. A URL is a client that describes itself in a document.
+    /// Returns whether this client exists. Every `https` URL is a client, which describes itself in the document there.
     pub(super) fn knows(&self, client: &str) -> bool {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
     }
@@ -123,12 +123,12 @@ impl Grants {
     /// Issues tokens for a client.
     pub(super) fn issue_tokens(
         &mut self,
-        to: Recipient<'_>,
+        recipient: Recipient<'_>,
         resource: &str,
         scope: &str,
         with_refresh: bool,
     ) -> Tokens {
-        let Recipient { client, key } = to;
+        let Recipient { client, key } = recipient;
         let access = self.random("access");
         let refresh = with_refresh.then(|| self.random("refresh"));
         let is_bound = key.is_some();
@@ -147,32 +147,34 @@ impl Grants {
     }
 
     /// Issues new tokens for a refresh token. If the refresh token was used before, revokes its family. With `rotates`,
-    /// the new tokens have another refresh token.
-    pub(super) fn refresh(&mut self, to: Recipient<'_>, token: &str, rotates: bool) -> Refreshed {
-        if let Some(family) = self.spent.get(token).copied() {
+    /// the new tokens include a new refresh token.
+    pub(super) fn refresh(&mut self, recipient: Recipient<'_>, token: &str, rotates: bool) -> Refreshed {
+        if let Some(family) = self.used_refresh_tokens.get(token).copied() {
             self.families[family].is_revoked = true;
             return Refreshed::Reused;
         }
         let belongs_to = |family: &Family| {
-            family.refresh.as_deref() == Some(token) && family.client == to.client && family.key.as_deref() == to.key
+            family.refresh.as_deref() == Some(token)
+                && family.client == recipient.client
+                && family.key.as_deref() == recipient.key
         };
-        let Some(at) = self.families.iter().position(|family| belongs_to(family) && !family.is_revoked) else {
+        let Some(index) = self.families.iter().position(|family| belongs_to(family) && !family.is_revoked) else {
             return Refreshed::Unknown;
         };
         let access = self.random("access");
         let refresh = if rotates { self.random("refresh") } else { token.to_owned() };
         if rotates {
-            self.spent.insert(token.to_owned(), at);
+            self.used_refresh_tokens.insert(token.to_owned(), index);
         }
-        let family = &mut self.families[at];
+        let family = &mut self.families[index];
         (family.access, family.refresh) = (access.clone(), Some(refresh.clone()));
         (family.used, family.is_expired) = (0, false);
         let is_bound = family.key.is_some();
         Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
-    /// Admits a request if its token is valid for this resource, has been used fewer than `max_uses` times, and is bound to
-    /// the key that the request proves, if any. Returns the token's scope.
+    /// Admits a request if its token is valid for this resource, has been used fewer than `max_uses` times, and is
+    /// bound to the key that the request proves, if any. Returns the token's scope.
     pub(super) fn admit(
         &mut self,
         token: &str,
@@ -190,7 +192,7 @@ impl Grants {
         Some(family.scope.clone())
     }
 
-    /// Revokes a token with its family (RFC 7009, 2.1). Returns whether the token existed.
+    /// Revokes a token with its family (RFC 7009, 2.1). Returns whether the token existed and was not yet revoked.
     pub(super) fn revoke(&mut self, token: &str) -> bool {
         let has_token = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
         match self.families.iter_mut().find(has_token) {
@@ -212,7 +214,7 @@ impl Grants {
     }
 }
 
-/// Whether `challenge` is the S256 hash of `verifier` (RFC 7636, 4.6).
-pub(super) fn verifies(verifier: &str, challenge: &str) -> bool {
+/// Returns whether `challenge` is the S256 hash of `verifier` (RFC 7636, 4.6).
+pub(super) fn matches_challenge(verifier: &str, challenge: &str) -> bool {
     (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)) == challenge
 }

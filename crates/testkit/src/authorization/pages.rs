@@ -17,12 +17,12 @@ use url::{Url, form_urlencoded};
 
 use super::{
     ASSERTION, AuthorizationFault, RecordedRequest, Shared,
-    grants::{Agreement, Recipient, Refreshed, Tokens, verifies},
+    grants::{Agreement, Recipient, Refreshed, Tokens, matches_challenge},
     merged,
-    proofs::{About, NoProof},
+    proofs::{ProofError, ProofTarget},
 };
 
-/// The most bytes of a body.
+/// The maximum number of bytes of a request body.
 const MAX_BODY: usize = 16 * 1024 * 1024;
 
 /// The grant of workloads (RFC 7523, 2.1).
@@ -31,8 +31,11 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The header with the nonce that the next proofs must contain.
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// The scope of a token when the client asks for none.
+/// The scope of a token if the client asks for none.
 const SCOPE: &str = "tools";
+
+/// How a call of a tool names its method, in the JSON of its request.
+const CALL_METHOD: &[u8] = b"\"tools/call\"";
 
 /// Returns the value of the first fault that matches the pattern; `None` if the test has not given the server such a
 /// fault.
@@ -84,16 +87,16 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn json_of(status: u16, value: &Value) -> Response {
+fn json_response(status: u16, value: &Value) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], value.to_string())
         .into_response()
 }
 
-/// Returns an error of OAuth (RFC 6749, 5.2), and counts it.
-fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
+/// Counts a refused request, and returns an OAuth error for it (RFC 6749, 5.2).
+fn refuse(server: &Server, status: u16, error: &str, why: &str) -> Response {
     server.state.lock().counts.refused += 1;
-    json_of(status, &json!({ "error": error, "error_description": why }))
+    json_response(status, &json!({ "error": error, "error_description": why }))
 }
 
 /// Serves metadata of either kind, with the configured faults.
@@ -111,7 +114,7 @@ async fn metadata_response(server: &Server, mut document: Value) -> Response {
     if let Some(bytes) = fault!(server, AuthorizationFault::HugeMetadata(bytes) => *bytes) {
         document["filler"] = "x".repeat(bytes).into();
     }
-    json_of(200, &document)
+    json_response(200, &document)
 }
 
 async fn resource(State(server): State<Server>) -> Response {
@@ -121,8 +124,8 @@ async fn resource(State(server): State<Server>) -> Response {
         "scopes_supported": [SCOPE],
         "bearer_methods_supported": ["header"],
     });
-    let over = fault!(server, AuthorizationFault::ResourceMetadata(over) => over.clone());
-    metadata_response(&server, merged(document, &over.unwrap_or_default())).await
+    let changes = fault!(server, AuthorizationFault::ResourceMetadata(changes) => changes.clone());
+    metadata_response(&server, merged(document, &changes.unwrap_or_default())).await
 }
 
 async fn metadata(State(server): State<Server>) -> Response {
@@ -144,19 +147,19 @@ async fn metadata(State(server): State<Server>) -> Response {
     if fault!(server, AuthorizationFault::NoRegistration => ()).is_some() {
         document = merged(document, &json!({ "registration_endpoint": null }));
     }
-    let over = fault!(server, AuthorizationFault::Metadata(over) => over.clone());
-    metadata_response(&server, merged(document, &over.unwrap_or_default())).await
+    let changes = fault!(server, AuthorizationFault::Metadata(changes) => changes.clone());
+    metadata_response(&server, merged(document, &changes.unwrap_or_default())).await
 }
 
 async fn register(State(server): State<Server>, body: Bytes) -> Response {
     let Ok(mut client) = serde_json::from_slice::<Value>(&body) else {
-        return refused(&server, 400, "invalid_client_metadata", "no JSON");
+        return refuse(&server, 400, "invalid_client_metadata", "no JSON");
     };
     if fault!(server, AuthorizationFault::NoRegistration => ()).is_some() {
-        return refused(&server, 403, "access_denied", "registration is refused here");
+        return refuse(&server, 403, "access_denied", "registration is refused here");
     }
     if client["redirect_uris"].as_array().is_none_or(Vec::is_empty) {
-        return refused(&server, 400, "invalid_redirect_uri", "there is none");
+        return refuse(&server, 400, "invalid_redirect_uri", "there is none");
     }
     let with_secret = client["token_endpoint_auth_method"].as_str().is_some_and(|method| method != "none");
     let mut state = server.state.lock();
@@ -168,28 +171,28 @@ async fn register(State(server): State<Server>, body: Bytes) -> Response {
         client["client_secret"] = secret.into();
         client["client_secret_expires_at"] = 0.into();
     }
-    json_of(201, &client)
+    json_response(201, &client)
 }
 
 /// Redirects back to the client at once, as if a user had agreed.
 async fn authorize(State(server): State<Server>, request: Request) -> Response {
     let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
-    let page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
+    let error_page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
     if !server.state.lock().grants.knows(&parameter("client_id")) {
-        return page("no such client");
+        return error_page("no such client");
     }
-    let Ok(mut back) = Url::parse(&parameter("redirect_uri")) else {
-        return page("no redirect_uri");
+    let Ok(mut redirect_uri) = Url::parse(&parameter("redirect_uri")) else {
+        return error_page("no redirect_uri");
     };
     if parameter("response_type") != "code"
         || parameter("code_challenge_method") != "S256"
         || parameter("code_challenge").len() != 43
     {
-        return page("only `response_type=code` with PKCE and S256 is supported");
+        return error_page("only `response_type=code` with PKCE and S256 is supported");
     }
     if parameter("resource") != server.mcp_url() {
-        return page("`resource` must be that of the MCP server");
+        return error_page("`resource` must be that of the MCP server");
     }
     if let Some(to) = fault!(server, AuthorizationFault::SentTo(to) => to.clone()) {
         return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
@@ -198,7 +201,7 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     let iss = fault!(server, AuthorizationFault::Iss(iss) => iss.clone());
     let state = fault!(server, AuthorizationFault::State(state) => (*state).to_owned());
     {
-        let mut query = back.query_pairs_mut();
+        let mut query = redirect_uri.query_pairs_mut();
         match refusal {
             Some(error) => drop(query.append_pair("error", error)),
             None => drop(query.append_pair("code", &issue_code(&server, &asked))),
@@ -210,10 +213,10 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
             query.append_pair("iss", &iss);
         }
     }
-    (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
+    (StatusCode::FOUND, [(header::LOCATION, redirect_uri.to_string())]).into_response()
 }
 
-/// Issues a code for what the client has asked for.
+/// Issues a code for the request with these query parameters.
 fn issue_code(server: &Server, asked: &Parameters) -> String {
     let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let mut state = server.state.lock();
@@ -227,7 +230,8 @@ fn issue_code(server: &Server, asked: &Parameters) -> String {
     })
 }
 
-/// Returns the id of the client that sends a request, and its secret: from the header (RFC 6749, 2.3.1) or from the form.
+/// Returns the id of the client that sends a request, and its secret: from the header (RFC 6749, 2.3.1) or from the
+/// form.
 fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>) {
     let basic =
         text(headers, header::AUTHORIZATION).strip_prefix("Basic ").and_then(|basic| STANDARD.decode(basic).ok());
@@ -248,77 +252,85 @@ async fn token(State(server): State<Server>, headers: HeaderMap, body: Bytes) ->
         tokio::time::sleep(time).await;
     }
     if let Some(error) = fault!(server, AuthorizationFault::TokenError(error) => *error) {
-        return refused(&server, 400, error, "the test has given the server this fault");
+        return refuse(&server, 400, error, "the test has given the server this fault");
     }
     let form: Parameters = pairs(&body).collect();
     let url = format!("{}/token", server.issuer());
-    let key = match proved(&server, &headers, About { method: "POST", url: &url, token: None }) {
+    let key = match check_proof(&server, &headers, ProofTarget { method: "POST", url: &url, token: None }) {
         Ok(key) => key,
         Err(NotProved::Nonce(nonce)) => {
-            let mut answer = refused(&server, 400, "use_dpop_nonce", "another nonce");
+            let mut answer = refuse(&server, 400, "use_dpop_nonce", "another nonce");
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::Invalid(why)) => return refused(&server, 400, "invalid_dpop_proof", why),
+        Err(NotProved::Invalid(why)) => return refuse(&server, 400, "invalid_dpop_proof", why),
     };
     let (client, secret) = client_of(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
     if !is_workload && !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
-        return refused(&server, 401, "invalid_client", "no such client, or another secret");
+        return refuse(&server, 401, "invalid_client", "no such client, or another secret");
     }
-    let checked = server.state.lock().statements.hold(&client, &server.issuer(), &form);
+    let checked = server.state.lock().statements.check(&client, &server.issuer(), &form);
     if let Err(why) = checked {
-        return refused(&server, 401, "invalid_client", why);
+        return refuse(&server, 401, "invalid_client", why);
     }
-    let to = Recipient { client: &client, key: key.as_deref() };
+    let recipient = Recipient { client: &client, key: key.as_deref() };
     let parameter = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     if parameter("resource") != server.mcp_url() {
-        return refused(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
+        return refuse(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
     }
     let issued = match parameter("grant_type") {
-        "authorization_code" => exchanged(&server, to, &form),
-        "refresh_token" => refreshed(&server, to, parameter("refresh_token")),
+        "authorization_code" => exchange_code(&server, recipient, &form),
+        "refresh_token" => refresh_tokens(&server, recipient, parameter("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state.lock().grants.issue_tokens(to, parameter("resource"), scope, false))
+            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), scope, false))
         }
         JWT_BEARER if parameter("assertion") == ASSERTION => {
-            Ok(server.state.lock().grants.issue_tokens(to, parameter("resource"), SCOPE, false))
+            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), SCOPE, false))
         }
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
     };
     server.hold_back().await;
     match issued {
-        Ok(tokens) => json_of(200, &token_response(&server, &tokens)),
-        Err((error, why)) => refused(&server, 400, error, why),
+        Ok(tokens) => json_response(200, &token_response(&server, &tokens)),
+        Err((error, why)) => refuse(&server, 400, error, why),
     }
 }
 
-/// Issues tokens for the code in `form`. The error is the one of OAuth, with an explanation.
-fn exchanged(server: &Server, to: Recipient<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
+/// Issues tokens for the code in `form`. An error is the OAuth error code, with an explanation.
+fn exchange_code(
+    server: &Server,
+    recipient: Recipient<'_>,
+    form: &Parameters,
+) -> Result<Tokens, (&'static str, &'static str)> {
     let parameter = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     let with_refresh = fault!(server, AuthorizationFault::NoRefresh => ()).is_none();
     let mut state = server.state.lock();
     let agreement = state.grants.redeem(parameter("code")).ok_or(("invalid_grant", "no such code"))?;
-    if agreement.client != to.client || agreement.redirect_uri != parameter("redirect_uri") {
-        return Err(("invalid_grant", "the code is of another client or redirect_uri"));
+    if agreement.client != recipient.client || agreement.redirect_uri != parameter("redirect_uri") {
+        return Err(("invalid_grant", "the code belongs to another client or redirect_uri"));
     }
-    if !verifies(parameter("code_verifier"), &agreement.challenge) {
-        return Err(("invalid_grant", "the code_verifier is not that of the code_challenge"));
+    if !matches_challenge(parameter("code_verifier"), &agreement.challenge) {
+        return Err(("invalid_grant", "the code_verifier does not match the code_challenge"));
     }
     if agreement.resource != parameter("resource") {
         return Err(("invalid_target", "the code is for another resource"));
     }
     state.counts.exchanges += 1;
-    Ok(state.grants.issue_tokens(to, &agreement.resource, &agreement.scope, with_refresh))
+    Ok(state.grants.issue_tokens(recipient, &agreement.resource, &agreement.scope, with_refresh))
 }
 
-/// Issues tokens for the refresh token `token`. The error is the one of OAuth, with an explanation.
-fn refreshed(server: &Server, to: Recipient<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
+/// Issues tokens for the refresh token `token`. An error is the OAuth error code, with an explanation.
+fn refresh_tokens(
+    server: &Server,
+    recipient: Recipient<'_>,
+    token: &str,
+) -> Result<Tokens, (&'static str, &'static str)> {
     let rotates = fault!(server, AuthorizationFault::NoRotation => ()).is_none();
     let mut state = server.state.lock();
-    match state.grants.refresh(to, token, rotates) {
+    match state.grants.refresh(recipient, token, rotates) {
         Refreshed::Fresh(tokens) => {
             state.counts.refreshes += 1;
             Ok(tokens)
@@ -351,7 +363,7 @@ async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -
     let form: Parameters = pairs(&body).collect();
     let (client, secret) = client_of(&headers, &form);
     if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
-        return refused(&server, 401, "invalid_client", "no such client, or another secret");
+        return refuse(&server, 401, "invalid_client", "no such client, or another secret");
     }
     let mut state = server.state.lock();
     if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {
@@ -374,8 +386,8 @@ async fn mcp(State(server): State<Server>, request: Request) -> Response {
     let Some((is_bound, token)) = token_of(&head.headers) else {
         return rejected(StatusCode::UNAUTHORIZED, "");
     };
-    let about = About { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
-    let proved = if is_bound { proved(&server, &head.headers, about) } else { Ok(None) };
+    let target = ProofTarget { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
+    let proved = if is_bound { check_proof(&server, &head.headers, target) } else { Ok(None) };
     let key = match proved {
         Ok(None) if is_bound => return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
         Ok(key) => key,
@@ -388,27 +400,27 @@ async fn mcp(State(server): State<Server>, request: Request) -> Response {
             return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\"");
         }
     };
-    let most = fault!(server, AuthorizationFault::Expires(most) => *most);
-    let admitted = server.state.lock().grants.admit(token, key.as_deref(), &server.mcp_url(), most);
+    let max_uses = fault!(server, AuthorizationFault::Expires(requests) => *requests);
+    let admitted = server.state.lock().grants.admit(token, key.as_deref(), &server.mcp_url(), max_uses);
     let Some(scope) = admitted else {
         return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
     let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let wanted = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
     if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
-        && body.windows(12).any(|window| window == b"\"tools/call\"")
+        && body.windows(CALL_METHOD.len()).any(|window| window == CALL_METHOD)
     {
         return rejected(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""));
     }
     server.state.lock().counts.admitted += 1;
-    let mut answer = passed_on(&server, &head, body).await;
+    let mut answer = pass_on(&server, &head, body).await;
     if fault!(server, AuthorizationFault::ChangesNonce => ()).is_some() {
         answer.headers_mut().extend(header_value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
     }
     answer
 }
 
-/// Returns the token of a request, and whether the request says that the token is bound to a key.
+/// Returns whether a request declares its token as bound to a key (scheme `DPoP`), and the token.
 fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
     let (scheme, token) = text(headers, header::AUTHORIZATION).split_once(' ')?;
     match scheme {
@@ -426,24 +438,27 @@ enum NotProved {
     Invalid(&'static str),
 }
 
-/// Returns the key that the client of a request proves to have; `None` for a request without a proof.
-fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Option<String>, NotProved> {
+/// Checks the proof of a request, and returns the key that the client has thereby proved to have; `None` for a request
+/// without a proof.
+fn check_proof(server: &Server, headers: &HeaderMap, target: ProofTarget<'_>) -> Result<Option<String>, NotProved> {
     if !headers.contains_key("dpop") {
         return Ok(None);
     }
-    let checked = server.state.lock().proofs.check(headers, about);
+    let checked = server.state.lock().proofs.check(headers, target);
     let proof = checked.map_err(|error| match error {
-        NoProof::Invalid(why) => NotProved::Invalid(why),
-        NoProof::Replayed => {
+        ProofError::Invalid(why) => NotProved::Invalid(why),
+        ProofError::Replayed => {
             server.state.lock().counts.replayed += 1;
-            NotProved::Invalid("this proof came before")
+            NotProved::Invalid("this proof was used before")
         }
     })?;
     let wanted = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
     let wanted =
         wanted.or_else(|| fault!(server, AuthorizationFault::ChangesNonce => ()).map(|()| newest_nonce(server)));
+    // `ChangesNonce` is a fault of the MCP server: it does not apply at the token endpoint, where there is no token
+    // yet.
     let wanted =
-        wanted.filter(|_| about.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
+        wanted.filter(|_| target.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
     if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
         return Err(NotProved::Nonce(header_value(&wanted)));
     }
@@ -458,14 +473,14 @@ fn header_value(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(nonce).ok()
 }
 
-/// Returns the current nonce under the fault [`ChangesNonce`](AuthorizationFault::ChangesNonce), which changes with each
-/// admitted request.
+/// Returns the nonce that is valid now if the server has the fault [`ChangesNonce`](AuthorizationFault::ChangesNonce).
+/// The nonce changes with each admitted request.
 fn newest_nonce(server: &Server) -> String {
     format!("nonce-{}", server.state.lock().counts.admitted)
 }
 
 /// Passes a request on to the MCP server, without its token, and returns the answer.
-async fn passed_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
+async fn pass_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
     let mut headers = head.headers.clone();
     for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         headers.remove(name);

@@ -8,9 +8,9 @@ use http::HeaderMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What a proof must be about: a request, and the access token in it.
+/// The request for which a proof must be made, and the access token in that request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About<'a> {
+pub(super) struct ProofTarget<'a> {
     pub(super) method: &'a str,
     pub(super) url: &'a str,
     /// `None` at the token endpoint, where the client has no token yet.
@@ -19,8 +19,8 @@ pub(super) struct About<'a> {
 
 /// Why a proof is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoProof {
-    /// It is missing, malformed, or about something else, for this reason.
+pub(super) enum ProofError {
+    /// The proof is missing, malformed, or for another request or token. Contains the reason.
     Invalid(&'static str),
     /// The proof was used before.
     Replayed,
@@ -40,11 +40,11 @@ pub(super) struct Proofs(BTreeSet<String>);
 
 impl Proofs {
     /// Checks the one proof of a request (RFC 9449, 4.3).
-    pub(super) fn check(&mut self, headers: &HeaderMap, about: About<'_>) -> Result<Proof, NoProof> {
-        let invalid = NoProof::Invalid;
+    pub(super) fn check(&mut self, headers: &HeaderMap, target: ProofTarget<'_>) -> Result<Proof, ProofError> {
+        let invalid = ProofError::Invalid;
         let mut given = headers.get_all("dpop").iter();
         let (Some(proof), None) = (given.next().and_then(|proof| proof.to_str().ok()), given.next()) else {
-            return Err(invalid("there is not one proof"));
+            return Err(invalid("there must be exactly one proof"));
         };
         let (message, signature) = proof.rsplit_once('.').ok_or(invalid("no JWT"))?;
         let (header, claims) = message.split_once('.').ok_or(invalid("no JWT"))?;
@@ -52,24 +52,26 @@ impl Proofs {
             (decoded(header).ok_or(invalid("no header"))?, decoded(claims).ok_or(invalid("no claims"))?);
         let jwk = &header["jwk"];
         if header["typ"] != "dpop+jwt" || header["alg"] != "ES256" || !jwk["d"].is_null() {
-            return Err(invalid("another header"));
+            return Err(invalid("the header is wrong"));
         }
-        let half = |name: &str| jwk[name].as_str().and_then(|half| URL_SAFE_NO_PAD.decode(half).ok());
-        let (x, y) = half("x").zip(half("y")).ok_or(invalid("no key"))?;
+        let coordinate = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        let (x, y) = coordinate("x").zip(coordinate("y")).ok_or(invalid("no key"))?;
+        // The byte 4 says that both coordinates follow, uncompressed.
         let point = [&[4][..], &x, &y].concat();
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| invalid("no signature"))?;
         let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message.as_bytes(), &signature);
-        verified.map_err(|_| invalid("another signature"))?;
-        if claims["htm"] != about.method || claims["htu"] != about.url {
-            return Err(invalid("of another request"));
+        verified.map_err(|_| invalid("the signature does not match"))?;
+        if claims["htm"] != target.method || claims["htu"] != target.url {
+            return Err(invalid("the proof is for another request"));
         }
-        let hash = about.token.map(|token| URL_SAFE_NO_PAD.encode(Sha256::digest(token)));
+        let hash = target.token.map(|token| URL_SAFE_NO_PAD.encode(Sha256::digest(token)));
         if claims["ath"].as_str() != hash.as_deref() {
-            return Err(invalid("of another token"));
+            return Err(invalid("the proof is for another token"));
         }
-        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or(invalid("without a name"))?;
-        if !self.0.insert(name.to_owned()) {
-            return Err(NoProof::Replayed);
+        let id =
+            claims["jti"].as_str().filter(|id| id.len() >= 16).ok_or(invalid("the `jti` is missing or too short"))?;
+        if !self.0.insert(id.to_owned()) {
+            return Err(ProofError::Replayed);
         }
         let text = |name: &str| jwk[name].as_str().unwrap_or_default();
         let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#, text("x"), text("y"));

@@ -1,5 +1,5 @@
-//! Clients that sign in with a key instead of a secret (`private_key_jwt`: OpenID Connect Core, 9; RFC 7523, 3), checked as
-//! a server has to.
+//! Checks clients that sign in with a key instead of a secret (`private_key_jwt`: OpenID Connect Core, 9; RFC 7523, 3).
+//! Such a client sends a statement about itself (a client assertion), which it has signed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use base64::{
 };
 use serde_json::Value;
 
-const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// How far ahead the end of a statement may be, in seconds.
+/// The maximum number of seconds until a statement expires.
 const MAX_LIFE_SECONDS: u64 = 300;
 
 /// The keys of clients, and the received statements.
@@ -31,7 +31,7 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    /// Makes a key for a client; in PEM.
+    /// Makes a key for a client, and returns the private key in PEM.
     pub(super) fn key_for(&mut self, client: &str) -> String {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         let pair = pair.unwrap_or_else(|error| panic!("no key: {error}"));
@@ -41,8 +41,8 @@ impl Statements {
         format!("-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
     }
 
-    /// Returns whether `client` authenticates as required: with a statement to `audience` if it has a key.
-    pub(super) fn hold(
+    /// Checks that a client with a key sends a valid statement for `audience`. A client without a key needs none.
+    pub(super) fn check(
         &mut self,
         client: &str,
         audience: &str,
@@ -51,24 +51,24 @@ impl Statements {
         let Some(key) = self.keys.get(client) else {
             return Ok(());
         };
-        let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
-        if of("client_assertion_type") != KIND {
+        let field = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+        if field("client_assertion_type") != ASSERTION_TYPE {
             return Err("no statement");
         }
-        let (message, signature) = of("client_assertion").rsplit_once('.').ok_or("no JWT")?;
+        let (message, signature) = field("client_assertion").rsplit_once('.').ok_or("no JWT")?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| "no signature")?;
         let verified = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(message.as_bytes(), &signature);
         verified.map_err(|_| "another key")?;
         let claims = message.split_once('.').and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
         let claims: Value = claims.and_then(|claims| serde_json::from_slice(&claims).ok()).ok_or("no claims")?;
         if claims["iss"] != client || claims["sub"] != client || claims["aud"] != audience {
-            return Err("of another issuer, or to another audience");
+            return Err("the statement is of another client or for another audience");
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         if claims["exp"].as_u64().is_none_or(|end| end <= now || end > now + MAX_LIFE_SECONDS) {
-            return Err("over, or for too long");
+            return Err("the statement has expired, or is valid for too long");
         }
-        let name = claims["jti"].as_str().filter(|name| name.len() >= 16).ok_or("without a name")?;
-        if self.seen.insert(name.to_owned()) { Ok(()) } else { Err("it came before") }
+        let id = claims["jti"].as_str().filter(|id| id.len() >= 16).ok_or("the `jti` is missing or too short")?;
+        if self.seen.insert(id.to_owned()) { Ok(()) } else { Err("the statement was used before") }
     }
 }

@@ -1,8 +1,8 @@
-//! A real server of the modern era (2026-07-28): the official Rust SDK's own, over stdio or Streamable HTTP.
+//! A real server of the modern era (2026-07-28), written with the official Rust SDK, over stdio or Streamable HTTP.
 //!
 //! `rmcp-server stdio` speaks on stdin and stdout. `rmcp-server http` prints `listening URL` and ends with its stdin.
-//! [`Demo::call_tool`] lists its tools. Unlike the fake server, it tests that a client works with an independent
-//! server.
+//! [`Demo::call_tool`] lists its tools. Unlike the fake server, it shows that a client works with a server that
+//! others have written.
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, net::TcpListener, sync::watch};
 
-/// The `requestState` of the only question, with characters that must be echoed byte for byte.
+/// The `requestState` of the only question. The client must echo its odd characters byte for byte.
 const STATE: &str = "st.ate/with+special=chars and \"quotes\"";
 
 /// The server. Over HTTP, each request gets a clone of it, and all clones share their state.
@@ -37,7 +37,7 @@ struct Demo(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The tools that `grow` has added. Each open subscription waits for a change of them.
+    /// The tools that `grow` has added. Each open subscription waits for changes of this list.
     grown: watch::Sender<Vec<String>>,
     /// The number of open subscriptions.
     listening: watch::Sender<usize>,
@@ -163,7 +163,7 @@ fn text(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
-/// Returns the argument `name` as text, or a name that shows its absence.
+/// Returns the argument `name` as text, or a default that shows that it is missing.
 fn argument_text<'a>(arguments: Option<&'a JsonObject>, name: &str) -> &'a str {
     arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str).unwrap_or("nobody")
 }

@@ -1,10 +1,10 @@
-//! A program that embeds Toolrack: the supervisor hook comes first.
+//! A program that embeds Toolrack, and calls the supervisor's hook first, as such programs must.
 //!
-//! Tests name it as the supervisor of their own host. And as `supervised host [--polite] NAME=VALUE COMMAND ARGS…` it
-//! is a host to be killed: it connects the one server `victim`, a child process with this one variable, prints
-//! `connected` (or its state), then calls a tool for each line `TOOL ARGUMENTS` on its stdin and prints the outcome.
-//! It ends with its stdin. `--polite` ends on `SIGTERM` as a well-behaved program does, by shutting the host down;
-//! without it the signal kills.
+//! Tests use it in two ways: as the supervisor of their own host, and, with the arguments `host [--polite] NAME=VALUE
+//! COMMAND ARGS…`, as a host that they can kill. This host connects one server, `victim`: the command as a child
+//! process with this variable. It prints the server's state, such as `connected`, then calls a tool for each line `TOOL
+//! ARGUMENTS` on its stdin and prints the outcome. It ends when its stdin ends. With `--polite`, it shuts the host down
+//! on `SIGTERM`, as a well-behaved program does; otherwise the signal kills it.
 
 use std::{
     io::{self, Write as _},
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-        let outcome = runtime.block_on(be_a_host(&args));
-        // Without waiting for the thread that reads stdin.
+        let outcome = runtime.block_on(run_host(&args));
+        // Do not wait for the thread that reads stdin.
         runtime.shutdown_background();
         outcome
     });
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(outcome.is_err()))
 }
 
-async fn be_a_host(args: &[String]) -> io::Result<()> {
-    let (polite, spec) = read(args).ok_or_else(|| io::Error::other("host [--polite] NAME=VALUE COMMAND ARGS…"))?;
+async fn run_host(args: &[String]) -> io::Result<()> {
+    let (polite, spec) = parse(args).ok_or_else(|| io::Error::other("host [--polite] NAME=VALUE COMMAND ARGS…"))?;
     // Register before anything is started, so that a signal during the connection counts as well.
     let mut terminated = if polite { Some(signal(SignalKind::terminate())?) } else { None };
     let asked_to_end = async {
@@ -58,7 +58,7 @@ async fn be_a_host(args: &[String]) -> io::Result<()> {
     served
 }
 
-fn read(args: &[String]) -> Option<(bool, ServerSpec)> {
+fn parse(args: &[String]) -> Option<(bool, ServerSpec)> {
     let (polite, rest) = match args {
         [host, polite, rest @ ..] if host == "host" && polite == "--polite" => (true, rest),
         [host, rest @ ..] if host == "host" => (false, rest),

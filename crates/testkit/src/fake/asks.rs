@@ -1,5 +1,6 @@
-//! Questions of the fake to the client, in the way of each era: a request of the server (legacy), or an
-//! `input_required` result that the client answers by trying again (2026-07-28, "multi round-trip requests").
+//! The fake's questions to the client, as each era asks them: with a request of the server (legacy), or with an
+//! `input_required` result, which the client answers by repeating its request (2026-07-28, "multi round-trip
+//! requests").
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ pub(crate) enum QuestionOutcome {
     InputRequired(Value),
 }
 
-/// The key of the only question at a time.
+/// The key of a question in `inputRequests`. The fake asks one question at a time, so one key is enough.
 const KEY: &str = "the_answer";
 
 /// Asks for the form that has a field of each type.
@@ -106,6 +107,7 @@ fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value)
         return Ok(QuestionOutcome::Answered(answer.clone()));
     }
     let asked = json!({KEY: {"method": method, "params": params}});
+    // A client that repeats its request without an answer stays in the same round.
     Ok(QuestionOutcome::InputRequired(input_required(Some(asked), round + u64::from(answer.is_some() || round == 0))))
 }
 
@@ -120,7 +122,7 @@ fn url_by_error(server: &Server) -> Result<QuestionOutcome, Refusal> {
     Err(Refusal::new(code::URL_REQUIRED, "This request requires more information.").with_data(data))
 }
 
-/// Requests another try with the same state, and asks no question.
+/// Asks the client to repeat its request with the given state, and asks no question.
 fn state_only(request: &Request) -> Result<QuestionOutcome, Refusal> {
     let round = round_of(request)?;
     if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {

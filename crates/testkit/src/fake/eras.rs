@@ -74,13 +74,13 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
         "server/discover" | "subscriptions/listen" => return Err(unknown(&request.method)),
         _ => {}
     }
-    let unbegun = match server.options.transport {
+    let is_uninitialized = match server.options.transport {
         Transport::Stdio => request.peer.capabilities.get().is_none(),
-        // As the servers of the Python SDK are.
+        // Like the servers of the Python SDK, this waits for `notifications/initialized`.
         Transport::Sse => !request.peer.ready.load(Ordering::Relaxed),
         Transport::Http => false,
     };
-    if unbegun {
+    if is_uninitialized {
         return Err(Refusal::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
     }
     match request.method.as_str() {
@@ -138,7 +138,7 @@ async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
     Ok(result)
 }
 
-/// The fields of `_meta` that every modern request must carry, and the version that they name.
+/// Checks the fields of `_meta` that every modern request must have, and the version that they name.
 fn check_meta(request: &Request, spoken: &str) -> Result<(), Refusal> {
     let meta = &request.params["_meta"];
     let Some(version) = meta[META_VERSION].as_str() else {
@@ -158,7 +158,7 @@ fn unsupported(spoken: &str, requested: &Value) -> Refusal {
     Refusal::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data)
 }
 
-/// Adds what every modern result carries, and the caching hints of those that may be cached.
+/// Adds the fields of every modern result, and caching hints to the results that a client may cache.
 fn decorate(server: &Server, method: &str, result: &mut Value) {
     if result.get("resultType").is_none() {
         result["resultType"] = json!("complete");
@@ -177,7 +177,7 @@ async fn listen(server: &Server, request: &Request) -> Reply {
     let filter = &request.params["notifications"];
     let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
     let notice = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
-    // A client that reads the acknowledgement can rely on it.
+    // Register first: a client that has read the acknowledgement relies on getting every change.
     server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
     request.out.send(Frame::message(&notice)).await;
     if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {

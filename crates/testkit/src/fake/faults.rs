@@ -1,8 +1,8 @@
 //! The table of faults: the name of each, its argument, the requests that it strikes, and what it does.
 //!
-//! `fake-server faults` prints this table. A fault is *standing* (it shapes the whole process, or what is offered) or
-//! it strikes single requests: then `--fault-on METHOD` moves it to another method, and `--fault-after N` with
-//! `--fault-times N` choose which requests of that method it strikes.
+//! `fake-server faults` prints this table. A fault is either *standing* (it affects the whole process, or what the
+//! server offers), or it strikes single requests. For the second kind, `--fault-on METHOD` moves the fault to another
+//! method, and `--fault-after N` and `--fault-times N` choose which requests of that method it strikes.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub enum Arg {
 /// Which requests a fault strikes unless `--fault-on` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTarget {
-    /// No single requests: the fault shapes the process, the session or what the server offers.
+    /// No single requests: the fault affects the process, the session or what the server offers.
     Standing,
     /// Requests of this method.
     Method(&'static str),
@@ -94,7 +94,7 @@ faults! {
     Discover202, "discover-202", Arg::No, DISCOVER, "HTTP: 202 without a body";
     DiscoverHtml, "discover-html", Arg::No, DISCOVER, "HTTP: 200 with a web page";
     Discover500, "discover-500", Arg::No, DISCOVER, "HTTP: 500 with plain text";
-    NoCapabilities, "no-capabilities", Arg::No, STANDING, "says `capabilities: null` of itself";
+    NoCapabilities, "no-capabilities", Arg::No, STANDING, "declares `capabilities: null`";
     Version, "version", Arg::Text("1999-01-01"), STANDING, "speaks this protocol version whatever is asked";
 
     // What the server offers.
@@ -225,11 +225,11 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Faults {
     chosen: Vec<(Fault, Option<String>)>,
-    /// `--fault-on`: the method that all striking faults aim at, instead of their own; `*` is every method.
+    /// `--fault-on`: the method whose requests the faults strike instead of their default ones; `*` is every method.
     pub on: Option<String>,
-    /// `--fault-after`: how many requests of that method succeed first.
+    /// `--fault-after`: the number of requests of that method that succeed first.
     pub after: u64,
-    /// `--fault-times`: how many requests the fault strikes after those.
+    /// `--fault-times`: the number of later requests that the fault strikes.
     pub times: u64,
 }
 
@@ -283,8 +283,8 @@ impl Faults {
         }
     }
 
-    /// Returns the argument of a chosen fault as text, or the fault's default. `None` if the fault is not chosen or takes
-    /// no text.
+    /// Returns the argument of a chosen fault as text, or the fault's default. `None` if the fault is not chosen or
+    /// takes no text.
     #[must_use]
     pub fn text(&self, fault: Fault) -> Option<&str> {
         let (_, arg) = self.chosen.iter().find(|(chosen, _)| *chosen == fault)?;
@@ -299,14 +299,14 @@ impl Faults {
     /// the same method.
     #[must_use]
     pub fn strike(&self, method: &str, seen: u64) -> Struck {
-        let in_turn = seen >= self.after && seen - self.after < self.times;
+        let is_in_range = seen >= self.after && seen - self.after < self.times;
         let aimed = |fault: Fault| match (&self.on, fault.row().target) {
             (_, FaultTarget::Standing) => false,
             (Some(on), _) => on == "*" || on == method,
             (None, FaultTarget::Method(own)) => own == method,
             (None, FaultTarget::Every) => true,
         };
-        let faults = if in_turn {
+        let faults = if is_in_range {
             self.chosen.iter().map(|(fault, _)| *fault).filter(|fault| aimed(*fault)).collect()
         } else {
             Vec::new()
@@ -335,10 +335,10 @@ impl Struck {
 /// The table as text, one fault a line, for `fake-server faults`.
 #[must_use]
 pub fn table() -> String {
-    FAULTS.iter().map(line).collect()
+    FAULTS.iter().map(formatted).collect()
 }
 
-fn line(row: &Row) -> String {
+fn formatted(row: &Row) -> String {
     let arg = match row.arg {
         Arg::No => String::new(),
         Arg::Number(default) => format!("[={default}]"),

@@ -1,8 +1,8 @@
 //! Streamable HTTP of both eras, at `/mcp`.
 //!
-//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with HTTP instead of
-//! MCP), `mirror` (headers of 2026-07-28) and `sessions` (the older era). Its answer is one body (`answers`, `gzip`) or
-//! a stream (`events`).
+//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with something other
+//! than MCP), then `mirror` (headers of 2026-07-28) or `sessions` (the legacy era). Its answer is one body (`answers`,
+//! `gzip`) or a stream (`events`).
 
 use std::collections::HashMap;
 use std::io;
@@ -52,7 +52,7 @@ struct Endpoint {
     state: Mutex<State>,
 }
 
-/// What outlives a single request.
+/// The state that outlives a single request.
 #[derive(Debug)]
 struct State {
     sessions: Sessions,
@@ -67,7 +67,7 @@ struct Parked {
     struck: Struck,
 }
 
-/// Binds a port of 127.0.0.1 and prints it as the only line of stdout; then accepts forever.
+/// Binds a port of 127.0.0.1 and prints the URL as the only line of stdout; then accepts connections forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, PATH).await?;
     let state = State { sessions: Sessions::new(&server.options.faults), parked: HashMap::new() };
@@ -185,13 +185,13 @@ impl Endpoint {
         self.server.start(request);
         let session = new_session.as_ref().map(|session| session.id.as_str());
         let stream = events::Stream { server: &self.server, struck: &struck, session };
-        if let Some(retry) = stream.resumed_after() {
+        if let Some(retry) = stream.retry_delay() {
             let event = format!("stream-{}", self.server.unique());
             // Park the rest before the client gets the event id, because the client may resume immediately.
             self.park(&event, Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }
-        let outcome = if self.server.options.answers == Answers::Sse || events::wanted(&struck) {
+        let outcome = if self.server.options.answers == Answers::Sse || events::needs_stream(&struck) {
             stream.whole(exchange, None, &mut frames).await
         } else {
             match next(exchange, &mut frames).await {
@@ -205,7 +205,7 @@ impl Endpoint {
         };
         // A client that closes the stream cancels the request, but only in the modern era.
         let client_left = !matches!(outcome, Ok(Some(_)));
-        if client_left && era == Era::Modern && self.server.runs(&peer, &id) {
+        if client_left && era == Era::Modern && self.server.is_running(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");
         }
         Ok(outcome?.unwrap_or(After::Close))
@@ -250,7 +250,7 @@ impl Endpoint {
         self.state.lock().parked.insert(event.to_owned(), rest);
     }
 
-    /// Writes the rest of the stream that was cut with this event id, or does what its fault says instead.
+    /// Writes the rest of the stream that was cut with this event id, unless its fault demands something else.
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
         let parked = self.state.lock().parked.remove(event);
         let Some(mut parked) = parked else { return plain_text(exchange, 404, "no such stream").await };

@@ -13,7 +13,7 @@ use super::process::Death;
 use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
 
-/// What the connections share. A session is a peer that listens.
+/// The state that all connections share. Each session is a [`Peer`] that listens.
 #[derive(Debug)]
 struct Endpoint {
     server: Arc<Server>,
@@ -63,7 +63,7 @@ impl Endpoint {
 
     async fn post(&self, exchange: &mut Exchange, request: &HttpRequest) -> io::Result<After> {
         let id = request.query.strip_prefix("session=").unwrap_or_default();
-        let Some((peer, out)) = self.server.listening(id) else {
+        let Some((peer, out)) = self.server.find_listener(id) else {
             return plain_text(exchange, 404, "no such session").await;
         };
         match wire::parse(&request.body) {

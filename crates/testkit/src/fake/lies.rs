@@ -34,7 +34,7 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
         request.out.send(last).await;
         return silence().await;
     }
-    for frame in shape(&server.options.faults, &request.struck, message, status) {
+    for frame in answer_frames(&server.options.faults, &request.struck, message, status) {
         request.out.send(frame).await;
     }
     if request.struck.by(Fault::StrayProgress) {
@@ -97,7 +97,7 @@ fn progress(token: &Value) -> Frame {
     Frame::message(&wire::notification("notifications/progress", &params))
 }
 
-/// Returns the frame that ends the process or closes its stdout, if a fault wants that instead of an answer.
+/// Returns the frame that ends the process or closes its stdout, if a fault demands that instead of an answer.
 fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
     let struck = &request.struck;
     if struck.by(Fault::CrashOnCall) {
@@ -120,7 +120,7 @@ fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
 }
 
 /// Returns the frames of one answer, with the faults that strike it.
-fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
+fn answer_frames(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
     let id = message["id"].clone();
     for fault in struck.iter() {
         corrupt(faults, fault, &id, &mut message);
@@ -150,7 +150,7 @@ fn unused_id(id: &Value) -> Value {
     }
 }
 
-/// Changes the message in a way that leaves it JSON.
+/// Changes the message; it stays valid JSON.
 fn corrupt(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
     match fault {
         Fault::WrongId => message["id"] = unused_id(id),
@@ -177,7 +177,7 @@ fn corrupt(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
     }
 }
 
-/// Returns the answer as bytes that `serde_json` would not write; `None` if the fault asks for none.
+/// Returns the answer as bytes that `serde_json` would not write; `None` if `fault` demands no such bytes.
 fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<Vec<u8>> {
     let number = || usize::try_from(faults.number(fault).unwrap_or(0)).unwrap_or(usize::MAX);
     let answer_with_text = |text: &[u8]| {
@@ -191,8 +191,8 @@ fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<
         Fault::UnparsableAnswer => answer_with_text(br"half of a pair: \ud800"),
         Fault::BadUtf8 => answer_with_text(b"not UTF-8: \xff\xfe\x80"),
         Fault::HugeLine | Fault::BodyHuge | Fault::SseHugeEvent => {
-            let frame = answer_with_text(b"").len();
-            answer_with_text(&vec![b'x'; number().saturating_sub(frame)])
+            let rest = answer_with_text(b"").len();
+            answer_with_text(&vec![b'x'; number().saturating_sub(rest)])
         }
         Fault::HugeNumber => {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"score":1e400}}}}"#).into_bytes()
@@ -223,7 +223,7 @@ mod tests {
         faults.add(fault).unwrap();
         let struck = faults.strike("tools/call", 0);
         let good = json!({"content": [{"type": "text", "text": "hello"}]});
-        let frames = shape(&faults, &struck, wire::result(&json!(5), &good), 200);
+        let frames = answer_frames(&faults, &struck, wire::result(&json!(5), &good), 200);
         frames
             .into_iter()
             .map(|frame| match frame {

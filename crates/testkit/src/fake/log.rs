@@ -1,4 +1,5 @@
-//! The file of effects: one JSON line for each tool that really ran, each cancellation, and each message with `--log-all`.
+//! The log file: one JSON line for each tool that really ran, for each cancellation, and with `--log-all` for each
+//! message.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -27,15 +28,15 @@ impl Log {
         self.line(json!({"tool": tool, "args": args}));
     }
 
-    /// A request was cancelled.
+    /// Logs that a request was cancelled; `by` says how.
     pub(crate) fn cancelled(&self, id: &Value, by: &str) {
         self.line(json!({"cancelled": id, "by": by}));
     }
 
     /// Logs another received message; written only with `--log-all`.
-    pub(crate) fn seen(&self, what: Value) {
+    pub(crate) fn seen(&self, entry: Value) {
         if self.all {
-            self.line(what);
+            self.line(entry);
         }
     }
 
@@ -43,7 +44,7 @@ impl Log {
         let Some(mut file) = self.file.as_ref() else { return };
         entry["pid"] = json!(std::process::id());
         entry["at_ms"] = json!(now_ms());
-        // One write for the whole line, appended: the lines of several tasks and servers do not mix in one file.
+        // One write for the whole line, at the end of the file, so that lines of several tasks and servers do not mix.
         let line = format!("{entry}\n");
         if let Err(error) = file.write_all(line.as_bytes()) {
             super::complain(&format!("fake-server: log: {error}\n"));

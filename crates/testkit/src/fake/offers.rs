@@ -47,7 +47,7 @@ pub(crate) fn tools(server: &Server) -> Vec<Value> {
     apply_faults(server, &mut tools);
     let generated = (1..=server.options.tools).map(|n| simple_tool(&format!("tool_{n:04}")));
     tools.extend(generated);
-    tools.extend(server.added().iter().map(|name| simple_tool(name)));
+    tools.extend(server.added_tools().iter().map(|name| simple_tool(name)));
     tools
 }
 
@@ -96,7 +96,7 @@ fn apply_faults(server: &Server, tools: &mut Vec<Value>) {
     if let Some(lines) = faults.number(Fault::LongDescription) {
         change_tool(tools, "echo", |tool| tool["description"] = json!(numbered_lines("Echoes", lines)));
     }
-    if !faults.has(Fault::Later) || !server.added().is_empty() {
+    if !faults.has(Fault::Later) || !server.added_tools().is_empty() {
         change_definitions(faults, tools);
     }
     if faults.has(Fault::DuplicateTool) {
@@ -219,7 +219,7 @@ pub(crate) async fn read_resource(server: &Arc<Server>, request: &Request) -> Re
     Ok(json!({"contents": [contents]}))
 }
 
-/// The error for an unknown resource: "invalid params" since 2026-07-28, a code of its own in older revisions.
+/// The error for an unknown resource: "invalid params" since 2026-07-28, a special code in older revisions.
 fn not_found(era: Era, uri: &str) -> Refusal {
     let code = if era == Era::Modern { code::INVALID_PARAMS } else { -32002 };
     Refusal::new(code, format!("Resource not found: {uri}")).with_data(json!({"uri": uri}))

@@ -1,4 +1,4 @@
-//! What the fake does as a process: descriptors, signals, children, deaths.
+//! The fake as a process: its descriptors, signals, children and deaths.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -66,7 +66,8 @@ impl Death {
 
 fn die_by(number: i32) -> ! {
     let Ok(signal) = Signal::try_from(number) else { std::process::exit(255) };
-    // More than once: the first SIGSEGV ends in the runtime's stack guard, which restores the default and returns.
+    // More than once: Rust's runtime catches the first SIGSEGV to detect stack overflows; it then restores the default
+    // action and returns.
     for _ in 0..20 {
         let _sent = kill(Pid::this(), signal);
         std::thread::sleep(Duration::from_millis(10));
@@ -89,7 +90,7 @@ pub(crate) fn block_termination() {
     }
 }
 
-/// The faults at the start.
+/// Does what the faults demand at the start.
 pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
     if let Some(kind) = faults.text(Fault::Grandchild) {
         grandchild(kind.contains("setsid"), kind.contains("ignore-term"))?;
@@ -134,20 +135,20 @@ pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
         command.arg("ignore-term");
     }
     let child = command.spawn()?;
-    // The command keeps their end of the pair open.
+    // The command holds the child's end of the pair open, so that a child that died would go unnoticed.
     drop(command);
     ours.set_read_timeout(Some(Duration::from_secs(10)))?;
     ours.read_exact(&mut [0])?;
     Ok(child.id())
 }
 
-/// The life of a grandchild: `fake-server sleeper [setsid] [ignore-term]`.
-pub(crate) fn sleep_as_told(args: &[String]) -> ! {
-    let report = |what: &str| args.iter().any(|arg| arg == what);
-    if report("ignore-term") {
+/// Runs `fake-server sleeper [setsid] [ignore-term]`, the process that [`grandchild`] starts.
+pub(crate) fn run_sleeper(args: &[String]) -> ! {
+    let has = |option: &str| args.iter().any(|arg| arg == option);
+    if has("ignore-term") {
         block_termination();
     }
-    if report("setsid") {
+    if has("setsid") {
         let _leader_already = nix::unistd::setsid();
     }
     // Its stdin is a socket to the parent, which waits for this byte.

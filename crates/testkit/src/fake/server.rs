@@ -82,7 +82,7 @@ pub(crate) struct Server {
     /// Whether `elicit`, in mode `url-error`, has already sent links to a client.
     pub(crate) visited: AtomicBool,
     state: Mutex<State>,
-    /// The next number of [`Self::unique`].
+    /// The number that [`Self::unique`] returns next.
     next_unique: AtomicU64,
 }
 
@@ -94,7 +94,7 @@ struct State {
     tally: Tally,
     /// Questions to clients without an answer yet, by id.
     open_questions: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
-    /// How many questions the server has sent.
+    /// The number of questions that the server has sent so far.
     questions: u64,
     /// Running requests, by peer and id.
     running: HashMap<String, AbortHandle>,
@@ -157,7 +157,7 @@ impl Server {
         Request { id, method, params, era, struck, peer: Arc::clone(peer), out, headers }
     }
 
-    /// Runs a request in a task of its own, which sends its frames to the outbox.
+    /// Runs a request in a new task, which sends the frames of the answer to the request's outbox.
     pub(crate) fn start(self: &Arc<Self>, request: Request) {
         let key = request.key();
         let server = Arc::clone(self);
@@ -192,7 +192,7 @@ impl Server {
     }
 
     /// Returns whether the request still runs.
-    pub(crate) fn runs(&self, peer: &Peer, id: &Value) -> bool {
+    pub(crate) fn is_running(&self, peer: &Peer, id: &Value) -> bool {
         self.state.lock().running.contains_key(&run_key(peer, id))
     }
 
@@ -245,7 +245,7 @@ impl Server {
     }
 
     /// Returns the peer with this key and its outbox, if it listens.
-    pub(crate) fn listening(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
+    pub(crate) fn find_listener(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
         let state = self.state.lock();
         let listener = state.listeners.iter().find(|listener| listener.peer.key == key)?;
         Some((Arc::clone(&listener.peer), listener.out.clone()))
@@ -267,12 +267,12 @@ impl Server {
     }
 
     /// The tools that `tools_changed` added.
-    pub(crate) fn added(&self) -> Vec<String> {
+    pub(crate) fn added_tools(&self) -> Vec<String> {
         self.state.lock().added.clone()
     }
 
     /// Adds a tool, and notifies all listeners that the list of tools changed.
-    pub(crate) async fn add(&self, tool: &str) {
+    pub(crate) async fn add_tool(&self, tool: &str) {
         self.state.lock().added.push(tool.to_owned());
         self.tools_changed().await;
     }

@@ -45,8 +45,8 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
         if stdin.read_until(b'\n', &mut line).await? == 0 {
             return Ok(());
         }
-        if close.is_some_and(|close| asks(&line, close)) {
-            // Closed before the answer, so that whatever a client writes after it has read the answer is lost.
+        if close.is_some_and(|close| is_request(&line, close)) {
+            // Closed before the answer: what a client writes after it has read the answer is lost.
             nix::unistd::close(0)?;
         }
         let method = handle_line(server, &peer, out, &line);
@@ -56,8 +56,8 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
     }
 }
 
-/// Whether a line is a request of this method.
-fn asks(line: &[u8], wanted: &str) -> bool {
+/// Returns whether a line is a request of this method.
+fn is_request(line: &[u8], wanted: &str) -> bool {
     matches!(wire::parse(line), Incoming::Request { method, .. } if method == wanted)
 }
 

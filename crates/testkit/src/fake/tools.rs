@@ -100,7 +100,8 @@ fn structured(server: &Server, args: &Value) -> Value {
     result
 }
 
-/// Returns all kinds of content, or the kinds at the indices in `only`, which the schema does not declare.
+/// Returns all kinds of content, or those at the indices in the argument `only`, which the tool's schema does not
+/// declare.
 fn every_kind_of_content(args: &Value) -> Value {
     let all = json!([
         {"type": "text", "text": "one of each", "annotations": {"audience": ["user"], "priority": 0.5}},
@@ -160,7 +161,7 @@ fn spawn(args: &Value) -> Reply {
 }
 
 async fn tools_changed(server: &Server, args: &Value) -> Reply {
-    server.add(str_of(args, "add", "added")).await;
+    server.add_tool(str_of(args, "add", "added")).await;
     Ok(text("changed"))
 }
 
@@ -183,7 +184,7 @@ pub(crate) async fn notify(request: &Request, count: u64) {
     }
 }
 
-/// The outcome of a tool that asks. It has run only when it was answered.
+/// Returns the result of a tool that asks a question. The tool counts as run only if the client has answered.
 fn question_result(server: &Server, name: &str, args: &Value, outcome: QuestionOutcome) -> Reply {
     match outcome {
         QuestionOutcome::Answered(answer) if answer.get("refused").is_some() => {

@@ -1,4 +1,4 @@
-//! JSON-RPC messages, and what a handler hands to a transport.
+//! JSON-RPC messages, and the frames that a handler sends to its transport.
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -10,13 +10,13 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions that the legacy era answers with when asked for them, newest first.
 pub(crate) const LEGACY: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// `_meta` keys of the modern era.
+/// The key of the protocol version in `_meta`, on every modern request.
 pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// The client's capabilities, on every modern request.
+/// The key of the client's capabilities in `_meta`, on every modern request.
 pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Names the subscription that a modern notification belongs to.
+/// The key of the id of a subscription in `_meta`, on modern notifications that belong to one.
 pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-/// The server's name, on modern results.
+/// The key of the server's name and version in `_meta`, on modern results.
 pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 /// JSON-RPC and MCP error codes that the fake uses.
@@ -80,7 +80,7 @@ pub(crate) fn request(id: &Value, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A JSON-RPC error, before it knows its id.
+/// A JSON-RPC error, without the id of the request that it answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: i64,
@@ -121,14 +121,14 @@ impl Refusal {
     }
 }
 
-/// What a handler hands to its transport, in order.
+/// An instruction of a handler to its transport, which carries out all of them in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     /// A message before the answer.
     Message(Vec<u8>),
     /// The last message of the exchange, and its status over HTTP.
     Answer { bytes: Vec<u8>, status: u16 },
-    /// These bytes without an end of line; death follows.
+    /// Part of a message, without an end of line. The process exits after it.
     Torn(Vec<u8>),
     /// The process ends after everything before was written.
     Die(Death),
@@ -155,7 +155,7 @@ impl Outbox {
         (Self(sender), receiver)
     }
 
-    /// Waits for room. A frame to a client that is gone is dropped.
+    /// Sends a frame, and waits while the queue is full. A frame to a client that is gone is dropped.
     pub(crate) async fn send(&self, frame: Frame) {
         let _gone = self.0.send(frame).await;
     }

@@ -1,4 +1,4 @@
-//! Answers of one JSON body, and what can go wrong with a body.
+//! Answers with one JSON body, and the faults of such a body.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::events::Stream;
 use super::exchange::Exchange;
 use super::{After, gzip};
 
-/// Writes the answer, as the faults have it.
+/// Writes the answer, with the fault that strikes it.
 pub(super) async fn write(exchange: &mut Exchange, stream: &Stream<'_>, status: u16, body: &[u8]) -> io::Result<After> {
     let faults = &stream.server.options.faults;
     let number = |fault| faults.number(fault).unwrap_or(0);
@@ -32,7 +32,7 @@ pub(super) async fn write(exchange: &mut Exchange, stream: &Stream<'_>, status: 
         Fault::CutBody => exchange.respond_in_part(status, &fields, &body[..body.len() / 2], body.len()).await?,
         Fault::ResetBody => {
             exchange.respond_in_part(status, &fields, &body[..body.len() / 2], body.len()).await?;
-            // Wait until the client has read the earlier bytes: a reset overtakes bytes that are in transit.
+            // Give the client time to read the earlier bytes: a reset discards bytes that are in transit.
             tokio::time::sleep(Duration::from_millis(50)).await;
             return Ok(After::Reset);
         }
@@ -68,7 +68,7 @@ fn spoils_a_body(fault: Fault) -> bool {
 
 type Fields<'a> = super::exchange::Fields<'a>;
 
-/// Writes spaces, which JSON allows, until the client has enough.
+/// Writes spaces, which JSON allows, until the client closes the connection.
 async fn endless(exchange: &mut Exchange, status: u16, fields: Fields<'_>) -> io::Result<()> {
     exchange.respond_in_chunks(status, fields).await?;
     static SPACES: [u8; 65_536] = [b' '; 65_536];

@@ -1,4 +1,4 @@
-//! Answers that are event streams, and what can go wrong with one.
+//! Answers that are event streams, and the faults of such a stream.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::super::wire::Frame;
 use super::exchange::Exchange;
 use super::{After, next};
 
-/// The parts that an event stream is written with.
+/// The writer of one event stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream<'a> {
     pub(super) server: &'a Arc<Server>,
@@ -21,12 +21,12 @@ pub(super) struct Stream<'a> {
     pub(super) session: Option<&'a str>,
 }
 
-/// Whether a fault makes an event stream of an answer that could be a plain body.
-pub(super) fn wanted(struck: &Struck) -> bool {
+/// Returns whether a fault demands an event stream even if the answer could be one body.
+pub(super) fn needs_stream(struck: &Struck) -> bool {
     struck.iter().any(spoils_events)
 }
 
-fn resumes(fault: Fault) -> bool {
+fn cuts_for_resuming(fault: Fault) -> bool {
     matches!(fault, Fault::SseResume | Fault::SseResetLoop | Fault::SseEmptyLoop | Fault::SseRefusesResume)
 }
 
@@ -53,10 +53,11 @@ impl Stream<'_> {
         exchange.respond_in_chunks(200, &fields).await
     }
 
-    /// After how many milliseconds a client is to resume, if the stream is to be cut for that.
-    pub(super) fn resumed_after(&self) -> Option<u64> {
-        let fault = self.struck.iter().find(|fault| resumes(*fault))?;
-        // The number of this one is a status.
+    /// If a fault cuts the stream so that the client must resume it: the milliseconds that the client has to wait
+    /// before.
+    pub(super) fn retry_delay(&self) -> Option<u64> {
+        let fault = self.struck.iter().find(|fault| cuts_for_resuming(*fault))?;
+        // The argument of this fault is an HTTP status, not a delay.
         if fault == Fault::SseRefusesResume { Some(0) } else { self.server.options.faults.number(fault) }
     }
 
@@ -108,7 +109,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Writes the event of the answer, as the faults have it, and ends the stream.
+    /// Writes the event of the answer, with the fault that strikes it, and ends the stream.
     async fn finish(&self, exchange: &mut Exchange, answer: &[u8]) -> io::Result<After> {
         match self.struck.iter().find(|fault| spoils_events(*fault)) {
             Some(Fault::CutSse) => return Ok(After::Close),
@@ -138,13 +139,14 @@ pub(crate) fn event(message: &[u8]) -> Vec<u8> {
     [b"event: message\ndata: ", message, b"\n\n"].concat()
 }
 
-/// Fields that no standard knows, comments, an event of another kind, one without data, lines that end in a bare CR.
+/// The message as an event, among oddities that the standard allows: unknown fields, comments, an event of another
+/// kind, an event without data, lines that end in a bare CR.
 fn with_oddities(message: &[u8]) -> Vec<u8> {
     let before = b": a comment\nfoo: bar\nfoo\n:\nretry: soon\nid: \0\nevent: ping\ndata: {}\n\nid: 7\n\n";
     [before.as_slice(), b"unknown: 1\revent:message\rdata:", message, b"\r\r"].concat()
 }
 
-/// The message as pretty JSON, a data field for each line, CR LF after each.
+/// The message as pretty JSON, with a data field for each line; each field ends with CR LF.
 fn on_many_lines(message: &[u8]) -> Vec<u8> {
     let value: serde_json::Value = serde_json::from_slice(message).unwrap_or_default();
     let pretty = serde_json::to_string_pretty(&value).unwrap_or_default();

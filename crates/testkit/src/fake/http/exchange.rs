@@ -138,7 +138,7 @@ impl Exchange {
         self.respond_in_part(status, fields, body, body.len()).await
     }
 
-    /// Writes an answer that promises `length` bytes of body, and this body.
+    /// Writes an answer whose header promises `length` bytes, but whose body is `body`.
     pub(crate) async fn respond_in_part(
         &mut self,
         status: u16,
@@ -147,7 +147,7 @@ impl Exchange {
         length: usize,
     ) -> io::Result<()> {
         self.head(status, fields).await?;
-        // 202 and 204 go without a body here, as MCP asks.
+        // Callers give a 202 an empty body, as MCP requires.
         self.write(format!("content-length: {length}\r\n\r\n").as_bytes()).await?;
         self.write(body).await
     }
@@ -166,7 +166,7 @@ impl Exchange {
         self.write(&chunk).await
     }
 
-    /// Completes when the client has closed its side, or broken the connection.
+    /// Waits until the client has closed its side, or broken the connection.
     pub(crate) async fn gone(&mut self) {
         match self.stream.fill_buf().await {
             Ok([]) | Err(_) => {}

@@ -1,9 +1,9 @@
 //! A gzip body that is small on the wire and large once unpacked, written bit by bit (RFC 1951, RFC 1952).
 
-/// A gzip stream that unpacks to about this many spaces, some three thousandths of them long.
+/// Returns a gzip stream that unpacks to about this many spaces. The stream has less than a hundredth of that length.
 ///
-/// One block with fixed Huffman codes: a space, then the pair "copy 258 bytes from 1 byte back" as often as it takes.
-/// The checksum at the end is wrong, which no reader learns before it has unpacked everything.
+/// It is one block with fixed Huffman codes: a space, then the pair "copy 258 bytes from 1 byte back" as often as
+/// needed. The checksum at the end is wrong, but a reader notices that only after it has unpacked everything.
 pub(super) fn bomb(unpacked: u64) -> Vec<u8> {
     let mut bits = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], pending: 0, count: 0 };
     bits.push(0b1, 1); // The last block.
@@ -43,6 +43,7 @@ impl Bits {
     }
 
     fn finish(mut self) -> Vec<u8> {
+        // Completes the last byte.
         self.push(0, 7);
         self.bytes
     }

@@ -1,4 +1,5 @@
-//! The header fields that mirror a request of 2026-07-28: `MCP-Protocol-Version`, `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`.
+//! The header fields that mirror a request of 2026-07-28: `MCP-Protocol-Version`, `Mcp-Method`, `Mcp-Name`,
+//! `Mcp-Param-*`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,43 +10,43 @@ use super::super::server::{Request, Server};
 use super::super::wire::{META_VERSION, Refusal, code};
 use super::exchange::header;
 
-/// Checks them against the body, as the revision's "server validation" does.
+/// Checks these header fields against the body, as "server validation" in that revision demands.
 pub(super) fn check(server: &Server, request: &Request) -> Result<(), Refusal> {
     let params = &request.params;
     if let Some(version) = params["_meta"][META_VERSION].as_str() {
-        same(request, "mcp-protocol-version", version)?;
+        check_field(request, "mcp-protocol-version", version)?;
     }
-    same(request, "mcp-method", &request.method)?;
+    check_field(request, "mcp-method", &request.method)?;
     let name = match request.method.as_str() {
         "tools/call" | "prompts/get" => &params["name"],
         "resources/read" => &params["uri"],
         _ => return Ok(()),
     };
-    same(request, "mcp-name", name.as_str().unwrap_or_default())?;
+    check_field(request, "mcp-name", name.as_str().unwrap_or_default())?;
     if request.method != "tools/call" {
         return Ok(());
     }
     let tools = offers::tools(server);
     let tool = tools.iter().find(|tool| tool["name"] == *name);
-    tool.map_or(Ok(()), |tool| mirrored(request, tool))
+    tool.map_or(Ok(()), |tool| check_arguments(request, tool))
 }
 
-fn mirrored(request: &Request, tool: &Value) -> Result<(), Refusal> {
+fn check_arguments(request: &Request, tool: &Value) -> Result<(), Refusal> {
     let Some(properties) = tool["inputSchema"]["properties"].as_object() else { return Ok(()) };
     for (property, schema) in properties {
         let Some(named) = schema["x-mcp-header"].as_str() else { continue };
         let field = format!("mcp-param-{}", named.to_ascii_lowercase());
         match &request.params["arguments"][property] {
             Value::Null if header(&request.headers, &field).is_none() => {}
-            Value::Null => return Err(mismatch(format!("{field} is there, its value is not"))),
-            Value::String(text) => same(request, &field, text)?,
-            other => same(request, &field, &other.to_string())?,
+            Value::Null => return Err(mismatch(format!("{field} is present, but its argument is not"))),
+            Value::String(text) => check_field(request, &field, text)?,
+            other => check_field(request, &field, &other.to_string())?,
         }
     }
     Ok(())
 }
 
-fn same(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
+fn check_field(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
     let Some(given) = header(&request.headers, field) else {
         return Err(mismatch(format!("{field} is missing")));
     };
@@ -55,7 +56,7 @@ fn same(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
     Err(mismatch(format!("{field} is {given:?}, the body says {wanted:?}")))
 }
 
-/// Decodes a value with the Base64 sentinel; `None` if the sentinel contains no Base64 text.
+/// Decodes a value that may be in Base64 (`=?base64?…?=`); `None` if that is not valid Base64 of a text.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
@@ -63,8 +64,8 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-fn mismatch(what: String) -> Refusal {
-    Refusal::new(code::HEADER_MISMATCH, format!("Header mismatch: {what}"))
+fn mismatch(reason: String) -> Refusal {
+    Refusal::new(code::HEADER_MISMATCH, format!("Header mismatch: {reason}"))
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl Sessions {
         request.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
     }
 
-    /// Counts a request of a session. Returns the reason if the request is refused.
+    /// Counts a request of a session. Returns the reason if the request must be refused.
     pub(super) fn check(&mut self, request: &HttpRequest, session: Option<&Session>) -> Option<SessionError> {
         let unknown = SessionError::Unknown { is_reported_as_400: self.is_reported_as_400 };
         let Some(session) = session else {

@@ -1,4 +1,4 @@
-//! HTTP answers that come instead of MCP, before anything has run: web pages, errors, redirects, silence.
+//! Faults that answer with something other than MCP, before a tool runs: web pages, errors, redirects, silence.
 
 use std::io;
 
@@ -9,9 +9,9 @@ use super::{After, MOVED, PATH};
 
 const PAGE: &str = "<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>";
 
-/// An answer of one piece.
+/// An HTTP answer.
 #[derive(Debug, Default)]
-struct Piece {
+struct HttpAnswer {
     status: u16,
     field: Option<(&'static str, String)>,
     kind: &'static str,
@@ -33,43 +33,43 @@ pub(in super::super) async fn instead_of_mcp(
     if struck.by(Fault::CloseAtOnce) {
         return Ok(Some(After::Close));
     }
-    let Some(piece) = struck.iter().find_map(|fault| piece(server, fault, path)) else { return Ok(None) };
+    let Some(answer) = struck.iter().find_map(|fault| answer(server, fault, path)) else { return Ok(None) };
     let mut fields = Vec::new();
-    if !piece.kind.is_empty() {
-        fields.push(("content-type", piece.kind));
+    if !answer.kind.is_empty() {
+        fields.push(("content-type", answer.kind));
     }
-    if let Some((name, value)) = &piece.field {
+    if let Some((name, value)) = &answer.field {
         fields.push((*name, value.as_str()));
     }
-    exchange.respond(piece.status, &fields, piece.body.as_bytes()).await?;
+    exchange.respond(answer.status, &fields, answer.body.as_bytes()).await?;
     Ok(Some(After::Keep))
 }
 
-fn piece(server: &Server, fault: Fault, path: &str) -> Option<Piece> {
-    let given = || server.options.faults.text(fault).unwrap_or_default().to_owned();
-    let page = |status| Piece { status, kind: "text/html; charset=utf-8", body: PAGE, field: None };
-    let plain = |status, body| Piece { status, kind: "text/plain", body, field: None };
+fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
+    let argument = || server.options.faults.text(fault).unwrap_or_default().to_owned();
+    let page = |status| HttpAnswer { status, kind: "text/html; charset=utf-8", body: PAGE, field: None };
+    let plain = |status, body| HttpAnswer { status, kind: "text/plain", body, field: None };
     Some(match fault {
         Fault::Html | Fault::DiscoverHtml => page(200),
         Fault::Http500 | Fault::Discover500 => plain(500, "internal server error"),
         Fault::Http400 => plain(400, "bad request"),
         Fault::Http403 => plain(403, "forbidden"),
         Fault::Http404 => plain(404, "not found"),
-        Fault::Http202 | Fault::Discover202 => Piece { status: 202, ..Piece::default() },
-        Fault::Http429 => Piece { field: Some(("retry-after", given())), ..plain(429, "too many requests") },
-        Fault::Http503 => Piece { field: Some(("retry-after", given())), ..plain(503, "overloaded") },
-        Fault::Http401 if given() == "none" => plain(401, "unauthorized"),
-        Fault::Http401 => Piece { field: Some(("www-authenticate", given())), ..plain(401, "unauthorized") },
+        Fault::Http202 | Fault::Discover202 => HttpAnswer { status: 202, ..HttpAnswer::default() },
+        Fault::Http429 => HttpAnswer { field: Some(("retry-after", argument())), ..plain(429, "too many requests") },
+        Fault::Http503 => HttpAnswer { field: Some(("retry-after", argument())), ..plain(503, "overloaded") },
+        Fault::Http401 if argument() == "none" => plain(401, "unauthorized"),
+        Fault::Http401 => HttpAnswer { field: Some(("www-authenticate", argument())), ..plain(401, "unauthorized") },
         Fault::RedirectSame if path == PATH => {
             let status = server.options.faults.number(fault).and_then(|status| u16::try_from(status).ok());
             redirect(status.unwrap_or(307), MOVED.to_owned())
         }
-        Fault::RedirectCross => redirect(307, given()),
+        Fault::RedirectCross => redirect(307, argument()),
         Fault::RedirectLoop => redirect(307, PATH.to_owned()),
         _ => return None,
     })
 }
 
-fn redirect(status: u16, to: String) -> Piece {
-    Piece { status, field: Some(("location", to)), ..Piece::default() }
+fn redirect(status: u16, to: String) -> HttpAnswer {
+    HttpAnswer { status, field: Some(("location", to)), ..HttpAnswer::default() }
 }
