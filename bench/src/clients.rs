@@ -7,7 +7,7 @@ use std::{
 
 use toolrack_bench::{
     Row, Trouble,
-    programs::{Server, beside},
+    programs::{Server, sibling_program},
 };
 
 use crate::{
@@ -22,10 +22,10 @@ const LEGACY_ONLY: &str = "typescript-1";
 /// The clients that are programs of this crate.
 const IN_RUST: [&str; 3] = ["limit", "toolrack", "rmcp"];
 
-/// In the words of a command line: stands for the command of the server as one word.
+/// A placeholder in a command line for the command of the server, as one word.
 const SERVER_AS_ONE_WORD: &str = "SERVER";
 
-/// In the words of a command line: stands for the command of the server as several words.
+/// A placeholder in a command line for the command of the server, as several words.
 const SERVER_AS_WORDS: &str = "SERVER…";
 
 /// The fast server over HTTP, in both eras.
@@ -39,54 +39,54 @@ pub(crate) struct Servers {
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
-    how: How,
-    /// The divisor of the work that it gets, so that a slow client does not take an hour.
+    launch: Launch,
+    /// The client does the work of a row divided by this, so that a slow client does not take an hour.
     divisor: usize,
 }
 
 /// How a client is started.
 #[derive(Clone, Debug)]
-enum How {
-    /// A program that takes a row and a count as its last arguments, and prints figures. These are the words before them.
+enum Launch {
+    /// A program that prints figures. Its last arguments are a row and a count; these are the words before them.
     Program(Vec<String>),
-    /// The same for a program that takes part only in the rows of agents.
+    /// As [`Program`](Self::Program), for a program that takes part only in the rows of agents.
     Agent(Vec<String>),
-    /// The command line of Toolrack, with a home of its own.
+    /// The command line of Toolrack, with a separate home.
     Toolrack { program: PathBuf, home: PathBuf },
-    /// Another command line: the words for listing and for calling, which contain [`SERVER_AS_ONE_WORD`] or
+    /// Another command line: the words for listing and for calling. They contain [`SERVER_AS_ONE_WORD`] or
     /// [`SERVER_AS_WORDS`].
     CommandLine { tools: Vec<String>, call: Vec<String>, home: PathBuf },
 }
 
-/// Returns all installed clients, and names the missing ones on stderr.
+/// Finds the installed clients, and names the missing ones on stderr.
 #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` says in variables where the peers are")]
-pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
+pub(crate) fn installed() -> Result<Vec<Client>, Trouble> {
     let program = |name: &'static str, path: PathBuf| Client {
         name,
-        how: How::Program(vec![path.display().to_string()]),
+        launch: Launch::Program(vec![path.display().to_string()]),
         divisor: 1,
     };
     let home = env::temp_dir().join(format!("toolrack-bench-{}", std::process::id()));
     std::fs::create_dir_all(&home)?;
     let mut clients = vec![
-        program("limit", beside("bench-limit")?),
-        program("toolrack", beside("bench-toolrack")?),
-        program("rmcp", beside("bench-rmcp")?),
+        program("limit", sibling_program("bench-limit")?),
+        program("toolrack", sibling_program("bench-toolrack")?),
+        program("rmcp", sibling_program("bench-rmcp")?),
         Client {
             name: "toolrack-cli",
-            how: How::Toolrack { program: beside("toolrack")?, home: home.clone() },
+            launch: Launch::Toolrack { program: sibling_program("toolrack")?, home: home.clone() },
             divisor: 1,
         },
     ];
-    clients.extend(of_rig());
+    clients.extend(rig_client());
     let path = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     match (path("TOOLRACK_BENCH_NODE"), path("TOOLRACK_BENCH_PEERS")) {
-        (Some(node), Some(peers)) => clients.extend(of_node(&node, &peers, &home)),
-        _ => eprintln!("the clients in TypeScript are not there (`cargo xtask bench` installs them)"),
+        (Some(node), Some(peers)) => clients.extend(node_clients(&node, &peers, &home)),
+        _ => eprintln!("the clients in TypeScript are not installed (`cargo xtask bench` installs them)"),
     }
     match (path("TOOLRACK_BENCH_PYTHON"), path("TOOLRACK_BENCH_PEERS")) {
-        (Some(python), Some(peers)) => clients.extend(of_python(&python, &peers, &home)),
-        _ => eprintln!("the clients in Python are not there (`cargo xtask bench` installs them)"),
+        (Some(python), Some(peers)) => clients.extend(python_clients(&python, &peers, &home)),
+        _ => eprintln!("the clients in Python are not installed (`cargo xtask bench` installs them)"),
     }
     Ok(clients)
 }
@@ -95,34 +95,34 @@ fn words(first: &Path, rest: &[&str]) -> Vec<String> {
     std::iter::once(first.display().to_string()).chain(rest.iter().map(|word| (*word).to_owned())).collect()
 }
 
-fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
+fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<Launch> {
     let script = folder.join(name);
-    script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
+    script.exists().then(|| Launch::Program(words(interpreter, &[&script.display().to_string()])))
 }
 
 /// Returns Rig's own agent, an example of `toolrack-rig` that `cargo xtask bench` builds.
-fn of_rig() -> Option<Client> {
-    match beside("examples/rounds") {
-        Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), divisor: 1 }),
+fn rig_client() -> Option<Client> {
+    match sibling_program("examples/rounds") {
+        Ok(path) => Some(Client { name: "rig", launch: Launch::Agent(vec![path.display().to_string()]), divisor: 1 }),
         Err(_) => {
-            eprintln!("the agent of Rig is not there (`cargo xtask bench` builds it)");
+            eprintln!("the agent of Rig is not built (`cargo xtask bench` builds it)");
             None
         }
     }
 }
 
-fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
+fn node_clients(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     let library = [("typescript-1", "ts1.mjs"), ("typescript-2", "ts2.mjs")];
     let mut clients: Vec<Client> = library
         .into_iter()
-        .filter_map(|(name, file)| Some(Client { name, how: script(node, peers, file)?, divisor: 4 }))
+        .filter_map(|(name, file)| Some(Client { name, launch: script(node, peers, file)?, divisor: 4 }))
         .collect();
     let module = |path: &str| Some(peers.join("node_modules").join(path)).filter(|path| path.exists());
     let mut add = |name, script: Option<PathBuf>, tools: &[&str], call: &[&str]| {
         if let Some(script) = script.map(|script| script.display().to_string()) {
             let all = |rest: &[&str]| words(node, &[&[script.as_str()], rest].concat());
             let (tools, call, home) = (all(tools), all(call), home.to_owned());
-            clients.push(Client { name, how: How::CommandLine { tools, call, home }, divisor: 1 });
+            clients.push(Client { name, launch: Launch::CommandLine { tools, call, home }, divisor: 1 });
         }
     };
     add(
@@ -140,16 +140,16 @@ fn of_node(node: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     clients
 }
 
-fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
+fn python_clients(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
     let library = [("python-mcp", "client.py"), ("fastmcp", "fastmcp_client.py")];
     let mut clients: Vec<Client> = library
         .into_iter()
-        .filter_map(|(name, file)| Some(Client { name, how: script(python, peers, file)?, divisor: 20 }))
+        .filter_map(|(name, file)| Some(Client { name, launch: script(python, peers, file)?, divisor: 20 }))
         .collect();
     let agent = Some(peers.join("agent.py")).filter(|script| script.exists());
     clients.extend(agent.map(|script| Client {
         name: "pydantic-ai",
-        how: How::Agent(words(python, &[&script.display().to_string()])),
+        launch: Launch::Agent(words(python, &[&script.display().to_string()])),
         divisor: 10,
     }));
     let program = python.with_file_name("fastmcp");
@@ -159,8 +159,8 @@ fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
             &program,
             &["call", "--command", SERVER_AS_ONE_WORD, "--target", "echo", "--input-json", r#"{"text":"hello"}"#],
         );
-        let how = How::CommandLine { tools, call, home: home.to_owned() };
-        clients.push(Client { name: "fastmcp-cli", how, divisor: 1 });
+        let launch = Launch::CommandLine { tools, call, home: home.to_owned() };
+        clients.push(Client { name: "fastmcp-cli", launch, divisor: 1 });
     }
     clients
 }
@@ -171,13 +171,13 @@ impl Client {
         if plan.is_modern && self.name == LEGACY_ONLY {
             return None;
         }
-        let command = beside("bench-server").ok()?.display().to_string();
+        let command = sibling_program("bench-server").ok()?.display().to_string();
         let stdio: Vec<String> =
             [command.as_str(), "stdio"].iter().chain(plan.server).map(|word| (*word).to_owned()).collect();
-        match (&self.how, plan.work) {
-            // Other libraries have no function that makes the tool block.
-            (How::Program(_), Work::Library(Row::Block)) if !IN_RUST.contains(&self.name) => None,
-            (How::Program(program), Work::Library(row)) => {
+        match (&self.launch, plan.work) {
+            // The other libraries have no function that makes the block of tools for a model.
+            (Launch::Program(_), Work::Library(Row::Block)) if !IN_RUST.contains(&self.name) => None,
+            (Launch::Program(program), Work::Library(row)) => {
                 let mut words = program.clone();
                 words.extend([row.word().to_owned(), self.count(row, plan.count).to_string()]);
                 if matches!(row, Row::HttpOne | Row::Http64 | Row::Events) {
@@ -187,31 +187,31 @@ impl Client {
                     words.push("--".to_owned());
                     words.extend(stdio);
                 }
-                // By default, some clients begin with the older handshake.
+                // Without the variable, some clients begin with the older handshake.
                 let era = plan.is_modern.then(|| ("TOOLRACK_BENCH_ERA".to_owned(), "auto".to_owned()));
                 Some(Invocation { words, variables: era.into_iter().collect(), is_timed: false, gateway: None })
             }
-            (How::Program(program), Work::Agent(row)) if self.name == "toolrack" => {
+            (Launch::Program(program), Work::Agent(row)) if self.name == "toolrack" => {
                 Some(self.agent(program, row, plan.count))
             }
-            (How::Agent(program), Work::Agent(row)) => Some(self.agent(program, row, plan.count)),
-            // A program that lists and ends does the least that a command line could do.
-            (How::Program(program), Work::ColdTools) if self.is_small_program() => {
+            (Launch::Agent(program), Work::Agent(row)) => Some(self.agent(program, row, plan.count)),
+            // A small program that lists the tools and ends is the limit for command lines.
+            (Launch::Program(program), Work::ColdTools) if self.is_small_program() => {
                 let mut words = program.clone();
                 words.extend([Row::List.word().to_owned(), "20".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
                 Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
             }
-            (How::Program(program), Work::ColdCall | Work::WarmCall) if self.is_small_program() => {
+            (Launch::Program(program), Work::ColdCall | Work::WarmCall) if self.is_small_program() => {
                 let mut words = program.clone();
                 words.extend([Row::Big.word().to_owned(), "5".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
                 Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
             }
-            (How::Toolrack { program, home }, Work::ColdTools | Work::ColdCall) => {
+            (Launch::Toolrack { program, home }, Work::ColdTools | Work::ColdCall) => {
                 toolrack(program, home, &stdio, plan.work)
             }
-            (How::Toolrack { program, home }, Work::WarmCall) => {
+            (Launch::Toolrack { program, home }, Work::WarmCall) => {
                 let home = home.join("warm");
                 let gateway = reported(Gateway::toolrack(program, &home, &stdio))?;
                 let call = toolrack(program, &home, &stdio, Work::ColdCall)?;
@@ -220,13 +220,13 @@ impl Client {
             (_, Work::Through(row)) => {
                 let gateway = reported(self.gateway(servers, &stdio)?)?;
                 let count = (plan.count / self.divisor).to_string();
-                let through = beside("bench-through").ok()?;
+                let through = sibling_program("bench-through").ok()?;
                 let words = words(&through, &[row.word(), &count, &gateway.url]);
                 let token = gateway.token.clone().map(|token| ("TOOLRACK_BENCH_TOKEN".to_owned(), token));
                 let variables = token.into_iter().collect();
                 Some(Invocation { words, variables, is_timed: false, gateway: Some(gateway) })
             }
-            (How::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
+            (Launch::CommandLine { tools, call, home }, Work::ColdTools | Work::ColdCall) => {
                 let words = if plan.work == Work::ColdTools { tools } else { call };
                 let words = words.iter().flat_map(|word| match word.as_str() {
                     SERVER_AS_ONE_WORD => vec![stdio.join(" ")],
@@ -241,18 +241,18 @@ impl Client {
         }
     }
 
-    /// Starts this client as a gateway, in front of a server that it starts with the words `server`; `None` if the client
-    /// has no gateway.
+    /// Starts this client as a gateway in front of a server, which the gateway starts with the command `server`.
+    /// Returns `None` if the client has no gateway.
     fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
-        match (&self.how, self.name) {
+        match (&self.launch, self.name) {
             // The server itself, without a gateway in between.
-            (_, "limit") => Some(Ok(Gateway::there(servers.legacy.url.clone()))),
-            (_, "rmcp") => Some(Gateway::printing(&words(&beside("bench-rmcp-proxy").ok()?, &[]), server)),
-            (How::Toolrack { program, home }, _) => Some(Gateway::toolrack(program, &home.join("warm"), server)),
-            (How::CommandLine { tools, home, .. }, "mcporter") => {
+            (_, "limit") => Some(Ok(Gateway::running(servers.legacy.url.clone()))),
+            (_, "rmcp") => Some(Gateway::rmcp(&words(&sibling_program("bench-rmcp-proxy").ok()?, &[]), server)),
+            (Launch::Toolrack { program, home }, _) => Some(Gateway::toolrack(program, &home.join("warm"), server)),
+            (Launch::CommandLine { tools, home, .. }, "mcporter") => {
                 Some(Gateway::mcporter(tools.get(..2)?, &home.join("mcporter"), server))
             }
-            (How::CommandLine { tools, home, .. }, "fastmcp-cli") => {
+            (Launch::CommandLine { tools, home, .. }, "fastmcp-cli") => {
                 Some(Gateway::fastmcp(tools.get(..1)?, &home.join("fastmcp"), server))
             }
             _ => None,
@@ -283,8 +283,8 @@ fn reported(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }
 
-/// Returns a command of Toolrack's command line, with a configuration file, trust, a store and everything else that a user
-/// has, below `home`.
+/// Returns a command of Toolrack's command line. Below `home` it has a configuration file, trust, a store and
+/// everything else that a user has.
 fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
     let (command, args) = server.split_first()?;
     let entry = serde_json::json!({ "mcpServers": { "fast": { "command": command, "args": args } } });

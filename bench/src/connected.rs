@@ -5,7 +5,7 @@ use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State};
 
 use crate::Trouble;
 
-/// A host without servers, whose supervisors are the program that is built with the command line.
+/// Returns a host without servers, which uses the supervisor that is built with the command line.
 ///
 /// # Errors
 /// When the system does not report the path of this program.
@@ -13,19 +13,19 @@ pub fn host() -> Result<Host, Trouble> {
     Ok(Host::builder().supervisor(std::env::current_exe()?.with_file_name("toolrack-supervisor")).build())
 }
 
-/// The world in which servers `s0`, `s1`, … are like these.
+/// Returns servers with these specs, called `s0`, `s1`, …, for [`Host::apply`].
 ///
 /// # Errors
-/// Never: the names are fine.
-pub fn world(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Desired, Trouble> {
+/// Never: the names are valid.
+pub fn desired_servers(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Desired, Trouble> {
     specs.into_iter().enumerate().map(|(index, spec)| Ok((ServerName::new(format!("s{index}"))?, spec))).collect()
 }
 
-/// Waits until all servers of the host are connected.
+/// Waits until all servers of the host are connected or have failed.
 ///
 /// # Errors
-/// When one is not.
-pub async fn settled(host: &Host) -> Result<(), Trouble> {
+/// When a server is not connected.
+pub async fn wait_until_connected(host: &Host) -> Result<(), Trouble> {
     host.settled().await;
     for server in host.status() {
         if !matches!(server.state, State::Connected { .. }) {
@@ -35,18 +35,18 @@ pub async fn settled(host: &Host) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A host with `count` servers like this, all of them connected.
+/// Returns a host with `count` servers like this, all of them connected.
 ///
 /// # Errors
-/// When one is not.
-pub async fn hosting(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
+/// When a server cannot be connected.
+pub async fn connected_host(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
     let host = host()?;
-    host.apply(world(std::iter::repeat_n(spec, count))?).await;
-    settled(&host).await?;
+    host.apply(desired_servers(std::iter::repeat_n(spec, count))?).await;
+    wait_until_connected(&host).await?;
     Ok(host)
 }
 
-/// `value`, which is an object.
+/// Returns the members of `value`, which must be an object.
 #[must_use]
 pub fn arguments(value: Value) -> Map<String, Value> {
     match value {
@@ -61,5 +61,5 @@ pub fn arguments(value: Value) -> Map<String, Value> {
 /// When the call fails.
 pub async fn echo(host: &Host, selector: &str) -> Result<(), Trouble> {
     let outcome = host.call(Call::from_map(selector, arguments(json!({ "text": "hello" })))).await?;
-    if outcome.text == "hello" { Ok(()) } else { Err(format!("it said {}", outcome.text).into()) }
+    if outcome.text == "hello" { Ok(()) } else { Err(format!("the tool returned {}", outcome.text).into()) }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolrack_host::Native;
 
-use crate::served::{Offer, Request};
+use crate::fast_server::{Offer, Request};
 
-/// The start and the life of a fake's connection.
+/// When a connection starts to answer, and when it ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// The delay before the first message is read.
     pub start_delay: Duration,
-    /// The number of messages after which it is closed.
+    /// The number of messages after which the connection is closed.
     pub messages: usize,
 }
 
@@ -22,7 +22,7 @@ impl Default for Life {
     }
 }
 
-/// A server with this offer.
+/// Returns a server in this process with this offer.
 #[must_use]
 pub fn native(offer: Offer, life: Life) -> Native {
     Native::new("fast", move |io, stop| async move {
@@ -30,7 +30,7 @@ pub fn native(offer: Offer, life: Life) -> Native {
     })
 }
 
-/// Answers until the other side is gone, or its life is over.
+/// Answers until the client closes the connection, or the number of messages is reached.
 async fn serve(io: DuplexStream, offer: Offer, life: Life) -> std::io::Result<()> {
     if !life.start_delay.is_zero() {
         tokio::time::sleep(life.start_delay).await;
@@ -47,7 +47,7 @@ async fn serve(io: DuplexStream, offer: Offer, life: Life) -> std::io::Result<()
     Ok(())
 }
 
-/// The response lines to this line: none if it needs none.
+/// Returns the lines that answer this line; none if the message needs no answer.
 fn answer(line: &[u8], offer: Offer) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { return out };

@@ -8,7 +8,7 @@ use nix::sys::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What one run of one client measured. A row fills in what it has.
+/// The results of one run of one client. A row sets only those that apply to it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Figures {
@@ -24,7 +24,7 @@ pub struct Figures {
     /// Processor time of the client per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<f64>,
-    /// The most memory that the client had, in KiB.
+    /// The maximum memory of the client, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hwm_kb: Option<f64>,
     /// Events that never came.
@@ -43,13 +43,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts both.
+    /// Starts both clocks.
     #[must_use]
     pub fn start() -> Self {
         Self { began: Instant::now(), cpu: cpu_time(UsageWho::RUSAGE_SELF) }
     }
 
-    /// The figures of `count` pieces of work that have just ended.
+    /// Returns the figures for `count` pieces of work, which have just ended.
     #[must_use]
     pub fn stop(self, count: usize) -> Figures {
         let wall = self.began.elapsed();
@@ -65,7 +65,7 @@ impl Watch {
     }
 }
 
-/// The middle one of `samples`, in microseconds.
+/// Returns the median of `samples`, in microseconds.
 #[must_use]
 pub fn median_us(samples: &mut [Duration]) -> f64 {
     samples.sort_unstable();
@@ -82,7 +82,7 @@ pub fn cpu_time(who: UsageWho) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }
 
-/// The most memory that this process had, in KiB (`getrusage(2)`, `ru_maxrss` on Linux).
+/// Returns the maximum memory of this process so far, in KiB (`getrusage(2)`, `ru_maxrss` on Linux).
 fn peak_memory() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| usage.max_rss() as f64)
 }

@@ -1,5 +1,5 @@
-//! The counters of the allocator. It counts in programs that begin with
-//! `#[global_allocator] static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;` and stays at zero in all others.
+//! The counters of the allocator. They count only in programs that declare `#[global_allocator] static ALLOCATOR:
+//! &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;`; in all others they stay at zero.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Stats};
 pub struct Heap(Stats);
 
 impl Heap {
-    /// This moment.
+    /// Reads the counters.
     #[must_use]
     pub fn now() -> Self {
         Self(INSTRUMENTED_SYSTEM.stats())
     }
 
-    /// Bytes that are in use.
+    /// Returns the number of bytes in use at this moment.
     #[must_use]
     pub fn live(self) -> f64 {
         self.0.bytes_allocated as f64 - self.0.bytes_deallocated as f64
     }
 
-    /// The number of allocations since this moment, growing an existing one included.
+    /// Returns the number of allocations since this moment, those that grow an existing one included.
     #[must_use]
     pub fn allocations(self) -> f64 {
         let now = Self::now().0 - self.0;
         (now.allocations + now.reallocations) as f64
     }
 
-    /// The allocated bytes since this moment.
+    /// Returns the number of bytes that were allocated since this moment.
     #[must_use]
     pub fn allocated(self) -> f64 {
         (Self::now().0 - self.0).bytes_allocated as f64
     }
 }
 
-/// Bytes in use once they no longer change: tasks that have done their work take a moment to end. Waits five seconds at
-/// most.
-pub async fn quiet() -> f64 {
+/// Waits until the number of bytes in use no longer changes, for five seconds at most, and returns it. Tasks that have
+/// done their work take a moment to end.
+pub async fn settled_bytes() -> f64 {
     let mut live = Heap::now().live();
     for _ in 0..100 {
         tokio::time::sleep(Duration::from_millis(50)).await;

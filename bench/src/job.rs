@@ -1,4 +1,4 @@
-//! The work of a client.
+//! The work that a client is asked to do.
 
 use std::{env, fmt};
 
@@ -42,7 +42,7 @@ pub enum Row {
 pub const ROUNDS: usize = 10;
 
 impl Row {
-    /// All of them, in the order of the table.
+    /// All rows, in the order of the table.
     pub const ALL: &[Self] = &[
         Self::StdioOne,
         Self::Stdio64,
@@ -59,7 +59,7 @@ impl Row {
         Self::Agent1000,
     ];
 
-    /// Returns the word for it on the command line.
+    /// Returns the name of the row on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl Row {
         }
     }
 
-    /// Returns the row of this word.
+    /// Returns the row with this name.
     #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn named(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|row| row.word() == word)
     }
 
@@ -139,11 +139,11 @@ pub enum Target {
 pub struct Job {
     /// Its kind.
     pub row: Row,
-    /// How much of it: the number of calls, servers, bytes or steps.
+    /// The amount of work: the number of calls, servers, bytes or steps.
     pub count: usize,
     /// Where the server is.
     pub target: Target,
-    /// Whether the client must speak 2026-07-28: the variable `TOOLRACK_BENCH_ERA` is `auto`.
+    /// Whether the client must speak 2026-07-28. The runner sets the variable `TOOLRACK_BENCH_ERA` to `auto` then.
     pub is_modern: bool,
 }
 
@@ -152,7 +152,7 @@ impl Job {
     ///
     /// # Errors
     /// When it cannot be understood.
-    pub fn of_process() -> Result<Self, Trouble> {
+    pub fn from_command_line() -> Result<Self, Trouble> {
         let words: Vec<String> = env::args().skip(1).collect();
         let [row, count, target @ ..] = words.as_slice() else {
             return Err("usage: PROGRAM ROW COUNT [URL | -- COMMAND…]".into());
@@ -163,7 +163,7 @@ impl Job {
             [] => Target::Nowhere,
             _ => return Err("the server must be one URL, or `--` and a command".into()),
         };
-        let row = Row::of(row).ok_or_else(|| format!("there is no row {row}"))?;
+        let row = Row::named(row).ok_or_else(|| format!("there is no row {row}"))?;
         let is_modern = env::var("TOOLRACK_BENCH_ERA").is_ok_and(|era| era == "auto");
         Ok(Self { row, count: count.parse()?, target, is_modern })
     }

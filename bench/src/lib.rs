@@ -1,4 +1,4 @@
-//! Shared by the programs of the benchmark: how a client is called, and how it measures.
+//! What the programs of the benchmark share: how a client is called, and how it measures.
 //!
 //! Every client, in whatever language, is called as `PROGRAM ROW COUNT [-- COMMAND…]` or `PROGRAM ROW COUNT URL`, does
 //! the work of the row once, and prints one [`Figures`] as a line of JSON. The runner (`main.rs`) calls them in turns.
@@ -7,24 +7,24 @@
 
 pub mod connected;
 pub mod fakes;
+pub mod fast_server;
 pub mod figures;
 pub mod heap;
 pub mod job;
 pub mod measure;
 pub mod programs;
-pub mod served;
 
 pub use figures::{Figures, Watch};
 pub use heap::Heap;
 pub use job::{Job, Row, Target};
 
-/// Why a program of the benchmark gave up.
+/// The error for which a program of the benchmark ends.
 pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// Prints the figures.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// When the figures cannot be written as JSON.
 pub fn print(figures: &Figures) -> Result<(), Trouble> {
     println!("{}", serde_json::to_string(figures)?);
     Ok(())

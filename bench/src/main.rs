@@ -1,7 +1,8 @@
-//! Runs every row with every client in turns, and prints the table: `toolrack-bench [--rounds N] [--pin] [ROW | CLIENT]…`.
+//! Runs every row with every client in turns, and prints the table: `toolrack-bench [--rounds N] [--pin] [ROW |
+//! CLIENT]…`.
 //!
-//! Machines drift: rounds are interleaved, so that a slow minute hits all alike, and only medians and ratios within one
-//! run count. Nothing here is asserted.
+//! The speed of a machine varies. So every round runs all clients, and a slow minute affects all of them; and only
+//! medians and ratios within one run count. This program only reports: no figure makes it fail.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
@@ -22,7 +23,7 @@ use toolrack_bench::{Figures, Trouble, programs::Server};
 use clients::{Client, Servers};
 use rows::Plan;
 
-/// The figures of every client for every row, round by round.
+/// The figures of each round, by the indices of the row and the client.
 type Measured = BTreeMap<(usize, usize), Vec<Figures>>;
 
 #[derive(Debug)]
@@ -70,13 +71,13 @@ fn options(words: &[String]) -> Result<Options, Trouble> {
 
 fn run(options: &Options) -> Result<(), Trouble> {
     if options.pin {
-        // Inherited by everything that is started here.
+        // All processes that are started from here inherit this.
         let mut last = CpuSet::new();
         last.set(std::thread::available_parallelism()?.get() - 1)?;
         sched_setaffinity(Pid::from_raw(0), &last)?;
     }
     let servers = Servers { legacy: Server::start(&[])?, modern: Server::start(&["--era", "modern"])? };
-    let clients = clients::found()?;
+    let clients = clients::installed()?;
     let plans = rows::plans();
     let unknown = options.only.iter().find(|word| {
         !plans.iter().any(|plan| plan.name == word.as_str())
@@ -103,7 +104,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
     table::write(&plans, &clients, &measured, options.pin)
 }
 
-/// One run of one client; an error is reported, and the others go on.
+/// Runs one client once. An error is printed, and the other clients go on.
 fn measure(plan: &Plan, client: &Client, servers: &Servers, round: usize) -> Option<Figures> {
     let command = client.command(plan, servers)?;
     match timed::figures(command) {

@@ -1,4 +1,4 @@
-//! The programs that are built with this one.
+//! Finds and starts the programs that are built together with this one.
 
 use std::{
     env,
@@ -10,30 +10,30 @@ use std::{
 
 use crate::Trouble;
 
-/// The path of a program that is built together with this one.
+/// Returns the path of a program that is built together with this one.
 ///
 /// # Errors
 /// When it is missing.
-pub fn beside(name: &str) -> Result<PathBuf, Trouble> {
+pub fn sibling_program(name: &str) -> Result<PathBuf, Trouble> {
     let path = env::current_exe()?.with_file_name(name);
     if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
 }
 
-/// The fast server over HTTP, for as long as this lives.
+/// The fast server over HTTP, which runs until this value is dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// The URL at which the server listens.
     pub url: String,
 }
 
 impl Server {
-    /// Starts it on a port of its own, with these options of `bench-server`.
+    /// Starts the server on a free port, with these options of `bench-server`.
     ///
     /// # Errors
-    /// When it does not start.
+    /// When the server does not start.
     pub fn start(options: &[&str]) -> Result<Self, Trouble> {
-        let mut command = Command::new(beside("bench-server")?);
+        let mut command = Command::new(sibling_program("bench-server")?);
         let mut child = command.arg("http").args(options).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
         let mut url = String::new();
@@ -41,10 +41,10 @@ impl Server {
         Ok(Self { child, url: url.trim().to_owned() })
     }
 
-    /// How many connections it has accepted, without those that sent this request.
+    /// Asks the server for the number of connections that it has accepted, without those of this method.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the server does not answer.
     pub fn accepted(&self) -> Result<u64, Trouble> {
         let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
         let mut stream = TcpStream::connect(address)?;

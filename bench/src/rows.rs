@@ -13,7 +13,7 @@ pub(crate) enum Work {
     ColdTools,
     /// A whole process that calls one tool.
     ColdCall,
-    /// The same; Toolrack has a daemon, which holds the server.
+    /// As [`ColdCall`](Self::ColdCall), but for Toolrack a daemon runs, which keeps the server connected.
     WarmCall,
     /// Calls through a gateway.
     Through(Row),
@@ -26,9 +26,9 @@ pub(crate) struct Plan {
     pub(crate) title: &'static str,
     pub(crate) work: Work,
     pub(crate) count: usize,
-    /// The offer of the server for it.
+    /// The options of `bench-server` for this row.
     pub(crate) server: &'static [&'static str],
-    /// The figure that counts, and its unit.
+    /// The figure that the row compares, and its unit.
     pub(crate) figure: (fn(&Figures) -> Option<f64>, &'static str),
     /// Whether more is better.
     pub(crate) more_is_better: bool,

@@ -6,7 +6,7 @@ use toolrack_bench::{Figures, Trouble};
 
 use crate::{Measured, clients::Client, rows::Plan};
 
-/// Prints the table, and leaves it with all figures in `target/bench/`.
+/// Prints the table, and writes it with all figures into `target/bench/`.
 pub(crate) fn write(plans: &[Plan], clients: &[Client], measured: &Measured, pinned: bool) -> Result<(), Trouble> {
     let page = page(plans, clients, measured, pinned);
     println!("{page}");
@@ -37,8 +37,9 @@ fn page(plans: &[Plan], clients: &[Client], measured: &Measured, pinned: bool) -
             continue;
         }
         let _ = write!(out, "| {} |", plan.title);
-        let of = |column: usize| measured.get(&(row, column)).map(|rounds| median(rounds, plan.figure.0));
-        let limit = of(0).flatten();
+        let median_of = |column: usize| measured.get(&(row, column)).map(|rounds| median(rounds, plan.figure.0));
+        // The limit is the first client.
+        let limit = median_of(0).flatten();
         for column in &columns {
             let cell = measured.get(&(row, *column)).map_or_else(|| "–".to_owned(), |rounds| cell(plan, rounds, limit));
             let _ = write!(out, " {cell} |");
@@ -55,7 +56,7 @@ fn page(plans: &[Plan], clients: &[Client], measured: &Measured, pinned: bool) -
     out
 }
 
-/// `12.3 µs, 2.1 ×, cpu 10 µs, 9 MB`
+/// Returns a cell of the table, such as `12.3 µs, 2.1 ×, cpu 10 µs, 9 MB`.
 fn cell(plan: &Plan, rounds: &[Figures], limit: Option<f64>) -> String {
     let (figure, unit) = plan.figure;
     let Some(value) = median(rounds, figure) else {

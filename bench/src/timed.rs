@@ -1,5 +1,5 @@
-//! Times a process as a whole: a process of our own starts it as its only child, so that the system's counters of
-//! children are those of this one.
+//! Measures a process as a whole: another process of this program starts it as its only child, so that the system's
+//! counters for children count this one alone.
 
 use std::{
     env,
@@ -17,9 +17,9 @@ use crate::through::Gateway;
 pub(crate) struct Invocation {
     pub(crate) words: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
-    /// Whether the clock is around the whole process, and not inside it.
+    /// Whether the process is measured as a whole. Otherwise it measures itself and prints its figures.
     pub(crate) is_timed: bool,
-    /// A gateway that has to run meanwhile.
+    /// A gateway that has to run while the command runs.
     pub(crate) gateway: Option<Gateway>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
     Ok(serde_json::from_slice(last)?)
 }
 
-/// `timed COMMAND…`: runs it, drops its output, and prints its figures.
+/// Runs `toolrack-bench timed COMMAND…`: runs the command, drops its output, and prints its figures.
 pub(crate) fn run(command: &[String]) -> Result<(), Trouble> {
-    let (program, args) = command.split_first().ok_or("timed what?")?;
+    let (program, args) = command.split_first().ok_or("usage: toolrack-bench timed COMMAND…")?;
     let began = Instant::now();
     let status = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     let ms = began.elapsed().as_secs_f64() * 1e3;

@@ -1,5 +1,5 @@
-//! The client that no other client can be faster than: it moves the same bytes without a protocol library, and parses only
-//! the id of each response.
+//! The limit that other clients are compared with: a client that moves the same bytes without a protocol library, and
+//! parses only the id of each response.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,11 +16,11 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}"#;
 
 /// Returns the first request to a server.
-fn greeting(job: &Job) -> String {
+fn first_request(job: &Job) -> String {
     if job.is_modern { DISCOVER } else { INITIALIZE }.to_owned()
 }
 
-/// The part of a response that tells which request it answers.
+/// The parts of a response that this client reads.
 #[derive(Deserialize)]
 struct Reply<'a> {
     id: u64,
@@ -44,7 +44,7 @@ fn echo(job: &Job, id: usize) -> String {
 const META: &str = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"limit","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"#;
 
 fn main() -> Result<(), Trouble> {
-    let job = Job::of_process()?;
+    let job = Job::from_command_line()?;
     let figures = match job.row {
         Row::StdioOne => stdio_one(&job)?,
         Row::Stdio64 => stdio_64(&job)?,
@@ -75,7 +75,7 @@ impl Pipes {
         let stdin = child.stdin.take().ok_or("no stdin")?;
         let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().ok_or("no stdout")?);
         let mut pipes = Self { child, stdin, stdout, line: Vec::new() };
-        pipes.send(&greeting(job))?;
+        pipes.send(&first_request(job))?;
         pipes.receive()?;
         Ok(pipes)
     }
@@ -160,7 +160,7 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// Copies the bytes of a list, which it has received once.
+/// Lists the tools once, and then copies the bytes of that list for each turn.
 fn block(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
@@ -209,7 +209,7 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
         std::hint::black_box((reply.id, reply.result.get().len()));
         Ok(())
     };
-    post(greeting(job)).await?;
+    post(first_request(job)).await?;
     if job.row == Row::Events {
         let params = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"progress","arguments":{{"steps":{}}},"_meta":{{"progressToken":1}}}}}}"#,

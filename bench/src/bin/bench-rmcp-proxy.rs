@@ -1,6 +1,6 @@
-//! The least that a gateway can be with the official Rust SDK: `bench-rmcp-proxy COMMAND…` starts a server over stdio
-//! and passes tools and calls on over HTTP. No policy, no bounds, no names of its own. It prints its URL and then
-//! serves.
+//! The simplest gateway that can be made with the official Rust SDK: `bench-rmcp-proxy COMMAND…` starts a server over
+//! stdio, and passes its tools and calls on over HTTP. It has no policy and no bounds, and does not rename tools. It
+//! prints its URL and then serves.
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
@@ -24,7 +24,7 @@ use rmcp::{
 use tokio::{net::TcpListener, process::Command};
 use toolrack_bench::Trouble;
 
-/// Shared by all sessions, as the server behind it is.
+/// The connection to the server, which all sessions share.
 #[derive(Clone, Debug)]
 struct Proxy(Arc<RunningService<RoleClient, ()>>);
 
@@ -38,7 +38,7 @@ impl ServerHandler for Proxy {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.list_tools(request).await.map_err(passed_on)
+        self.0.list_tools(request).await.map_err(to_error_data)
     }
 
     async fn call_tool(
@@ -46,11 +46,11 @@ impl ServerHandler for Proxy {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.0.call_tool(request).await.map(Into::into).map_err(passed_on)
+        self.0.call_tool(request).await.map(Into::into).map_err(to_error_data)
     }
 }
 
-fn passed_on(error: ServiceError) -> ErrorData {
+fn to_error_data(error: ServiceError) -> ErrorData {
     match error {
         ServiceError::McpError(error) => error,
         error => ErrorData::internal_error(error.to_string(), None),
@@ -58,7 +58,7 @@ fn passed_on(error: ServiceError) -> ErrorData {
 }
 
 fn main() -> Result<(), Trouble> {
-    // What the SDK's own examples use.
+    // The runtime that the SDK's own examples use.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve())
 }
@@ -72,7 +72,7 @@ async fn serve() -> Result<(), Trouble> {
         StreamableHttpService::new(move || Ok(proxy.clone()), Arc::default(), StreamableHttpServerConfig::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/mcp", listener.local_addr()?);
-    // An event stream is written in pieces, which otherwise wait for each other (Nagle's algorithm) for 40 ms a call.
+    // An event stream is written in pieces. With Nagle's algorithm they would wait for each other, 40 ms in each call.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
     Ok(())

@@ -19,13 +19,13 @@ use toolrack_bench::{
     measure::{self, Steps},
 };
 
-/// Counts progress.
+/// Counts progress notifications.
 #[derive(Clone, Debug, Default)]
 struct Counter(Arc<Steps>);
 
 impl ClientHandler for Counter {
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.0.came(progress.progress);
+        self.0.record(progress.progress);
     }
 }
 
@@ -39,7 +39,7 @@ fn main() -> Result<(), Trouble> {
 }
 
 async fn measure() -> Result<Figures, Trouble> {
-    let job = Job::of_process()?;
+    let job = Job::from_command_line()?;
     match job.row {
         Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 | Row::Http8 => calls(&job).await,
         Row::List => list(&job).await,
@@ -125,7 +125,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     // The handlers of the last events may still run.
     tokio::time::sleep(Duration::from_millis(100)).await;
     client.cancel().await?;
-    Ok(counter.0.complete(figures, job.count))
+    Ok(counter.0.add_to(figures, job.count))
 }
 
 async fn servers(job: &Job) -> Result<Figures, Trouble> {
@@ -141,7 +141,7 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// Serializes the listed tools again for each request.
+/// Lists the tools once, and serializes that list again for each turn.
 async fn block(job: &Job) -> Result<Figures, Trouble> {
     let client = connect(job, Counter::default()).await?;
     let tools = client.list_all_tools().await?;

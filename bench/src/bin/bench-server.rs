@@ -2,8 +2,8 @@
 //! `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--messages N] [--port N]
 //! [--era legacy|modern]`.
 //!
-//! It does no more than the protocol requires, on one thread. `http` prints its URL and then serves; `GET /accepted`
-//! returns how many connections it has accepted, without those that sent this request.
+//! It does no more than the protocol requires, on one thread. `http` prints its URL and then serves. `GET /accepted`
+//! returns the number of connections that the server has accepted; the connection of such a request does not count.
 
 #![expect(clippy::print_stdout, reason = "prints the address on which it listens")]
 
@@ -27,7 +27,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 use toolrack_bench::{
     Trouble,
-    served::{Offer, Request},
+    fast_server::{Offer, Request},
 };
 
 const USAGE: &str = "usage: bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--messages N] \
@@ -125,6 +125,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let empty = |status| response(status, None, Bytes::new());
     if request.uri().path() == "/accepted" {
+        // The connection of this request does not count.
         let before = accepted.fetch_sub(1, Ordering::Relaxed) - 1;
         return Ok(response(StatusCode::OK, Some("text/plain"), before.to_string().into()));
     }

@@ -1,7 +1,8 @@
-//! Calls a tool through a gateway: `bench-through ROW COUNT URL`, with the token of `TOOLRACK_BENCH_TOKEN` if there is one.
+//! Calls a tool through a gateway: `bench-through ROW COUNT URL`, with the token in `TOOLRACK_BENCH_TOKEN` if it is
+//! set.
 //!
-//! The same plain client for all: it speaks 2025-11-25, finds the tool whose name ends with `echo`, and reads answers
-//! that are JSON or a stream of events.
+//! The same simple client measures all gateways. It speaks 2025-11-25, calls the tool whose name ends with `echo`, and
+//! reads answers that are JSON or a stream of events.
 
 use std::{
     env,
@@ -17,17 +18,21 @@ const SESSION: &str = "mcp-session-id";
 fn main() -> Result<(), Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let figures = runtime.block_on(async {
-        let job = Job::of_process()?;
-        let gateway = Gateway::greeted(job.url()?.to_owned()).await?;
-        let tool = gateway.tool().await?;
+        let job = Job::from_command_line()?;
+        let gateway = Gateway::connect(job.url()?.to_owned()).await?;
+        let tool = gateway.echo_tool().await?;
         let params = json!({ "name": tool, "arguments": { "text": "hello" } });
-        let one = async |_| -> Result<Duration, Trouble> {
+        let timed_call = async |_| -> Result<Duration, Trouble> {
             let began = Instant::now();
             let result = gateway.ask("tools/call", &params).await?;
             let took = began.elapsed();
-            if result["content"][0]["text"] == "hello" { Ok(took) } else { Err(format!("it said {result}").into()) }
+            if result["content"][0]["text"] == "hello" {
+                Ok(took)
+            } else {
+                Err(format!("the answer was {result}").into())
+            }
         };
-        measure::calls(&job, one).await
+        measure::calls(&job, timed_call).await
     })?;
     toolrack_bench::print(&figures)
 }
@@ -40,8 +45,8 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// After the handshake.
-    async fn greeted(url: String) -> Result<Self, Trouble> {
+    /// Connects to the gateway, with the handshake.
+    async fn connect(url: String) -> Result<Self, Trouble> {
         let client = Client::builder().no_proxy().build()?;
         let mut gateway = Self { client, url, token: env::var("TOOLRACK_BENCH_TOKEN").ok(), session: None };
         let params = json!({
@@ -55,8 +60,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// The gateway's name for the tool `echo`.
-    async fn tool(&self) -> Result<String, Trouble> {
+    /// Returns the gateway's name for the tool `echo`.
+    async fn echo_tool(&self) -> Result<String, Trouble> {
         let listed = self.ask("tools/list", &json!({})).await?;
         let names = listed["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
         let mut echo = names.filter(|name| name.ends_with("echo"));
@@ -80,14 +85,15 @@ impl Gateway {
     }
 }
 
-/// Ids only need to differ among running requests: over HTTP, each answer comes on the connection of its request.
+/// Returns a request with a new id. The id is not compared with that of the answer: over HTTP, each answer comes on the
+/// connection of its request.
 fn request(method: &str, params: &Value) -> Value {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The result in an answer, or in the last of the events that it consists of.
+/// Returns the result in an answer that is JSON, or in the last event of an answer that is a stream.
 async fn result(answer: Response) -> Result<Value, Trouble> {
     let text = answer.text().await?;
     let body = match text.trim_start().starts_with('{') {

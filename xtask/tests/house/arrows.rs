@@ -1,10 +1,11 @@
-//! The allowed dependencies. ARCHITECTURE.md draws them; a new arrow is a decision, made there and here together.
+//! The allowed dependencies between crates ("arrows" between "rooms"). ARCHITECTURE.md draws them; a new arrow is a
+//! decision, which has to be made there and here.
 
 use std::collections::BTreeSet;
 
 use crate::{metadata, none_of};
 
-/// Each room and the rooms that it may use. Arrows point down.
+/// Each room (a crate of the workspace) and the rooms that it may use. A room uses only rooms before it in this list.
 const ROOMS: &[(&str, &[&str])] = &[
     ("toolrack-supervisor", &[]),
     ("toolrack-host", &["toolrack-supervisor"]),
@@ -37,10 +38,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Only for tests: a dev-dependency at most.
+/// The crate that is only for tests: others may have it as a dev-dependency only.
 const ONLY_FOR_TESTS: &str = "toolrack-testkit";
 
-/// Crates from outside that only some rooms may use, tests included.
+/// Third-party crates that only some rooms may use.
 const OWNED: &[(&str, &[&str])] = &[
     ("axum", &["toolrack-bench", "toolrack-daemon", "toolrack-team", "toolrack-testkit"]),
     ("clap", &["toolrack"]),
@@ -63,7 +64,7 @@ const OWNED: &[(&str, &[&str])] = &[
             "toolrack-bench",
         ],
     ),
-    // The host only in its tests: a program that embeds it may have another version.
+    // The host uses it only in its tests: a program that embeds the host may have another version.
     ("rmcp", &["toolrack-host", "toolrack-auth", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
     ("rig-core", &["toolrack-rig"]),
     ("rquickjs", &["toolrack-code"]),
@@ -125,7 +126,7 @@ fn crates_from_outside_stay_in_the_rooms_that_own_them() {
     let owners = |name: &str| OWNED.iter().find(|(owned, _)| *owned == name).map(|(_, owners)| *owners);
     let wrong: Vec<_> = arrows()
         .into_iter()
-        // A test may reach behind a room, such as to damage a file.
+        // A test may use such a crate, for example to damage a database.
         .filter(|arrow| !arrow.only_for_tests)
         .filter(|arrow| owners(&arrow.to).is_some_and(|owners| !owners.contains(&arrow.from.as_str())))
         .map(|arrow| format!("{} -> {} (only {:?} may)", arrow.from, arrow.to, owners(&arrow.to).unwrap_or_default()))

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::source::{code, relative, sources, visit};
 use crate::{metadata, none_of, root};
 
-/// The most lines that a file may have, its tests not counted.
-const MOST_LINES: usize = 600;
+/// The maximum number of lines of a file without its tests.
+const MAX_LINES: usize = 600;
 
-/// Flat tables, which are long and harmless.
+/// Files that may be longer because they are only a table.
 const FLAT_TABLES: &[&str] = &[];
 
 #[test]
@@ -19,7 +19,7 @@ fn files_stay_readable() {
         .iter()
         .filter(|source| !source.is_test() && !FLAT_TABLES.contains(&source.path.as_str()))
         .map(|source| (&source.path, source.without_tests().lines().count()))
-        .filter(|(_, lines)| *lines > MOST_LINES)
+        .filter(|(_, lines)| *lines > MAX_LINES)
         .map(|(path, lines)| format!("{path}: {lines}"))
         .collect();
     none_of(&long, "over 600 lines without tests; split along a seam:");
@@ -57,7 +57,7 @@ fn every_file_is_reached() {
     none_of(&forgotten, "no crate, test or example has these files as a module, so that nothing in them runs:");
 }
 
-/// Follows `mod name;` from a file to all that it holds.
+/// Adds a file and all files that it reaches with `mod name;`.
 fn reach(file: &Path, is_root: bool, reached: &mut BTreeSet<PathBuf>) {
     if !reached.insert(file.to_path_buf()) {
         return;
@@ -74,7 +74,7 @@ fn reach(file: &Path, is_root: bool, reached: &mut BTreeSet<PathBuf>) {
 
 #[test]
 fn no_file_knows_the_machine_it_was_written_on() {
-    // Put together, so that this file passes its own test.
+    // Each path is in two parts, so that this file passes its own test.
     let mut places = vec![["/ro", "ot/"].concat(), ["/wo", "rk/"].concat(), ["/Us", "ers/"].concat()];
     places.push(root().display().to_string());
     let mut offences = Vec::new();
@@ -88,7 +88,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
     none_of(&offences, "paths of one machine mean nothing on another:");
 }
 
-/// Whether the line has a path that begins with the place, and not one that has the same words further down.
+/// Returns whether the line has a path that begins with `place`. A path that only contains `place` does not count.
 fn begins_in(line: &str, place: &str) -> bool {
     let goes_before = |c: char| c.is_alphanumeric() || matches!(c, ']' | '}' | ')' | '.' | '-' | '_' | '~' | '*');
     line.match_indices(place).any(|(at, _)| !line[..at].ends_with(goes_before))

@@ -8,7 +8,8 @@ use toml_edit::{DocumentMut, Item};
 use crate::source::relative;
 use crate::{metadata, none_of, root};
 
-/// The crates with a clippy.toml of their own, and the beginnings of the methods that they may call after all.
+/// The crates that have a clippy.toml, and the methods, by how their paths begin, that these crates may call although
+/// the workspace's clippy.toml disallows them.
 const OWNERS: &[(&str, &[&str])] = &[
     ("bench", &["std::fs::", "std::path::Path::", "std::env::var", "std::env::home_dir"]),
     ("crates/cli", &["std::fs::", "std::path::Path::", "std::env::current_dir"]),
@@ -29,7 +30,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("xtask", &["std::fs::", "std::path::Path::", "std::env::var", "std::env::home_dir"]),
 ];
 
-/// A clippy.toml as a map from what is set to what it is set to; a disallowed method is a setting of its own.
+/// Returns the settings in a clippy.toml and their values. Each disallowed method is a setting, and its reason the
+/// value.
 fn settings(folder: &str) -> BTreeMap<String, String> {
     let path = root().join(folder).join("clippy.toml");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", relative(&path)));
@@ -62,7 +64,12 @@ fn the_clippy_settings_of_a_crate_are_those_of_the_workspace_less_what_it_owns()
         let added = actual.iter().filter(|(name, _)| !expected.contains_key(*name));
         let missing = missing.map(|(name, value)| format!("must say {name}: {value}"));
         let offences: Vec<_> = missing.chain(added.map(|(name, _)| format!("must not say {name}"))).collect();
-        none_of(&offences, &format!("{folder}/clippy.toml, in which clippy sees nothing of the workspace's:"));
+        none_of(
+            &offences,
+            &format!(
+                "{folder}/clippy.toml takes the place of the workspace's clippy.toml, so it has to repeat its settings:"
+            ),
+        );
     }
 }
 

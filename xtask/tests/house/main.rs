@@ -1,6 +1,6 @@
 //! The house rules, as tests: `cargo nextest run -p xtask`. Clippy checks what it can; these tests check the rest.
 //!
-//! A rule that stands in the way is a decision to discuss, in the same change as the code that needs it.
+//! If a rule stands in the way, discuss and change it together with the code that needs the change.
 
 // Makes clippy allow `unwrap` in this file, which is compiled only for tests.
 #![cfg(test)]
@@ -22,7 +22,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// What cargo says of the workspace: `cargo metadata --no-deps`.
+/// Returns the output of `cargo metadata --no-deps` for the workspace.
 fn metadata() -> serde_json::Value {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root());
@@ -31,7 +31,7 @@ fn metadata() -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Fails with every offence, one a line, and what to do about them.
+/// Fails if there are offences. The message has `advice`, which says what to do, and a line for each offence.
 #[track_caller]
 fn none_of(offences: &[String], advice: &str) {
     assert!(offences.is_empty(), "{advice}\n  {}\n", offences.join("\n  "));

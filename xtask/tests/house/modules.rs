@@ -1,4 +1,5 @@
-//! The top modules of each crate form no circle: a reader can begin with those that use no other.
+//! The top modules of each crate do not use each other in a circle, so that a reader can begin with those that use no
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::{
     source::{Source, sources},
 };
 
-/// Crates whose modules are held.
+/// The crates whose modules are checked.
 const CRATES: &[&str] =
     &["agent", "auth", "cli", "code", "config", "daemon", "host", "otel", "rig", "store", "supervisor", "testkit"];
 
@@ -40,7 +41,7 @@ impl Uses {
             Some("crate") => path[1..].to_vec(),
             Some("self") => [inside(0), path[1..].to_vec()].concat(),
             Some("super") => [inside(ups), path[ups..].to_vec()].concat(),
-            // The root names its modules without a word before them.
+            // Only in the root of a crate, a path without `crate`, `self` or `super` can begin with a top module.
             _ if self.module.is_empty() => path.to_vec(),
             _ => return,
         };
@@ -83,33 +84,33 @@ impl Visit<'_> for Uses {
     }
 }
 
-/// The module that a file below `src` is, as a path from the root of its crate.
+/// Returns the path of the module in a file below `src`, from the root of its crate.
 fn module(file: &str) -> Vec<String> {
     let file = file.trim_end_matches(".rs").trim_end_matches("/mod");
     file.split('/').filter(|part| !["lib", "main"].contains(part)).map(ToOwned::to_owned).collect()
 }
 
-/// The arrows between the top modules of a crate, given its files by their paths below `src`.
+/// Returns the arrows between the top modules of a crate. `files` has the path below `src` and the text of each file.
 fn arrows(files: &[(&str, &str)]) -> Arrows {
     let uses: Vec<_> = files.iter().map(|(file, text)| (module(file), Uses::of(module(file), text))).collect();
     let top: BTreeSet<_> = uses.iter().filter_map(|(module, _)| module.first().cloned()).collect();
-    // An item that the root of the crate gives out is the module's that it comes from.
+    // If the root of the crate re-exports an item, its use from the root counts as a use of the module that has it.
     let roots = uses.iter().filter(|(module, _)| module.is_empty()).flat_map(|(_, paths)| paths);
     let roots = roots.filter(|path| path.len() > 1 && top.contains(&path[0]));
-    let given: BTreeMap<_, _> = roots.map(|path| (path.last(), path.first())).collect();
+    let reexported: BTreeMap<_, _> = roots.map(|path| (path.last(), path.first())).collect();
     let mut arrows = Arrows::new();
     for (module, paths) in &uses {
         let Some(from) = module.first() else { continue };
         let used = paths.iter().filter_map(|path| {
             let first = path.first()?;
-            if top.contains(first) { Some(first) } else { given.get(&Some(first)).copied().flatten() }
+            if top.contains(first) { Some(first) } else { reexported.get(&Some(first)).copied().flatten() }
         });
         arrows.entry(from.clone()).or_default().extend(used.filter(|to| *to != from).cloned());
     }
     arrows
 }
 
-/// A way from `module` back to itself.
+/// Returns the modules on a way from `module` back to itself, if there is one.
 fn circle(arrows: &Arrows, module: &str) -> Option<Vec<String>> {
     let mut ways = vec![vec![module.to_owned()]];
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Promises of the pages.
+//! Checks what the documentation pages say of the code, and their links.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,13 +9,14 @@ use crate::published::published;
 use crate::source::sources;
 use crate::{none_of, root};
 
-/// Finds tests that the last column of a page's tables names and that are not there.
+/// Returns the tests that the last column of a page's tables names, but that do not exist. Fails if the page names no
+/// more than `at_least` tests, because then it was probably not read correctly.
 fn missing(page: &str, at_least: usize) -> Vec<String> {
     let text = std::fs::read_to_string(root().join(page)).unwrap();
     let rows = text.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));
     let last = rows.filter_map(|line| line.trim_end_matches(" |").rsplit(" | ").next());
     let named = last.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    // A test's name has many words; what else is in a column of code is a place or a type.
+    // The name of a test has many words; other code in the column is a path or a type.
     let named: BTreeSet<_> = named.filter(|name| name.matches('_').count() > 2 || page == "SECURITY.md").collect();
     assert!(named.len() > at_least, "{page} names {} tests", named.len());
     let sources = sources();
@@ -33,7 +34,7 @@ fn every_test_that_holds_an_invariant_is_there() {
     none_of(&missing("ARCHITECTURE.md", 15), "ARCHITECTURE.md names tests that are not there:");
 }
 
-/// The modules of `crate_name` that its section of the map does not name.
+/// Returns the modules of `crate_name` that its section of the code map does not name.
 fn unmapped(crate_name: &str, section: &str) -> Vec<String> {
     let code = section.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let named: BTreeSet<_> = code.flat_map(|code| code.split(['/', ',', '.', ' ', ':'])).collect();
@@ -74,7 +75,7 @@ fn the_head_of_each_crate_names_every_module() {
     none_of(&missing, "the head of the crate's root file does not say what these modules are for:");
 }
 
-/// The pages that people read, those of the book, and those that registries show.
+/// Returns the pages in the root of the repository, those of the book, and those that registries show.
 fn pages() -> Vec<PathBuf> {
     let folders = [root(), root().join("docs"), root().join("docs/guide")];
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
@@ -83,11 +84,12 @@ fn pages() -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|kind| kind == "md")).chain(of_crates).collect()
 }
 
-/// The beginnings of links to files and folders of this repository, as pages have them that are read elsewhere.
+/// How links to files and folders of this repository begin in pages that are also shown elsewhere, such as by
+/// registries.
 const OWN: [&str; 2] =
     ["https://github.com/toolrack/toolrack/blob/main/", "https://github.com/toolrack/toolrack/tree/main/"];
 
-/// The file that a link of a page names, if it is one of this repository.
+/// Returns the file that a link of a page names; `None` if the link leads out of this repository.
 fn target(page: &Path, file: &str) -> Option<PathBuf> {
     let own = OWN.iter().find_map(|own| file.strip_prefix(own));
     match (own, file) {
@@ -98,7 +100,7 @@ fn target(page: &Path, file: &str) -> Option<PathBuf> {
     }
 }
 
-/// What a page links to, and the anchors of its headings as GitHub and mdBook make them.
+/// Returns the targets of a page's links, and the anchors of its headings as GitHub and mdBook make them.
 fn links_and_anchors(page: &Path) -> (Vec<String>, BTreeSet<String>) {
     let text = std::fs::read_to_string(page).unwrap();
     let (mut links, mut anchors, mut heading) = (Vec::new(), BTreeSet::new(), None::<String>);

@@ -1,4 +1,4 @@
-//! What registries show of the crates. `cargo xtask published` looks into the packages themselves.
+//! Checks what registries show of the crates. `cargo xtask published` checks the packages themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{metadata, none_of, root};
 
-/// The categories of crates.io that are in use here; it refuses unknown ones.
+/// The categories of crates.io that are in use here. crates.io refuses unknown ones.
 const CATEGORIES: &[&str] = &[
     "api-bindings",
     "asynchronous",
@@ -29,7 +29,7 @@ const CATEGORIES: &[&str] = &[
 pub(crate) fn published() -> Vec<(Value, PathBuf)> {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap().iter();
-    // Cargo says `[]` for `publish = false`.
+    // For `publish = false`, the value is `[]`.
     let published = packages.filter(|package| package["publish"].is_null()).map(|package| {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
         (package.clone(), manifest.parent().unwrap().to_path_buf())
@@ -97,7 +97,7 @@ fn the_examples_on_the_page_of_every_library_are_compiled() {
     none_of(&offences, "a library shows an example, and its lib.rs has it compiled as a doc test:");
 }
 
-/// Programs that embed the crates have a workspace of their own, whose lock file a crate's new dependency makes old.
+/// `embedder/` is a separate workspace with its own lock file, which a new dependency of a crate makes out of date.
 #[test]
 fn every_lock_file_fits_the_manifests() {
     let mut offences = Vec::new();

@@ -1,12 +1,12 @@
-//! Words that do not occur in code, everywhere or outside of the crate that owns them.
+//! Words that must not occur in code: some of them nowhere, others only in the crate that owns them.
 
 use crate::none_of;
 use crate::source::{Source, sources};
 
-/// Every line of code in which `is_bad` finds something.
-fn offences(those: impl Fn(&Source) -> bool, is_bad: impl Fn(&str) -> bool) -> Vec<String> {
+/// Returns every line for which `is_bad` is true, in the sources for which `is_checked` is true.
+fn offences(is_checked: impl Fn(&Source) -> bool, is_bad: impl Fn(&str) -> bool) -> Vec<String> {
     let mut offences = Vec::new();
-    for source in sources().into_iter().filter(those) {
+    for source in sources().into_iter().filter(is_checked) {
         let code = source.code();
         let bad = code.lines().zip(source.text.lines()).enumerate().filter(|(_, (code, _))| is_bad(code));
         offences.extend(bad.map(|(number, (_, line))| format!("{}:{}: {}", source.path, number + 1, line.trim())));
@@ -14,7 +14,7 @@ fn offences(those: impl Fn(&Source) -> bool, is_bad: impl Fn(&str) -> bool) -> V
     offences
 }
 
-/// Whether the code mentions the word, and not only one that contains it.
+/// Returns whether the code has this word as a whole word.
 fn mentions(code: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -90,7 +90,7 @@ fn types_are_named_after_things() {
 /// Pronouns that leave open which actor is meant; the glossary in CONTRIBUTING.md has the actors.
 const VAGUE: &[&str] = &["nobody", "somebody", "whoever", "everybody", "anybody"];
 
-/// The name of the function that begins in this line; empty if none does.
+/// Returns the name of the function that this line declares; empty if it declares none.
 fn function(line: &str) -> &str {
     let line = line.trim_start();
     let name = line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "));
@@ -104,7 +104,7 @@ fn comments_and_messages_name_the_actor() {
     for source in sources().iter().filter(|source| !source.path.ends_with("house/words.rs")) {
         let shipped = if source.is_test() { 0 } else { source.without_tests().lines().count() };
         let bad = source.text.lines().enumerate().filter(|(number, line)| {
-            // Strings of tests may be names that mean nothing.
+            // Strings of tests may be names without a meaning.
             let is_read = *number < shipped || line.trim_start().starts_with("//");
             is_read && is_vague(line) || is_vague(&function(line).replace('_', " "))
         });

@@ -5,11 +5,11 @@ use std::{fmt::Write, time::Duration};
 use nix::sys::resource::UsageWho;
 use toolrack_bench::{
     Heap, Trouble,
-    connected::{echo, settled, world},
+    connected::{desired_servers, echo, wait_until_connected},
     fakes::{Life, native},
+    fast_server::Offer,
     figures::cpu_time,
-    heap::quiet,
-    served::Offer,
+    heap::settled_bytes,
 };
 use toolrack_host::{Host, Selection, ServerSpec};
 
@@ -23,12 +23,12 @@ const SERVERS: usize = 10;
 const PAGE: usize = 500;
 /// The time between two servers that become ready one after the other.
 const START_INTERVAL: Duration = Duration::from_millis(5);
-/// How many selections are measured.
+/// The number of selections that are measured.
 const SELECTIONS: usize = 20_000;
-/// How many calls are measured.
+/// The number of calls that are measured.
 const CALLS: usize = 2_000;
-/// In a host with fewer items, one-time costs weigh more than the costs of each item, so it is not compared.
-const SMALL: usize = 100;
+/// Hosts with fewer items are not compared, because there one-time costs weigh more than the cost of each item.
+const MIN_COMPARED_ITEMS: usize = 100;
 
 /// The items that grow in number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,17 +66,18 @@ impl Kind {
     }
 }
 
-/// The figures: title, decimal places, and how many times as much an item of the largest host may cost as one of the
-/// cheapest host that is not [`SMALL`]. If a cost grows with the square of the number of items, each item costs ten times
-/// as much with each step.
+/// The figures: the title, the decimal places, and the maximum ratio between the cost of an item in the largest host
+/// and in the host where it is cheapest, of those with [`MIN_COMPARED_ITEMS`]. Each step has ten times as many items:
+/// if a cost grows with the square of their number, each item costs ten times as much with each step.
 const COLUMNS: [(&str, usize, f64); 8] = [
-    // A search among a thousand times as many items, in memory beyond the caches, takes a few times as long.
+    // Looking up an item among a thousand times as many takes a few times as long: the memory no longer fits the
+    // caches.
     ("start, µs an item", 1, 4.0),
     ("allocations of it", 1, 1.5),
     ("bytes kept", 0, 1.5),
     ("change of one server, µs an item", 2, 4.0),
     ("allocations of it", 2, 3.0),
-    // A selection consists only of look-ups in such memory.
+    // A selection consists only of such look-ups.
     ("select, µs", 2, 12.0),
     ("call, µs", 1, 4.0),
     ("allocations of it", 1, 1.5),
@@ -109,26 +110,26 @@ impl Meter {
 
 /// Starts a host with this many items, changes it, uses it and ends it.
 pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
-    let before = quiet().await;
+    let before = settled_bytes().await;
     let mut specs = kind.specs(items);
     let host = Host::builder().build();
     let meter = Meter::start();
-    host.apply(world(specs.iter().cloned())?).await;
-    settled(&host).await?;
+    host.apply(desired_servers(specs.iter().cloned())?).await;
+    wait_until_connected(&host).await?;
     let start = meter.stop(items);
     build_index(&host).await;
-    let bytes_kept = (quiet().await - before) / items as f64;
+    let bytes_kept = (settled_bytes().await - before) / items as f64;
 
     // With another spec, the host replaces the first server; its tools stay the same.
     if let Some(first) = specs.first_mut() {
         first.limits.pages += 1;
     }
     let meter = Meter::start();
-    host.apply(world(specs)?).await;
-    settled(&host).await?;
+    host.apply(desired_servers(specs)?).await;
+    wait_until_connected(&host).await?;
     let change = meter.stop(items);
     build_index(&host).await;
-    quiet().await;
+    settled_bytes().await;
 
     let names: Vec<String> = sample(&host, SELECTIONS / 10);
     let catalog = host.catalog();
@@ -156,16 +157,16 @@ async fn build_index(host: &Host) {
     host.search("echo", 1, &Selection::default()).await;
 }
 
-/// Returns the names of at most `most` tools from all parts of the catalog, half of them as users write them and half as
-/// models do.
-fn sample(host: &Host, most: usize) -> Vec<String> {
+/// Returns the names of at most `max` tools, spread over the catalog. Half of the names are as users write them, half
+/// as models do.
+fn sample(host: &Host, max: usize) -> Vec<String> {
     let catalog = host.catalog();
-    let step = catalog.tools().len().div_ceil(most).max(1);
+    let step = catalog.tools().len().div_ceil(max).max(1);
     let names = catalog.tools().step_by(step).enumerate();
     names.map(|(index, tool)| if index % 2 == 0 { tool.selector() } else { tool.name.clone() }).collect()
 }
 
-/// Returns one line for each host: its costs, and their ratios to those of the host before.
+/// Returns a table with a line for each host: its costs, and the ratio of each to that of the host in the line before.
 pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     let mut out = format!("| {} |", kind.word());
     for (title, ..) in COLUMNS {
@@ -190,13 +191,13 @@ pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
 pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
     let Some(last) = steps.last() else { return Vec::new() };
     let mut complaints = Vec::new();
-    for (column, (title, _, most)) in COLUMNS.iter().enumerate() {
-        let large = steps.iter().filter(|step| step.items >= SMALL.min(last.items));
+    for (column, (title, _, max_ratio)) in COLUMNS.iter().enumerate() {
+        let large = steps.iter().filter(|step| step.items >= MIN_COMPARED_ITEMS.min(last.items));
         let Some(least) = large.map(|step| step.costs[column]).min_by(f64::total_cmp) else { continue };
         let ratio = last.costs[column] / least;
-        if ratio > *most {
+        if ratio > *max_ratio {
             complaints.push(format!(
-                "with {} {}, `{title}` is {ratio:.1} times what it is with fewer; at most {most} times is allowed",
+                "with {} {}, `{title}` is {ratio:.1} times what it is with fewer; at most {max_ratio} times is allowed",
                 last.items,
                 kind.word()
             ));

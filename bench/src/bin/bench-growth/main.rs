@@ -1,9 +1,9 @@
-//! The cost of a server, a tool, a call and a day when there are many of them:
+//! Measures what a server, a tool and a call cost when there are many of them:
 //! `bench-growth [--soak SECONDS] [MOST_SERVERS MOST_TOOLS]`.
 //!
-//! Worlds of in-process servers, each ten times as large as the one before. The cost of one item may not grow with the
-//! number of items; a cost that does is reported, and the program fails. With `--soak` it calls and reconnects for that
-//! long instead, and fails when memory grows.
+//! It starts hosts with in-process servers, each host ten times as large as the one before. If the cost of one item
+//! grows with the number of items, the program reports that and fails. With `--soak` it calls and reconnects for that
+//! long instead, and fails if memory grows.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
@@ -19,7 +19,7 @@ use toolrack_bench::Trouble;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The largest worlds.
+/// The numbers of servers and tools in the largest hosts.
 const SERVERS: usize = 1_000;
 const TOOLS: usize = 100_000;
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and judges; `false` when a cost grows that should not.
+/// Measures, and prints the results. Returns `false` if a cost grows too much.
 fn run() -> Result<bool, Trouble> {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

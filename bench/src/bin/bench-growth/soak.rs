@@ -1,4 +1,5 @@
-//! Calls and reconnects for a long time, with servers of every transport that die now and then: memory must not grow.
+//! Calls and reconnects for a long time, with servers of every transport, some of which die now and then. Memory must
+//! not grow.
 
 use std::{
     fmt::Write,
@@ -9,24 +10,27 @@ use std::{
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use toolrack_bench::{
     Trouble,
-    connected::{echo, host, settled, world},
+    connected::{desired_servers, echo, host, wait_until_connected},
     fakes::{Life, native},
-    heap::quiet,
-    programs::{Server, beside},
-    served::Offer,
+    fast_server::Offer,
+    heap::settled_bytes,
+    programs::{Server, sibling_program},
 };
 use toolrack_host::{Event, Host, ServerSpec};
 
 /// The number of messages after which a server dies, different for each so that they do not die together.
 const MESSAGES_UNTIL_DEATH: [usize; 3] = [200, 350, 611];
+/// The number of calls of each server between two reconnections.
+const CALLS_PER_ROUND: usize = 20;
 /// The number of samples.
 const SAMPLES: u32 = 30;
-/// The number of first samples that do not count, because memory still grows in a tenth of the time.
+/// The number of samples at the start that do not count, because memory still grows then.
 const WARM_UP: usize = 3;
-/// How much live bytes and resident pages may grow between the first and the second half of the rest, as a fraction.
+/// The fraction by which live bytes and resident pages may grow between the first and the second half of the other
+/// samples.
 const MAX_GROWTH: f64 = 0.02;
-/// How much resident pages may grow in addition, because the pages that the allocator keeps differ by so much in a small
-/// process.
+/// The amount by which resident pages may grow in addition: in a small process, the pages that the allocator keeps
+/// differ by that much.
 const MAX_PAGES_GROWTH_KB: f64 = 1_024.0;
 
 /// One sample of the process.
@@ -41,9 +45,9 @@ struct Sample {
     files: usize,
 }
 
-/// What has happened so far.
+/// The numbers of events so far.
 #[derive(Debug, Default)]
-struct Sum {
+struct Totals {
     calls: u64,
     failed: u64,
     connected: u64,
@@ -54,30 +58,30 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
     let server = Server::start(&[])?;
     let host = host()?;
     let mut events = host.events();
-    host.apply(world(specs(&server)?)?).await;
-    settled(&host).await?;
+    host.apply(desired_servers(specs(&server)?)?).await;
+    wait_until_connected(&host).await?;
     let selectors: Vec<_> = host.status().iter().map(|server| server.name.as_str().to_owned()).collect();
-    let (began, mut sum, mut samples) = (Instant::now(), Sum::default(), Vec::new());
+    let (began, mut totals, mut samples) = (Instant::now(), Totals::default(), Vec::new());
     println!("| s | calls | failed | connections | live KB | VmRSS KB | files |\n|---|---|---|---|---|---|---|");
     for number in 1..=SAMPLES {
         let until = time * number / SAMPLES;
         while began.elapsed() < until {
-            round(&host, &selectors, &mut events, &mut sum).await?;
+            round(&host, &selectors, &mut events, &mut totals).await?;
         }
         let sample = Sample {
             seconds: began.elapsed().as_secs_f64(),
-            calls: sum.calls,
-            failed: sum.failed,
-            connected: sum.connected,
+            calls: totals.calls,
+            failed: totals.failed,
+            connected: totals.connected,
             live: live_at_rest(&host).await?,
             resident_kb: resident_kb()?,
             files: fs::read_dir("/proc/self/fd")?.count(),
         };
-        println!("{}", line(sample));
+        println!("{}", table_row(sample));
         samples.push(sample);
     }
     host.shutdown().await;
-    let (report, is_flat) = judged(&samples);
+    let (report, is_flat) = verdict_on(&samples);
     println!("\n{report}");
     Ok(is_flat)
 }
@@ -85,7 +89,7 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
 /// Returns servers of every kind: in this process, over stdio and over HTTP, some of which die.
 fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
     let offer = Offer::default();
-    let program = beside("bench-server")?.display().to_string();
+    let program = sibling_program("bench-server")?.display().to_string();
     let mut specs = vec![
         ServerSpec::http(&server.url),
         ServerSpec::native(native(offer, Life::default())),
@@ -106,36 +110,41 @@ fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
     Ok(specs)
 }
 
-/// Makes twenty calls of every server, and has the host reconnect to one of them, each time another one.
-async fn round(host: &Host, servers: &[String], events: &mut Receiver<Event>, sum: &mut Sum) -> Result<(), Trouble> {
-    for _ in 0..20 {
+/// Calls every server [`CALLS_PER_ROUND`] times, and has the host reconnect to one of them, in each round another one.
+async fn round(
+    host: &Host,
+    servers: &[String],
+    events: &mut Receiver<Event>,
+    totals: &mut Totals,
+) -> Result<(), Trouble> {
+    for _ in 0..CALLS_PER_ROUND {
         for server in servers {
-            sum.calls += 1;
+            totals.calls += 1;
             // A call fails if the server dies during it, or is not connected.
-            sum.failed += u64::from(echo(host, &format!("{server}/echo")).await.is_err());
+            totals.failed += u64::from(echo(host, &format!("{server}/echo")).await.is_err());
         }
     }
-    let renewed = &servers[usize::try_from(sum.calls)? / (20 * servers.len()) % servers.len()];
+    let renewed = &servers[usize::try_from(totals.calls)? / (CALLS_PER_ROUND * servers.len()) % servers.len()];
     host.reconnect(renewed)?;
     loop {
         match events.try_recv() {
-            Ok(Event::McpServerConnected { .. }) => sum.connected += 1,
+            Ok(Event::McpServerConnected { .. }) => totals.connected += 1,
             Ok(_) | Err(TryRecvError::Lagged(_)) => {}
             Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(()),
         }
     }
 }
 
-/// Waits until every server is connected and nothing is under way; returns the live bytes then.
+/// Waits until every server is connected and the host is at rest, and returns the number of live bytes.
 async fn live_at_rest(host: &Host) -> Result<f64, Trouble> {
     for _ in 0..200 {
-        if settled(host).await.is_ok() {
-            return Ok(quiet().await);
+        if wait_until_connected(host).await.is_ok() {
+            return Ok(settled_bytes().await);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    settled(host).await?;
-    Ok(quiet().await)
+    wait_until_connected(host).await?;
+    Ok(settled_bytes().await)
 }
 
 /// Returns the resident memory of this process (`VmRSS`), in kilobytes.
@@ -145,20 +154,20 @@ fn resident_kb() -> Result<f64, Trouble> {
     Ok(line.trim_end_matches("kB").trim().parse()?)
 }
 
-fn line(sample: Sample) -> String {
+fn table_row(sample: Sample) -> String {
     let Sample { seconds, calls, failed, connected, live, resident_kb, files } = sample;
     let live = live / 1_024.0;
     format!("| {seconds:.0} | {calls} | {failed} | {connected} | {live:.1} | {resident_kb:.0} | {files} |")
 }
 
 /// Returns a report on the samples, and whether memory has not grown.
-fn judged(samples: &[Sample]) -> (String, bool) {
+fn verdict_on(samples: &[Sample]) -> (String, bool) {
     let rest = samples.get(WARM_UP..).unwrap_or_default();
     let (early, late) = rest.split_at(rest.len() / 2);
     let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
         return ("too short to tell".to_owned(), false);
     };
-    // Compare the least of each half, so that memory which is in use only at a sample does not count as growth.
+    // Compare the minima of the halves, so that memory that is in use for a moment does not count as growth.
     let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
     let mut text = String::new();
     let mut is_flat = true;
@@ -200,8 +209,8 @@ mod tests {
 
     #[test]
     fn memory_that_only_swings_is_flat_and_memory_that_creeps_is_not() {
-        assert!(judged(&samples(|number| 1e6 + f64::from(number % 3) * 1e5)).1);
-        assert!(judged(&samples(|number| if number < 3 { 1e3 } else { 1e6 })).1, "the start does not count");
-        assert!(!judged(&samples(|number| 1e6 + f64::from(number) * 1e4)).1);
+        assert!(verdict_on(&samples(|number| 1e6 + f64::from(number % 3) * 1e5)).1);
+        assert!(verdict_on(&samples(|number| if number < 3 { 1e3 } else { 1e6 })).1, "the start does not count");
+        assert!(!verdict_on(&samples(|number| 1e6 + f64::from(number) * 1e4)).1);
     }
 }

@@ -4,7 +4,7 @@ use toml_edit::{DocumentMut, Item, Table, value};
 use toolrack_bench::Trouble;
 
 /// The tolerance of a figure that is new in the file, in percent.
-const PERCENT: f64 = 5.0;
+const DEFAULT_PERCENT: f64 = 5.0;
 
 /// The file, its comments included.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(crate) enum Verdict {
     AsAccepted,
     /// More than accepted.
     Worse(Figure),
-    /// Less than accepted: good, but it must be accepted, or else it could be lost again unnoticed.
+    /// Less than accepted. That is good, but has to be accepted: otherwise a later loss would go unnoticed.
     Better(Figure),
-    /// The file does not know it.
+    /// The file has no value for the figure.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ impl Accepted {
     /// The verdict on a figure that is `now`.
     pub(crate) fn judge(&self, name: &str, now: f64) -> Verdict {
         let Some(was) = self.figure(name) else { return Verdict::Unknown };
-        // What the file shows is rounded to the last digit that counts.
+        // The values in the file are rounded to two decimal places.
         let slack = was.value * was.percent / 100.0 + 0.005;
         if now > was.value + slack {
             Verdict::Worse(was)
@@ -78,7 +78,7 @@ impl Accepted {
 
     /// Accepts that a figure is `now`, for the reason `why`.
     pub(crate) fn accept(&mut self, name: &str, now: f64, why: &str) {
-        let entry = self.0.entry(name).or_insert_with(|| Item::Table(Table::from_iter([("percent", PERCENT)])));
+        let entry = self.0.entry(name).or_insert_with(|| Item::Table(Table::from_iter([("percent", DEFAULT_PERCENT)])));
         entry["value"] = if now >= 100.0 { value(now.round() as i64) } else { value((now * 100.0).round() / 100.0) };
         entry["why"] = value(why);
     }
@@ -90,21 +90,23 @@ impl Verdict {
         matches!(self, Self::AsAccepted | Self::Better(_))
     }
 
-    /// The problem, and what to do; `None` when the figure is as accepted.
-    pub(crate) fn words(self) -> Option<String> {
-        let accepted = |was: Figure| format!("accepted are {} ± {} %", super::rounded(was.value), was.percent);
+    /// Returns what is different, and what to do; `None` if the figure is as accepted.
+    pub(crate) fn advice(self) -> Option<String> {
+        let accepted = |was: Figure| format!("the accepted value is {} ± {} %", super::rounded(was.value), was.percent);
         let words = match self {
             Self::AsAccepted => return None,
             Self::Worse(was) => format!(
-                "{}. Find what made it dearer and mend it; if it is worth its price, `cargo xtask steady --accept WHY` \
-                 writes down the figure and the reason.",
+                "{}. Find the change that made it more expensive, and correct it. If the change is worth the cost, \
+                 `cargo xtask steady --accept WHY` writes the figure and the reason into the file.",
                 accepted(was)
             ),
             Self::Better(was) => format!(
-                "{}. Better! `cargo xtask steady --accept WHY` writes it down, so that it is not lost again unseen.",
+                "{}. Better! `cargo xtask steady --accept WHY` writes it into the file, so that a later loss is noticed.",
                 accepted(was)
             ),
-            Self::Unknown => "nothing is accepted yet; `cargo xtask steady --accept WHY` writes it down.".to_owned(),
+            Self::Unknown => {
+                "no value is accepted yet; `cargo xtask steady --accept WHY` writes this one into the file.".to_owned()
+            }
         };
         Some(words)
     }
@@ -140,7 +142,7 @@ mod tests {
         accepted.accept("bytes", 1234.5, "new");
         let again = Accepted::read(&accepted.text()).unwrap();
         assert_eq!(again.judge("bytes", 1235.0), Verdict::AsAccepted);
-        assert_eq!(again.figure("bytes").map(|figure| figure.percent), Some(PERCENT));
+        assert_eq!(again.figure("bytes").map(|figure| figure.percent), Some(DEFAULT_PERCENT));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Instructions, counted by valgrind's callgrind. Its output stays in `target/bench/callgrind/`, where
-//! `callgrind_annotate` shows the functions that they went to.
+//! Figures that valgrind's callgrind counts: instructions. Its output stays in `target/bench/callgrind/`, where
+//! `callgrind_annotate` shows the instructions of each function.
 
 use std::{
     env, fs,
@@ -9,30 +9,31 @@ use std::{
 
 use toolrack_bench::{
     Row, Trouble,
-    programs::{Server, beside},
+    programs::{Server, sibling_program},
 };
 
 use crate::Measured;
 
-/// Calls of the shorter run. The longer one makes twice as many, so that the difference does not include start and end.
+/// The number of calls in the shorter run. The longer run makes twice as many, so that the difference between the two
+/// does not include the start and the end of the program.
 const CALLS: usize = 1_000;
 
-/// Why instructions cannot be counted here, if they cannot. Other processors have other instructions, without accepted
-/// figures.
-pub(crate) fn missing() -> Option<&'static str> {
+/// Returns the reason why instructions cannot be counted here; `None` if they can. Other processors have other
+/// instructions, for which no figures are accepted.
+pub(crate) fn reason_to_skip() -> Option<&'static str> {
     let version = Command::new("valgrind").arg("--version").stdin(Stdio::null()).output();
     if !cfg!(target_arch = "x86_64") {
-        Some("instructions are accepted for x86_64 alone")
+        Some("the accepted numbers of instructions are for x86_64")
     } else if !version.is_ok_and(|version| version.status.success()) {
-        Some("valgrind is not there")
+        Some("valgrind is not installed")
     } else {
         None
     }
 }
 
-/// All figures of this kind.
+/// Counts the instructions for all figures of this kind.
 pub(crate) fn measure() -> Result<Measured, Trouble> {
-    let stdio = ["--".to_owned(), beside("bench-server")?.display().to_string(), "stdio".to_owned()];
+    let stdio = ["--".to_owned(), sibling_program("bench-server")?.display().to_string(), "stdio".to_owned()];
     let server = Server::start(&[])?;
     let mut measured = vec![
         ("stdio-instructions", calls(Row::StdioOne, &stdio)?),
@@ -47,8 +48,8 @@ pub(crate) fn measure() -> Result<Measured, Trouble> {
     for (name, words) in
         [("cold-tools-instructions", ["tools", "builtin"].as_slice()), ("cold-call-instructions", &CALL)]
     {
-        let mut command = Command::new(beside("toolrack")?);
-        // The first run makes the database; what counts is how a user's twentieth call starts.
+        let mut command = Command::new(sibling_program("toolrack")?);
+        // Measure the second run: the first one also creates the database, which is not typical for a user's calls.
         command.args(words).current_dir(&empty).env("TOOLRACK_HOME", &home).stdin(Stdio::null());
         let first = command.output()?;
         if !first.status.success() {
@@ -65,7 +66,7 @@ const CALL: [&str; 3] = ["call", "builtin/list_directory", "path=."];
 /// Instructions of one call in a row of the benchmark.
 fn calls(row: Row, target: &[String]) -> Result<f64, Trouble> {
     let run = |calls: usize| {
-        let mut command = Command::new(beside("bench-toolrack")?);
+        let mut command = Command::new(sibling_program("bench-toolrack")?);
         command.args([row.word(), &calls.to_string()]).args(target);
         instructions(&format!("{row}-{calls}"), &command)
     };

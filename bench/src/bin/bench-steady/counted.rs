@@ -3,26 +3,27 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use toolrack_bench::{
     Heap, Trouble,
-    connected::{echo, host, hosting, settled, world},
-    heap::quiet,
-    programs::{Server, beside},
+    connected::{connected_host, desired_servers, echo, host, wait_until_connected},
+    heap::settled_bytes,
+    programs::{Server, sibling_program},
 };
 use toolrack_host::{BlockKind, Host, ServerSpec, Wire};
 
 use crate::Measured;
 
-/// Calls before anything is counted, for one-time work.
+/// The number of calls before the count starts, which do the one-time work.
 const WARM_UP: usize = 200;
 /// Calls that are counted.
 const CALLS: usize = 1_000;
-/// How often to measure what depends on a race, as connections that are opened together do; the least counts.
-const TIMES: usize = 3;
+/// The number of times that a figure is measured which varies with races, such as between connections that are opened
+/// together. The smallest value counts.
+const REPETITIONS: usize = 3;
 /// Tools of the large server.
 const TOOLS: usize = 10_000;
-/// Servers of the small world and of the large one.
+/// The numbers of servers in the small and in the large set whose costs are compared.
 const SERVERS: (usize, usize) = (10, 40);
 
-/// All figures of this kind.
+/// Measures all figures of this kind.
 pub(crate) async fn measure() -> Result<Measured, Trouble> {
     let [allocations, allocated] = calls(stdio(20)?).await?;
     let mut measured = vec![("stdio-allocations", allocations), ("stdio-allocated", allocated)];
@@ -39,18 +40,18 @@ pub(crate) async fn measure() -> Result<Measured, Trouble> {
     Ok(measured)
 }
 
-/// The fast server with this many tools, on two pipes.
+/// Returns the fast server over stdio, with this many tools.
 fn stdio(tools: usize) -> Result<ServerSpec, Trouble> {
-    let program = beside("bench-server")?.display().to_string();
+    let program = sibling_program("bench-server")?.display().to_string();
     Ok(ServerSpec::stdio(program, ["stdio", "--tools", &tools.to_string()]))
 }
 
 /// Allocations and allocated bytes of a call.
 async fn calls(spec: ServerSpec) -> Result<[f64; 2], Trouble> {
-    let host = hosting(spec, 1).await?;
+    let host = connected_host(spec, 1).await?;
     run(&host, WARM_UP, 1).await?;
     let mut least = [f64::MAX; 2];
-    for _ in 0..TIMES {
+    for _ in 0..REPETITIONS {
         let before = Heap::now();
         run(&host, CALLS, 1).await?;
         let figures = [before.allocations(), before.allocated()];
@@ -61,22 +62,22 @@ async fn calls(spec: ServerSpec) -> Result<[f64; 2], Trouble> {
 }
 
 async fn run(host: &Host, calls: usize, in_flight: usize) -> Result<(), Trouble> {
-    let one = |_| echo(host, "s0/echo");
-    stream::iter(0..calls).map(one).buffer_unordered(in_flight).try_collect().await
+    let call = |_| echo(host, "s0/echo");
+    stream::iter(0..calls).map(call).buffer_unordered(in_flight).try_collect().await
 }
 
-/// Connections that a host makes for 1,000 calls, from its handshake to its farewell.
+/// Returns the number of connections that a host opens for 1,000 calls, those for its start and its end included.
 async fn connects(server: &Server, in_flight: usize) -> Result<f64, Trouble> {
     let before = server.accepted()?;
-    let host = hosting(ServerSpec::http(&server.url), 1).await?;
+    let host = connected_host(ServerSpec::http(&server.url), 1).await?;
     run(&host, CALLS, in_flight).await?;
     host.shutdown().await;
     Ok((server.accepted()? - before) as f64)
 }
 
-/// Allocations of one more block of 100 tools for a model.
+/// Returns the number of allocations for the block of 100 tools that a model gets, once it has been made before.
 async fn blocks() -> Result<f64, Trouble> {
-    let host = hosting(stdio(97)?, 1).await?;
+    let host = connected_host(stdio(97)?, 1).await?;
     let kind = BlockKind::new(Wire::Anthropic);
     let first = host.catalog().block(&kind).bytes();
     let before = Heap::now();
@@ -88,22 +89,22 @@ async fn blocks() -> Result<f64, Trouble> {
     if first.is_empty() { Err("the block is empty".into()) } else { Ok(allocations) }
 }
 
-/// What a tool costs for as long as its server is connected.
+/// Returns the number of bytes that a tool needs while its server is connected.
 async fn kept_by_tools() -> Result<f64, Trouble> {
-    let host = hosting(stdio(0)?, 1).await?;
-    let without = quiet().await;
-    host.apply(world([stdio(TOOLS)?])?).await;
-    settled(&host).await?;
-    let with = quiet().await;
+    let host = connected_host(stdio(0)?, 1).await?;
+    let without = settled_bytes().await;
+    host.apply(desired_servers([stdio(TOOLS)?])?).await;
+    wait_until_connected(&host).await?;
+    let with = settled_bytes().await;
     let count = host.catalog().tools().len();
     host.shutdown().await;
     if count < TOOLS { Err(format!("{count} tools came").into()) } else { Ok((with - without) / TOOLS as f64) }
 }
 
-/// What a server without tools of its own costs for as long as it is connected.
+/// Returns the number of bytes that a server without additional tools needs while it is connected.
 async fn kept_by_servers(spec: ServerSpec) -> Result<f64, Trouble> {
     let mut least = f64::MAX;
-    for _ in 0..TIMES {
+    for _ in 0..REPETITIONS {
         least = least.min(kept_by_each(&spec).await?);
     }
     Ok(least)
@@ -114,9 +115,9 @@ async fn kept_by_each(spec: &ServerSpec) -> Result<f64, Trouble> {
     let host = host()?;
     let mut live = [0.0; 2];
     for (live, count) in live.iter_mut().zip([few, many]) {
-        host.apply(world(std::iter::repeat_n(spec.clone(), count))?).await;
-        settled(&host).await?;
-        *live = quiet().await;
+        host.apply(desired_servers(std::iter::repeat_n(spec.clone(), count))?).await;
+        wait_until_connected(&host).await?;
+        *live = settled_bytes().await;
     }
     host.shutdown().await;
     Ok((live[1] - live[0]) / (many - few) as f64)

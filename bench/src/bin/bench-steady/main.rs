@@ -1,8 +1,9 @@
-//! Figures that stay the same from run to run, held against those that were accepted:
+//! Measures figures that stay the same from run to run, and compares them with the accepted ones:
 //! `bench-steady ACCEPTED.toml [--accept WHY]`.
 //!
-//! Times drift on every shared machine, so a test cannot judge them. The figures here do not drift: allocations,
-//! connections, bytes that stay, instructions. `cargo xtask steady` builds it in a profile of its own.
+//! Times vary on every shared machine, so a test cannot check them. The figures here do not vary: allocations,
+//! connections, bytes that stay allocated, instructions. `cargo xtask steady` builds this program in the profile
+//! `steady`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
@@ -27,7 +28,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("http-allocated", "bytes a call"),
     ("http-connects", "connections for 1,000 calls, one after another"),
     ("http-connects-64", "connections for 1,000 calls, 64 in flight"),
-    ("block-allocations", "allocations of telling a model of 100 tools again"),
+    ("block-allocations", "allocations for giving 100 tools to a model again"),
     ("kept-tool", "bytes a tool, while its server is connected"),
     ("kept-stdio-server", "bytes a server without tools"),
     ("kept-http-server", "bytes a server without tools"),
@@ -37,7 +38,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("cold-call-instructions", "instructions of `toolrack call builtin/…`"),
 ];
 
-/// What was measured, by its name.
+/// The measured values, by the names of the figures.
 type Measured = Vec<(&'static str, f64)>;
 
 fn main() -> ExitCode {
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and judges; `false` when a figure is not as accepted.
+/// Measures, and prints the verdicts. Returns `false` if a figure is worse than accepted, or has no accepted value.
 fn run() -> Result<bool, Trouble> {
     let words: Vec<String> = env::args().skip(1).collect();
     let (path, why) = match words.as_slice() {
@@ -62,14 +63,14 @@ fn run() -> Result<bool, Trouble> {
     let mut accepted = Accepted::read(&std::fs::read_to_string(path)?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut measured = runtime.block_on(counted::measure())?;
-    let missing = callgrind::missing();
+    let missing = callgrind::reason_to_skip();
     if missing.is_none() {
         measured.extend(callgrind::measure()?);
     }
-    let verdicts = tell(&accepted, &measured, missing.unwrap_or("it was not measured"));
+    let verdicts = print_verdicts(&accepted, &measured, missing.unwrap_or("it was not measured"));
     let strangers: Vec<_> = accepted.names().filter(|name| !FIGURES.iter().any(|(known, _)| known == name)).collect();
     if !strangers.is_empty() {
-        return Err(format!("nothing measures what {} accepts: {}", path.display(), strangers.join(", ")).into());
+        return Err(format!("{} has figures that are not measured: {}", path.display(), strangers.join(", ")).into());
     }
     let Some(why) = why else {
         return Ok(verdicts.iter().all(|(_, verdict)| verdict.is_fine()));
@@ -84,8 +85,8 @@ fn run() -> Result<bool, Trouble> {
     Ok(true)
 }
 
-/// Prints every figure and its verdict.
-fn tell(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'static str, Verdict)> {
+/// Prints every figure and its verdict, and returns the verdicts.
+fn print_verdicts(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'static str, Verdict)> {
     for (name, unit) in FIGURES {
         let was = accepted.figure(name);
         let was = was.map_or_else(|| "nothing".to_owned(), |was| format!("{} ± {} %", rounded(was.value), was.percent));
@@ -96,14 +97,14 @@ fn tell(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'stati
     }
     let verdicts: Vec<_> = measured.iter().map(|(name, now)| (*name, accepted.judge(name, *now))).collect();
     for ((name, now), (_, verdict)) in measured.iter().zip(&verdicts) {
-        if let Some(words) = verdict.words() {
+        if let Some(words) = verdict.advice() {
             println!("\n{name}, now {}: {words}", rounded(*now));
         }
     }
     verdicts
 }
 
-/// A figure for people and for the file: a whole number, unless it is small.
+/// Returns a figure as the user and the file get it: a whole number, unless it is small.
 fn rounded(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{}", (value * 100.0).round() / 100.0) }
 }

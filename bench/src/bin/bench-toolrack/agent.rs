@@ -1,4 +1,4 @@
-//! Turns of the whole agent: a scripted model, and tools of a server in this process.
+//! Measures turns of the whole agent, with a scripted model and the tools of a server in this process.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,21 +6,21 @@ use serde_json::json;
 use toolrack_agent::{Agent, End, Limits, Message, Model, NoFront, Role, Turn, model::Scripted};
 use toolrack_bench::{
     Figures, Job, Trouble, Watch,
-    connected::hosting,
+    connected::connected_host,
     fakes::{Life, native},
+    fast_server::Offer,
     figures::median_us,
     job::ROUNDS,
-    served::Offer,
 };
 use toolrack_host::{Selection, ServerSpec};
 
-/// Tools of the fast server that do any work.
-const ABLE: usize = 3;
+/// The number of tools that the fast server has in addition to its offer.
+const EXTRA_TOOLS: usize = 3;
 
-/// The time of one round: a question to the model, with all tools, and a call.
+/// Measures the time of one round: a request to the model, with all tools, and a call.
 pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
-    let offer = Offer { tools: job.row.tools().saturating_sub(ABLE), ..Offer::default() };
-    let host = hosting(ServerSpec::native(native(offer, Life::default())), 1).await?;
+    let offer = Offer { tools: job.row.tools().saturating_sub(EXTRA_TOOLS), ..Offer::default() };
+    let host = connected_host(ServerSpec::native(native(offer, Life::default())), 1).await?;
     let selection = match job.row.tools() {
         1 => Selection::all().only(["s0/echo".parse()?]),
         _ => Selection::all(),
@@ -39,7 +39,7 @@ pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
         samples.push(began.elapsed() / rounds);
         let said = turn.messages().iter().filter(|message| message.content.ends_with("\nhello 1")).count();
         if (end, said) != (End::Answered, 1) {
-            return Err("the turn went otherwise".into());
+            return Err("the turn did not follow the script of the model".into());
         }
     }
     let figures = watch.stop(job.count * ROUNDS);
@@ -47,7 +47,7 @@ pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { p50_us: Some(median_us(&mut samples)), per_second: None, ms: None, ..figures })
 }
 
-/// Calls in every round but the last, and never the same.
+/// Returns a model that calls a tool in every round but the last, each time with another argument.
 fn model() -> Scripted {
     let script = (1..ROUNDS).fold(Scripted::new(), |script, round| {
         script.with_tool_call_response("mcp__s0__echo", json!({ "text": format!("hello {round}") }))

@@ -11,7 +11,7 @@ use std::{
 use serde_json::json;
 use toolrack_bench::{
     Figures, Job, Row, Trouble, Watch,
-    connected::{arguments, echo, hosting},
+    connected::{arguments, connected_host, echo},
     measure::{self, Steps},
 };
 use toolrack_host::{BlockKind, Call, ServerSpec, Wire, mcp::Progress};
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 async fn measure() -> Result<Figures, Trouble> {
-    let job = Job::of_process()?;
+    let job = Job::from_command_line()?;
     match job.row {
         Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 | Row::Http8 => calls(&job).await,
         Row::List => list(&job).await,
@@ -50,21 +50,22 @@ fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
 }
 
 async fn calls(job: &Job) -> Result<Figures, Trouble> {
-    let host = hosting(spec(job)?, 1).await?;
-    let one = async |_| -> Result<Duration, Trouble> {
+    let host = connected_host(spec(job)?, 1).await?;
+    let timed_call = async |_| -> Result<Duration, Trouble> {
         let began = Instant::now();
         echo(&host, "s0/echo").await?;
         Ok(began.elapsed())
     };
-    let figures = measure::calls(job, one).await?;
+    let figures = measure::calls(job, timed_call).await?;
     host.shutdown().await;
     Ok(figures)
 }
 
-/// Includes the start of the server and the handshake, which a host does not do apart: the others list only.
+/// Measures a list together with the start of the server and the handshake, because a host does not list separately.
+/// The other clients measure only the list.
 async fn list(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
-    let host = hosting(spec(job)?, 1).await?;
+    let host = connected_host(spec(job)?, 1).await?;
     let figures = watch.stop(1);
     let count = host.catalog().tools().len();
     if count < job.count {
@@ -76,10 +77,10 @@ async fn list(job: &Job) -> Result<Figures, Trouble> {
 
 async fn big(job: &Job) -> Result<Figures, Trouble> {
     let mut spec = spec(job)?;
-    // All of it is wanted, and the envelope around it.
+    // The whole result is wanted, in a message that is a little larger.
     spec.limits.output_bytes = job.count;
     spec.limits.message_bytes = job.count + 4_096;
-    let host = hosting(spec, 1).await?;
+    let host = connected_host(spec, 1).await?;
     let watch = Watch::start();
     let outcome = host.call(Call::from_map("s0/text", arguments(json!({ "bytes": job.count })))).await?;
     let figures = watch.stop(1);
@@ -91,28 +92,28 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
 }
 
 async fn events(job: &Job) -> Result<Figures, Trouble> {
-    let host = hosting(spec(job)?, 1).await?;
+    let host = connected_host(spec(job)?, 1).await?;
     let steps = Arc::new(Steps::default());
     let counted = Arc::clone(&steps);
-    let on_progress = Arc::new(move |progress: Progress| counted.came(progress.progress));
+    let on_progress = Arc::new(move |progress: Progress| counted.record(progress.progress));
     let watch = Watch::start();
     let call = Call::from_map("s0/progress", arguments(json!({ "steps": job.count }))).on_progress(on_progress);
     host.call(call).await?;
     let figures = watch.stop(job.count);
     host.shutdown().await;
-    Ok(steps.complete(figures, job.count))
+    Ok(steps.add_to(figures, job.count))
 }
 
 async fn servers(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
-    let host = hosting(spec(job)?, job.count).await?;
+    let host = connected_host(spec(job)?, job.count).await?;
     let figures = watch.stop(1);
     host.shutdown().await;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
 async fn block(job: &Job) -> Result<Figures, Trouble> {
-    let host = hosting(spec(job)?, 1).await?;
+    let host = connected_host(spec(job)?, 1).await?;
     let kind = BlockKind::new(Wire::Anthropic);
     let count = host.catalog().block(&kind).len();
     let figures = measure::turns(job.count, || host.catalog().block(&kind).bytes());

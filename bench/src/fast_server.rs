@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What the server offers.
+/// The tools and the era of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// The number of tools in addition to the three that can be called.
@@ -124,7 +124,7 @@ impl Request<'_> {
             out += r#","ttlMs":0,"cacheScope":"private","resultType":"complete""#;
         }
         out.push('}');
-        // If no tool follows the first three, the comma behind them is one too many.
+        // If no tool follows the first three, remove the comma after them.
         if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
     }
 
@@ -154,7 +154,7 @@ impl Request<'_> {
 /// The discovery result of a server of 2026-07-28.
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fast","version":"1"}}}"#;
 
-/// The tools that can be called, with a comma behind each.
+/// The tools that can be called, with a comma after each.
 const CALLABLE: &str = concat!(
     r#"{"name":"echo","description":"Returns the text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},"#,
     r#"{"name":"text","description":"Returns so many bytes.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}},"required":["bytes"]}},"#,
