@@ -24,7 +24,7 @@ use tokio::{
 };
 use toolrack_host::{Call, CallError, Desired, Host, Native, ServerName, ServerSpec};
 
-/// How many calls each seed makes.
+/// The number of calls for each seed.
 const CALLS: u64 = 6;
 /// The time-out between two messages of a call.
 const IDLE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Agents, each with servers of its own.
+//! Agents, each with servers that no other agent has.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use toolrack_testkit::{Effects, SideEffects};
 
 use crate::up::{Events, LONG, Up, fake};
 
-/// Waits until the server has logged it.
+/// Waits until the server has logged the call.
 async fn wait_for(effects: &SideEffects, says: impl Fn(&Effects) -> bool) {
     let waited = timeout(LONG, async {
         while !says(&effects.read()) {

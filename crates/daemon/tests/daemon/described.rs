@@ -9,7 +9,7 @@ use crate::up::{Up, fake};
 /// An operation of the description, with the parameters of its path filled in.
 struct Operation {
     method: Method,
-    /// As the description has it.
+    /// The path as the description has it.
     template: String,
     takes_body: bool,
     needs_token: bool,
@@ -17,7 +17,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Its path, with `part` for each parameter.
+    /// The path, with `part` for each parameter.
     fn path(&self, part: &str) -> String {
         let filled = self.template.split('/').map(|piece| if piece.starts_with('{') { part } else { piece });
         filled.collect::<Vec<_>>().join("/")
@@ -27,7 +27,7 @@ impl Operation {
         self.template.contains('{')
     }
 
-    /// A body that it can read, where it takes one.
+    /// A body that the daemon can read, if the operation has a body.
     fn body(&self) -> Option<Value> {
         let known = match &*self.template {
             "/api/v1/servers" => json!({ "name": "x", "entry": { "command": "x" }, "dry_run": true }),
@@ -74,7 +74,7 @@ fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Sends it, and returns the status, the code and the message of the error.
+/// Sends a request, and returns the status, the code and the message of the error.
 async fn refused(request: RequestBuilder, what: &str) -> (u16, String, String) {
     let response = request.send().await.unwrap_or_else(|error| panic!("{what}: {error}"));
     let status = response.status().as_u16();

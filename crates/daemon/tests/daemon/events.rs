@@ -10,7 +10,7 @@ fn number(id: Option<&str>) -> u64 {
     id.unwrap().rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
-/// Reads events until one of this name.
+/// Reads events until one has this name.
 async fn numbers_until(events: &mut Events, last: &str) -> Vec<u64> {
     let mut numbers = Vec::new();
     loop {

@@ -141,7 +141,7 @@ async fn a_daemon_without_a_drain_refuses_connections_at_once() {
     up.begin_to_end();
     let address = up.url.trim_start_matches("http://").to_owned();
     let until_refused = async {
-        // A connection at the very moment may be reset instead.
+        // A connection that is opened at the moment when the daemon ends may be reset instead.
         let is_refused = |error: Error| error.kind() == ErrorKind::ConnectionRefused;
         while !TcpStream::connect(&address).await.is_err_and(is_refused) {}
     };

@@ -48,8 +48,9 @@ fn program(name: &str) -> String {
 }
 
 impl Proxy {
-    /// `config` makes its configuration file from its port and the daemon's address; `arguments` makes the arguments
-    /// that keep it in the foreground, from its folder and that file.
+    /// Starts a proxy in front of a new daemon. `config` gets the proxy's port and the daemon's address, and returns
+    /// the proxy's configuration. `arguments` gets the proxy's folder and its configuration file, and returns the
+    /// arguments with which the proxy stays in the foreground.
     async fn start(
         name: &str,
         config: impl Fn(u16, &str) -> String,
@@ -58,7 +59,7 @@ impl Proxy {
         Self::before(DaemonOptions::default(), name, config, arguments).await
     }
 
-    /// The same before a daemon with these options.
+    /// Starts a proxy in front of a daemon with these options.
     async fn before(
         options: DaemonOptions,
         name: &str,
@@ -81,7 +82,7 @@ impl Proxy {
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         let proxy = Self { program: Program(child), url: format!("http://127.0.0.1:{port}{BELOW}"), client, up };
         timeout(LONG, async {
-            // It does not report when it listens.
+            // The proxy does not report when it listens.
             while proxy.client.get(format!("{}/health", proxy.url)).send().await.is_err() {
                 sleep(Duration::from_millis(20)).await;
             }
@@ -186,7 +187,7 @@ fn recommended(port: u16, daemon: &str) -> String {
 
 #[tokio::test]
 async fn a_daemon_that_drains_finishes_its_calls_and_gets_no_others_from_haproxy() {
-    // Longer than HAProxy takes to notice that a daemon refuses connections, and to cut what runs there.
+    // Longer than HAProxy takes to notice that a daemon refuses connections, and then to cut the running requests.
     let slow = json!({ "tool": "fake/sleep", "arguments": { "ms": 6_000 }, "approved": true });
     let quick = json!({ "tool": "fake/echo", "arguments": { "text": "hi" }, "approved": true });
     let options =
@@ -201,7 +202,7 @@ async fn a_daemon_that_drains_finishes_its_calls_and_gets_no_others_from_haproxy
     events.wait("tool_started").await;
     drop(events);
     proxy.up.begin_to_end();
-    // While HAProxy may not know yet, the daemon serves on. Then HAProxy itself says that there is no replica left.
+    // Until HAProxy has noticed, the daemon continues to serve. After that, HAProxy answers that no replica is left.
     let refused = timeout(LONG, async {
         loop {
             let answer = call(&quick).await.unwrap();

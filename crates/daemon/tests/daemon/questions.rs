@@ -178,7 +178,7 @@ async fn every_answer_word_fits_only_its_kind_of_question() {
             assert_eq!(up.answer(question, json!({ "answer": word })).await, status, "{word} to {question}");
         }
     };
-    // To an approval.
+    // An answer to an approval.
     let call = up.post("/api/v1/calls", json!({ "tool": "fake/write" }));
     let answer = async {
         let question = up.question().await;
@@ -188,7 +188,7 @@ async fn every_answer_word_fits_only_its_kind_of_question() {
     };
     let ((status, _), answered) = futures::join!(call, answer);
     assert_eq!((status.as_u16(), answered.as_u16()), (403, 204));
-    // To a form and to a page.
+    // Answers to a form and to a page.
     for (mode, kind) in [("form", "form"), ("url", "url")] {
         for (word, said) in [("accept", "accept"), ("decline", "decline"), ("cancel", "cancel")] {
             let call = up.call("fake/elicit", json!({ "mode": mode }));
@@ -202,7 +202,7 @@ async fn every_answer_word_fits_only_its_kind_of_question() {
             assert_eq!((status.as_u16(), answered.as_u16()), (200, 204), "{mode} {word}");
             let text = outcome["text"].as_str().unwrap();
             assert!(text.contains(said), "{mode} {word}: {outcome}");
-            // Only a form that was accepted brings what was typed.
+            // The server gets the typed values only if the user accepts the form.
             assert_eq!(text.contains("Ada"), (mode, word) == ("form", "accept"), "{mode} {word}: {outcome}");
         }
     }

@@ -70,7 +70,7 @@ async fn a_thousand_calls_survive_a_hundred_changes_around_them() {
     let calls = stream::iter(0..1_000).map(|n| {
         let up = &up;
         async move {
-            // Half of them are under way while the configuration changes.
+            // Half of the calls are under way while the configuration changes.
             let ms = if n % 2 == 0 { 200 } else { 0 };
             let (status, outcome) = up.call("same/sleep", json!({ "ms": ms })).await;
             assert_eq!((status.as_u16(), &outcome["is_error"]), (200, &json!(false)), "{outcome}");

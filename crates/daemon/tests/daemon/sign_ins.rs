@@ -80,7 +80,7 @@ async fn a_new_sign_in_cancels_the_one_before() {
         async move {
             let page = format!("{PAGE}&number={}", ends.strong_count());
             shows.send(Url::parse(&page).unwrap()).unwrap();
-            // Dropped together with the future, which shows that the sign-in was cancelled.
+            // The future owns this value: its drop shows that the sign-in was cancelled.
             let _ended = told_when_dropped(ends);
             let _pasted = pasted;
             std::future::pending().await

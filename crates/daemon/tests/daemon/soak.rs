@@ -86,7 +86,7 @@ async fn crasher(up: &Up, counts: &Counts) {
         let (status, _) = up.call(&format!("s{server}/crash"), json!({ "signal": 9 })).await;
         assert!(!status.is_success(), "a crash gave a result");
         counts.crashes.fetch_add(1, Relaxed);
-        // The host eventually gives up a server that crashes all the time.
+        // After a while, the host gives up a server that crashes all the time.
         let _ = up.post(&format!("/api/v1/servers/s{server}/reconnect"), json!({})).await;
     }
 }

@@ -85,7 +85,8 @@ async fn a_call_of_a_model_waits_for_approval_like_every_other_call() {
     up.down().await;
 }
 
-/// Each call looks up the standing answer in the database while the results of other calls are written to it.
+/// Each call looks up the user's standing answer to its approval in the database, while the results of other calls are
+/// written to it.
 #[tokio::test]
 async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     let up = Up::with(&[("fake", fake(&[]))]).await;

@@ -1,4 +1,4 @@
-//! The daemon of a test, with real files, a real database, real servers and real HTTP.
+//! Starts the daemon for a test, with real files, a real database, real servers and real HTTP.
 
 use std::{
     collections::BTreeMap,
@@ -49,11 +49,12 @@ pub(crate) struct DaemonOptions {
     pub(crate) answer_timeout: Duration,
     /// How long the world of an agent runs on without a request.
     pub(crate) agent_idle: Duration,
-    /// How long requests that are under way at the end may continue.
+    /// How long requests may continue that are under way when the daemon ends.
     pub(crate) grace: Duration,
-    /// How long the daemon continues to serve when it is told to end.
+    /// How long the daemon continues to serve after it was told to end.
     pub(crate) drain: Duration,
-    /// The most connections, the most of them without a token, and how long a connection without a token may be silent.
+    /// The maximum number of connections, the maximum without a token, and how long a connection without a token may be
+    /// silent.
     pub(crate) connections: (usize, usize, Duration),
     /// The names under which it may be reached.
     pub(crate) hosts: Vec<String>,

@@ -180,7 +180,7 @@ async fn a_session_is_named_once_and_exactly_or_the_request_is_refused() {
         (known.clone(), 200),
     ] {
         let answer = raw.post(&ping, &[("mcp-session-id", &session)]).await;
-        // An id of hexadecimal digits may happen to have no letter.
+        // An id of hexadecimal digits may happen to have no letter whose case could be changed.
         let status = if session == known { 200 } else { status };
         assert_eq!(answer.status(), status, "{session}");
     }

@@ -149,7 +149,7 @@ async fn a_header_that_comes_twice_or_cannot_be_read_is_refused() {
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(3), &json!(-32020)), "{name}: {answer}");
         }
     }
-    // With one of each, it is the echo of nothing.
+    // With one header of each, the request is valid: it is a call of `echo` with an empty text.
     let fine = raw.modern(3, "tools/call", json!({"name": "mcp__fake__echo", "arguments": {"text": ""}})).await;
     assert_eq!(fine.status(), 200);
     world.end().await;

@@ -6,7 +6,7 @@ mod conformance;
 mod fixture;
 mod sdk;
 
-/// What is installed from npm.
+/// The folder of the packages that are installed from npm.
 fn installed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/npm/node_modules")
 }

@@ -8,7 +8,7 @@ use toolrack_host::Call;
 
 use crate::world::{Raw, World, fake, json_of, object, request, until};
 
-/// Each list: its method, the member that holds it, and what names an item.
+/// Each list: its method, the member with the items, and the member that names an item.
 const LISTS: [(&str, &str, &str); 4] = [
     ("tools/list", "tools", "name"),
     ("resources/list", "resources", "uri"),
@@ -22,7 +22,7 @@ async fn small_pages() -> World {
     World::with([("one", fake("")), ("two", fake("")), ("three", fake(""))], options).await
 }
 
-/// Asks as a client of one of the eras.
+/// Sends a request as a client of one of the eras.
 async fn ask(raw: &Raw, is_modern: bool, method: &str, params: Value) -> Value {
     match is_modern {
         true => json_of(raw.modern(1, method, params).await).await,

@@ -317,7 +317,7 @@ async fn many_tools_come_in_pages() {
     world.end().await;
 }
 
-/// Remembers the way and the client of each call.
+/// Remembers by which way and from which client each call came.
 #[derive(Default)]
 struct Callers(Mutex<Vec<(Way, Option<String>)>>);
 

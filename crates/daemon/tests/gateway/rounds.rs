@@ -19,7 +19,8 @@ fn elicit() -> Value {
 #[tokio::test]
 async fn a_call_asks_in_one_round_and_continues_in_the_next() {
     let effects = SideEffects::new();
-    // The server behind it is of the older era: its call waits, and must not be made twice.
+    // The server behind the gateway is of the older era: while it asks, its call waits, and the gateway must not make
+    // the call again.
     let world = World::new(&format!("--log {} --log-all", effects.path_str())).await;
     let raw = Raw::new(&world);
     let question = ask(&raw, 1, elicit()).await;

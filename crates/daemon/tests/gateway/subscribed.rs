@@ -131,7 +131,7 @@ async fn a_session_that_ends_ends_its_subscriptions() {
     assert_eq!(json_of(raw.post(&subscribe(NOTE), &[]).await).await["result"], json!({}));
     let nothing = json_of(raw.post(&subscribe("nobody://has/it"), &[]).await).await;
     assert_eq!(nothing["error"]["message"], "no such resource", "its server refuses: {nothing}");
-    // A change meanwhile is sent when the stream is opened, once.
+    // A change in the meantime is sent once, when the stream is opened.
     let host = client(world.over_http(Protocol::Modern), None).await;
     touch(&host, NOTE).await;
     touch(&host, NOTE).await;

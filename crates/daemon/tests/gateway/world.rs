@@ -109,7 +109,7 @@ impl World {
         ServerSpec { protocol, ..ServerSpec::native(native) }
     }
 
-    /// An entry for each transport and era of the gateway, with its name.
+    /// The name and the entry for each transport and era of the gateway.
     pub(crate) fn client_entries(&self) -> [(&'static str, ServerSpec); 4] {
         [
             ("modern http", self.over_http(Protocol::Modern)),

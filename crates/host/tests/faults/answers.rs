@@ -157,7 +157,7 @@ async fn a_late_answer_is_ignored_over_http() {
 #[tokio::test]
 async fn a_line_that_does_not_end_ends_the_connection() {
     let mut stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
-    // To read so much takes a busy machine some seconds.
+    // A busy machine needs some seconds to read so much.
     stage.spec.timeouts.call = Duration::from_secs(30);
     stage.start().await;
     let first = stage.processes();

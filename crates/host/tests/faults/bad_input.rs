@@ -13,7 +13,7 @@ use toolrack_testkit::{FakeHttp, Home, fake_server_path};
 
 use crate::stage::{SLACK, Stage, endpoint};
 
-/// The entry is refused with this code and these words, and stays configured.
+/// Checks that the entry is refused with this code and these words, and stays configured.
 async fn refused(spec: ServerSpec, code: &str, says: &[&str]) {
     refused_by(Stage::of(spec).await, code, says).await;
 }
@@ -203,7 +203,7 @@ async fn an_invalid_header_is_reported() {
     }
 }
 
-/// A listener that accepts and then does this with each connection.
+/// A listener that accepts connections, and calls this for each.
 fn listener(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());

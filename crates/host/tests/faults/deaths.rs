@@ -37,7 +37,7 @@ rows! { over_legacy_sse: Sse in [legacy] {
     a_frozen_process: "freeze" => fails("TIMED_OUT").for_good();
 }}
 
-/// A server over HTTP that dies takes its calls with it, at once; when it is back, the next call finds it.
+/// When a server over HTTP dies, its calls fail at once; when it runs again, the next call reaches it.
 async fn a_server_that_died_is_found_again(era: Era) {
     let mut stage = Stage::new(Over::Http, era, "").await;
     stage.start().await;
@@ -55,7 +55,7 @@ async fn a_server_that_died_is_found_again(era: Era) {
     assert_eq!(code, "UNREACHABLE", "{words}");
     stage.restart().await;
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
-    // Needs the list of this connection: its arguments go into headers.
+    // The call needs the list of this connection, because some of its arguments go into headers.
     assert_eq!(stage.call("region", json!({"region": "eu west"})).await.text(), "eu west");
     stage.finish().await;
 }
@@ -70,7 +70,7 @@ async fn a_server_that_died_is_found_again_over_modern_http() {
     a_server_that_died_is_found_again(Era::Modern).await;
 }
 
-/// A dead stream takes its calls with it, too.
+/// The calls of a stream that dies fail, too.
 #[tokio::test]
 async fn a_server_that_died_is_found_again_over_legacy_sse() {
     let mut stage = Stage::new(Over::Sse, Era::Legacy, "crash-on-call=exit:3").await;

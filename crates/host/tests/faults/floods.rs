@@ -1,4 +1,4 @@
-//! Servers that send without end: nothing piles up, and calls go on.
+//! Servers that send without end: nothing accumulates, and calls still work.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     stage::{Over, Stage},
 };
 
-/// The flooding server is a test program that was not made for speed.
+/// Gives calls more time, because the flooding server is a test program that is not fast.
 fn patient(spec: &mut ServerSpec) {
     spec.timeouts.call = Duration::from_secs(60);
     spec.timeouts.call_total = Duration::from_secs(60);
@@ -181,7 +181,7 @@ async fn at_most_eight_questions_are_asked_at_once_over_http() {
     at_most_eight_questions_are_asked_at_once(Over::Http).await;
 }
 
-/// A modern server may ask for more input, again and again. After ten rounds it has had enough.
+/// A modern server may ask for more input again and again, but the host ends the call after ten rounds.
 async fn input_rounds_end_after_ten(over: Over, mode: &str) {
     let busy = Arc::<Busy>::default();
     let mut stage =

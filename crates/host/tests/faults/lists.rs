@@ -225,7 +225,7 @@ async fn structured_content_that_breaks_its_schema_is_passed_on_with_a_warning()
     }
 }
 
-/// A failure does not count as a success because its `isError` is of the wrong type.
+/// A failure whose `isError` has the wrong type does not count as a success.
 #[tokio::test]
 async fn an_error_mark_of_the_wrong_type_still_means_an_error() {
     for (over, era) in EVERYWHERE {

@@ -1,6 +1,6 @@
 //! The fault suite: servers that lie, stall, flood and die, over every transport and in both eras.
 //!
-//! Each row of the tables here is a test of its own: a [fake server](toolrack_testkit::fake) with a fault, and the
+//! Each row of the tables here is a separate test: a [fake server](toolrack_testkit::fake) with a fault, and the
 //! expected outcome of a call. Whatever the fault, the [stage](stage) holds the host to these promises:
 //!
 //! 1. every call ends, with a result or a cause, before its own deadline;

@@ -9,7 +9,7 @@ use crate::stage::{FAULTY, Over, Stage};
 
 type Seen = Arc<Mutex<Vec<(Direction, String)>>>;
 
-/// Records the messages of the faulty server, and not of its neighbour.
+/// Records the messages of the faulty server, but not those of the healthy one.
 fn observer(seen: &Seen) -> OnMessage {
     let seen = Arc::clone(seen);
     Arc::new(move |message| {

@@ -19,12 +19,12 @@ use crate::{
     stage::{Over, Stage},
 };
 
-/// How long the processes of a dead host may live on.
+/// How long the processes of a host may continue to run after the host was killed.
 const AFTERLIFE: Duration = Duration::from_secs(3);
-/// The variable that marks the processes of a victim.
+/// The variable that marks the processes of one host.
 const MARK: &str = "TOOLRACK_FAULT_VICTIM";
 
-/// A host in a process of its own, with one server.
+/// A host in a separate process, with one server.
 struct Victim {
     host: Child,
     orders: ChildStdin,
@@ -84,7 +84,7 @@ impl Drop for Victim {
     }
 }
 
-/// Five hosts at a time, since what can go wrong here is a race.
+/// Five hosts at a time, because only a race can go wrong here.
 fn nothing_survives(signal: Signal, polite: bool, faults: &str, orders: &[&str], started: usize) {
     let mut victims: Vec<Victim> = (0..5).map(|_| Victim::start(polite, faults)).collect();
     for victim in &mut victims {
@@ -147,7 +147,7 @@ nothing_survives! {
     after_a_shutdown_on_sigterm: SIGTERM, polite: true;
 }
 
-/// Processes that a server has spawned while it was used do not outlive the host that shuts down, either.
+/// Processes that a server has spawned while it was used do not outlive a host that shuts down, either.
 #[tokio::test]
 async fn a_shutdown_ends_the_children_of_a_server() {
     for era in [Era::Legacy, Era::Modern] {
@@ -161,8 +161,8 @@ async fn a_shutdown_ends_the_children_of_a_server() {
     }
 }
 
-/// In the middle of everything: a call in flight, a process that is frozen, a server that has just died and is being
-/// started again.
+/// The host is killed in the middle of everything: a call in flight, a process that is frozen, a server that has just
+/// died and is being started again.
 #[test]
 fn no_process_survives_a_host_killed_in_the_middle_of_a_call() {
     let mut victims: Vec<Victim> = ["", "freeze", "crash-holding-pipe", "fill-stderr", "stop-reading-stdin"]

@@ -62,11 +62,11 @@ enum Ends {
 enum Afterwards {
     /// The next call goes well.
     Usable,
-    /// It was restarted with the same fault, but returns a prompt.
+    /// The server was restarted with the same fault, but returns a prompt.
     StartedAnew,
-    /// It never connected.
+    /// The server never connected.
     Away,
-    /// It cannot be used any more.
+    /// The server cannot be used any more.
     Lost,
 }
 
@@ -90,7 +90,7 @@ impl Wanted {
         Self { ends, at_once: false, says: Vec::new(), warns: Vec::new(), afterwards, requests: 1, change: |_| {} }
     }
 
-    /// Without waiting for any deadline.
+    /// The call ends at once, without waiting for a deadline.
     pub(crate) fn at_once(self) -> Self {
         Self { at_once: true, ..self }
     }
@@ -107,7 +107,7 @@ impl Wanted {
         self
     }
 
-    /// The process ended and another was started, which would do the same again.
+    /// The process ended, and the host started another one, which has the same fault.
     pub(crate) fn and_restarts(self) -> Self {
         Self { afterwards: Afterwards::StartedAnew, ..self }
     }
@@ -122,13 +122,13 @@ impl Wanted {
         Self { requests, ..self }
     }
 
-    /// The server has another entry.
+    /// The server gets a changed entry.
     pub(crate) fn with(self, change: fn(&mut ServerSpec)) -> Self {
         Self { change, ..self }
     }
 }
 
-/// Plays one row.
+/// Runs the test of one row.
 pub(crate) async fn play(over: Over, era: Era, script: &str, wanted: Wanted) {
     let mut stage = Stage::new(over, era, script).await;
     (wanted.change)(&mut stage.spec);

@@ -18,8 +18,8 @@ rows! { kept: Http in [legacy] {
     a_server_that_gives_none: "no-session" => answers("written").at_once();
 }}
 
-/// The session is lost after the list and one call. The call that finds out is not repeated, and reports it; the next
-/// one goes through, in a new session.
+/// The session is lost after the list and one call. The next call discovers that: it is not repeated, and fails with
+/// that reason. The call after it succeeds, in a new session.
 async fn a_lost_session_is_replaced(fault: &str) {
     let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
     stage.start().await;
@@ -69,8 +69,8 @@ async fn a_session_lost_before_the_first_list_is_replaced() {
     stage.finish().await;
 }
 
-/// A restarted server knows no session. In the legacy era the first call finds out and is not repeated; the modern era
-/// has no sessions, and no call notices.
+/// A restarted server knows no session. In the legacy era, the first call discovers that and is not repeated. The
+/// modern era has no sessions, so no call fails.
 async fn a_restarted_server_is_used_again(era: Era) {
     let mut stage = Stage::new(Over::Http, era, "session-required").await;
     stage.start().await;

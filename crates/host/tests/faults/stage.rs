@@ -1,5 +1,5 @@
-//! What each test of a fault stands on: a host, a healthy server beside the one with the fault, and the promises that
-//! every test checks at its end ([`Stage::finish`]).
+//! What every test of a fault uses: a host, a server with the fault, a healthy server (the neighbour), and the promises
+//! that the test checks at its end ([`Stage::finish`]).
 
 use std::{
     process::id as own_pid,
@@ -114,7 +114,7 @@ impl Stage {
 
     async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: SideEffects) -> Self {
         let mark = effects.path_str().to_owned();
-        // The neighbour uses the same transport, so that a fault in what both share shows.
+        // The neighbour uses the same transport, so that the test notices if the fault affects what both share.
         let (neighbour, neighbour_server) = match over {
             Over::Stdio => (stdio(&["stdio".to_owned()], "neighbour"), None),
             Over::Http | Over::Sse => http(Over::Http, &["--era".to_owned(), "both".to_owned()]),
@@ -203,7 +203,7 @@ impl Stage {
         self.effects.read()
     }
 
-    /// Waits until `says` is true of the server's log, for 10 seconds at most. `what` says in an error what is awaited.
+    /// Waits until `says` is true of the server's log, for 10 seconds at most. `what` names the condition in an error.
     pub(crate) async fn until(&self, what: &str, says: impl Fn(&Effects) -> bool) -> Effects {
         self.until_within(Duration::from_secs(10), what, says).await
     }
@@ -268,7 +268,7 @@ impl Stage {
         assert!(grown < GROWTH_KIB, "this process grew by {grown} KiB");
     }
 
-    /// Checks that the server executed no call twice, and got no request twice but by a redirect.
+    /// Checks that the server executed no call twice, and that only a redirect made it get a request twice.
     fn assert_nothing_repeated(&self) {
         let log = self.log();
         for number in 0..self.calls.load(Ordering::Relaxed) {

@@ -12,13 +12,13 @@ use crate::{
     stage::{AT_ONCE, Over, SLACK, Stage},
 };
 
-/// Gives up soon, over stdio: a little after both eras were tried.
+/// Makes a start over stdio time out a little after both eras were tried.
 fn starts_quickly(spec: &mut ServerSpec) {
     spec.timeouts.startup = Duration::from_millis(2_200);
     spec.timeouts.call = Duration::from_millis(500);
 }
 
-/// Gives up soon, over HTTP: a little after both eras were tried.
+/// Makes a start over HTTP time out a little after both eras were tried.
 fn answers_quickly(spec: &mut ServerSpec) {
     spec.timeouts.startup = Duration::from_millis(3_300);
     spec.timeouts.call = Duration::from_millis(500);
@@ -213,8 +213,8 @@ async fn an_era_that_is_remembered_wrongly_does_no_harm() {
     }
 }
 
-/// A server that dies each time is tried again as often as its entry says, at growing distances, and then left alone
-/// until a caller wants it connected anew.
+/// A server that dies at each start is started again as often as its entry says, after growing pauses, and then not
+/// again until a caller asks for a new connection.
 #[tokio::test]
 async fn a_server_that_dies_each_time_is_not_started_for_ever() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "crash-on-call=exit:4 --fault-on * --fault-times 100").await;
@@ -286,7 +286,7 @@ async fn a_start_can_be_given_up() {
     stage.finish().await;
 }
 
-/// A server that is too busy for the probe names a time, and is probed then.
+/// A server that is too busy for the probe names a time, and the host probes it again at that time.
 #[tokio::test]
 async fn a_server_that_is_too_busy_for_the_probe_is_asked_again_when_it_says() {
     for era in [Era::Legacy, Era::Modern] {

@@ -45,7 +45,8 @@ rows! { with_resumption: Http in [legacy] {
         => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
 }}
 
-/// Resumed by GET with the last event's id, at the server's time; the call itself is not sent again.
+/// The host resumes a stream with a GET, with the id of the last event, after the time that the server asks for. It
+/// does not send the call again.
 #[tokio::test]
 async fn a_stream_is_resumed_where_it_was_cut() {
     let stage = Stage::new(Over::Http, Era::Legacy, "sse-resume=700").await;

@@ -20,10 +20,10 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// Sent to every server: in a header, in the query of its URL, in a variable of its environment.
+/// A secret that every server gets: in a header, in the query of its URL, or in a variable of its environment.
 pub(crate) const SECRET: &str = "s3cr3t-0f-the-fault-suite";
 
-/// How many lines of stderr are kept: memory is being watched, too.
+/// The number of lines of stderr that are kept. There is a limit because the tests also measure memory.
 const STDERR_LINES: usize = 1_000;
 
 /// Sees every event of a host and every log line of this process.
@@ -69,7 +69,7 @@ impl Witness {
         self.seen().missed
     }
 
-    /// Every event and log line is fit to be read.
+    /// Checks that every event and log line is safe to show.
     #[track_caller]
     pub(crate) fn assert_content(&self) {
         self.events().iter().for_each(|event| assert_safe_value("an event", event));
@@ -113,7 +113,7 @@ fn collect(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// Every string that a program would get is fit for a terminal.
+/// Checks that every string that a program would get is safe to show at a terminal.
 #[track_caller]
 pub(crate) fn assert_safe_value(what: &str, value: &impl serde::Serialize) {
     let mut texts = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn assert_safe_value(what: &str, value: &impl serde::Serialize) {
     texts.iter().for_each(|text| assert_safe(what, text));
 }
 
-/// This text is safe to show.
+/// Checks that this text is safe to show.
 #[track_caller]
 pub(crate) fn assert_safe(what: &str, text: &str) {
     assert!(!holds_a_secret(text), "{what} holds a secret: {text:?}");
@@ -129,7 +129,7 @@ pub(crate) fn assert_safe(what: &str, text: &str) {
     assert!(bad.is_none(), "{what} holds {bad:?}: {text:?}");
 }
 
-/// Nothing secret in what a developer would see.
+/// Checks that a text for developers has no secret.
 #[track_caller]
 pub(crate) fn assert_no_secret(what: &str, debug: &impl Debug) {
     let text = format!("{debug:?} {debug:#?}");

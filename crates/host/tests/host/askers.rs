@@ -1,4 +1,4 @@
-//! Askers.
+//! Askers for tests: an asker passes questions to a user, and gives the answers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -35,7 +35,7 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// Can do everything and says yes to everything.
+    /// An asker that can answer every kind of question, and says yes to all.
     pub(crate) fn eager() -> Self {
         Self {
             abilities: Abilities::ALL,
@@ -66,7 +66,7 @@ impl Person {
     }
 }
 
-/// A question on the table, until its future ends or is dropped.
+/// Counts an open question, until its future ends or is dropped.
 struct Open<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Open<'a> {

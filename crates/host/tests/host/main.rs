@@ -2,7 +2,7 @@
 //!
 //! All tests are in one binary, because linking takes most of the time. The modules:
 //!
-//! * `story`: what a host promises, told with servers in this process and with the testkit's fake one;
+//! * `story`: what a host promises, tested with servers in this process and with the testkit's fake server;
 //! * `modern`: a real server of 2026-07-28, the official Rust SDK's own;
 //! * `needs_node`, `needs_python`: real servers from npm and PyPI, and the official conformance suite. They are
 //!   installed by `cargo xtask test`, and left out, counted, where Node or Python is missing.

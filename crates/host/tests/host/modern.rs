@@ -24,7 +24,7 @@ use crate::{
     worlds::{call, catalog_has, host_of, selectors, settle, soon, status, text, to_call, world},
 };
 
-/// A server of its own for one test.
+/// A server for one test.
 struct Real {
     spec: ServerSpec,
     _listening: Option<HttpProgram>,

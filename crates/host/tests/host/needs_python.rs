@@ -11,7 +11,7 @@ use crate::{
     worlds::{call, host_of, selectors, text},
 };
 
-/// A server that finds `git` and knows no configuration of this machine.
+/// A server that finds `git`, but does not read the configuration of this machine.
 fn server(program: &str, args: &[&str], home: &Home) -> ServerSpec {
     let mut spec = ServerSpec::stdio(python(program), args.iter().copied());
     let Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };

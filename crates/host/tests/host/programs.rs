@@ -115,7 +115,7 @@ impl HttpProgram {
         Self { child, url: format!("http://127.0.0.1:{port}/mcp") }
     }
 
-    /// A server on the official TypeScript SDK that sends its client polling.
+    /// A server with the official TypeScript SDK that makes its client poll.
     pub(crate) fn polling() -> Self {
         let mut command = Command::new(node());
         let mut child = command.arg(npm("../polling-server.mjs")).stdout(Stdio::piped()).spawn().unwrap();

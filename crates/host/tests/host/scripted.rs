@@ -1,4 +1,4 @@
-//! A server in this process that answers exactly what a test wants, written by hand, line by line.
+//! A hand-written server in this process, whose answers a test scripts exactly.
 //!
 //! It answers the handshake and `tools/list` by itself, unless its script does; the script answers everything else. It
 //! keeps every message that it received.

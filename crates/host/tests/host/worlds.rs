@@ -10,7 +10,7 @@ use tokio::{
 use toolrack_host::{Call, CallError, Desired, Event, Host, ServerName, ServerSpec, ServerStatus, ToolOutcome};
 use toolrack_testkit::fake_server_path;
 
-/// The longest wait for anything that is bound to happen. Reached only when it does not.
+/// The time limit for events that must happen. It is reached only if a test fails.
 const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) fn name(name: &str) -> ServerName {
@@ -80,7 +80,7 @@ pub(crate) async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
 
 /// Waits until the catalog has, or has no longer, this tool.
 pub(crate) async fn catalog_has(host: &Host, selector: &str, has: bool) {
-    // Before the first look, so that no change is missed.
+    // Subscribe before the first look, so that no change is missed.
     let mut events = host.events();
     let turns = async {
         while host.catalog().select(selector).is_ok() != has {

@@ -24,7 +24,7 @@ use toolrack_host::{
 use crate::ends;
 use crate::lab::{self, Host, Lab, SOON, TREES, sh};
 
-/// The first argument with which this program tries what its other arguments say, as a confined server.
+/// The first argument that makes this program act as a confined server, which tries what its other arguments say.
 const ATTEMPT: &str = "__attempt";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -579,7 +579,7 @@ async fn a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network(l
     assert_eq!(lab.outcomes(folder.path(), none, &attempts).await, ["udp: no", "connect: no"]);
 }
 
-/// The attacks that succeed without namespaces, as `SECURITY.md` says.
+/// `SECURITY.md` lists these attacks as those that succeed without namespaces.
 const LEFT_WITHOUT_NAMESPACES: &[&str] = &[
     "time of a file",
     "mode of a file",

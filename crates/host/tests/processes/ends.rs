@@ -168,7 +168,7 @@ async fn processes_left_by_a_killed_host_and_supervisor_end_at_the_next_start(la
         let (name, script) = TREES[round % TREES.len()];
         let mut host = Host::start(&lab, script);
         host.wait_until_ready();
-        // Stopped first, so that neither sees the other's end.
+        // Stop both first, so that neither notices the end of the other.
         let (supervisor, all) = (lab.supervisor(), lab.survivors().len());
         kill(supervisor, Signal::SIGSTOP).unwrap();
         host.kill(Signal::SIGKILL);
@@ -270,7 +270,7 @@ async fn a_hundred_cycles_leave_nothing_open(lab: Lab) {
         drop(child.stdin);
         assert_eq!(child.handle.shutdown(Grace::default()).await, Exit::Code(0));
     };
-    // The runtime allocates everything that it keeps at the first run.
+    // In the first run, the runtime allocates everything that it keeps.
     cycle().await;
     lab.idle().await;
     let (descriptors, children) = (lab::descriptors(), lab::children());

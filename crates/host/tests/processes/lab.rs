@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 use toolrack_host::child::{Child, ChildCommand, Exit, Grace, Handle, Supervisor, spawn};
 
-/// A loaded machine must not fail a test that is not about time.
+/// A time limit that is long enough for a busy machine, for tests that do not measure time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Makes a trial of each test.
@@ -62,7 +62,7 @@ const HOST: &str = "__be-a-host";
 /// The prefix before the program of a host that starts it in a sandbox.
 const CONFINED: &str = "confined:";
 
-/// One test's own runtime, tasks and token.
+/// The runtime, the tasks and the token of one test.
 pub(crate) struct Lab {
     pub(crate) tasks: TaskTracker,
     token: String,
@@ -105,14 +105,14 @@ impl Lab {
         spawn(self.command(words), None, &self.tasks).await.expect("the program starts")
     }
 
-    /// Starts one of [`TREES`] and waits until it stands.
+    /// Starts one of [`TREES`] and waits until all its processes run.
     pub(crate) async fn spawn_ready(&self, script: &str) -> Child {
         let mut child = self.spawn(sh(script)).await;
         timeout(Duration::from_secs(10), child.stdout.read_u8()).await.expect("ready in time").expect("ready");
         child
     }
 
-    /// Ends a server that is about to end by itself.
+    /// Shuts a server down that is about to end by itself, and returns how it ended.
     pub(crate) async fn finish(&self, handle: Handle) -> Exit {
         let exit = timeout(Duration::from_secs(10), handle.shutdown(Grace::default())).await.expect("in time");
         self.idle().await;
@@ -199,14 +199,14 @@ impl Host {
         Self { process, lines }
     }
 
-    /// The next line that the host says.
+    /// The next line that the host prints.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Waits until the server of the host stands.
+    /// Waits until the host's server has started all its processes.
     pub(crate) fn wait_until_ready(&mut self) {
         assert_eq!(self.line(), "ready");
     }
@@ -283,7 +283,7 @@ pub(crate) fn children() -> usize {
         .count()
 }
 
-/// How many bytes of memory this process has of its own.
+/// The number of bytes of resident memory of this process.
 pub(crate) fn memory() -> usize {
     let statm = read("/proc/self/statm");
     let pages: usize = String::from_utf8_lossy(&statm).split(' ').nth(1).unwrap().parse().unwrap();

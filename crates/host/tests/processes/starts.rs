@@ -113,8 +113,8 @@ async fn the_server_sees_three_descriptors_although_the_host_leaks_one(lab: Lab)
 }
 
 async fn the_server_has_a_clean_slate_of_signals(lab: Lab) {
-    // The supervisor blocks all signals, this host blocks and ignores some: none of it must reach the server. (Signals
-    // 32 and 33 are the C library's own, hence the 8.)
+    // The supervisor blocks all signals, this host blocks and ignores some: the server must inherit none of this.
+    // (Signals 32 and 33 are the C library's own, hence the 8.)
     let clean = "^SigBlk:.*0{16}$|^SigIgn:.*[08]0{7}$";
     let mut host = Host::start_carelessly(&lab, &["/bin/grep", "-cE", clean, "/proc/self/status"]);
     assert_eq!(host.line(), "2");

@@ -53,7 +53,7 @@ fn tasks() -> Vec<Task> {
     lines.map(task).collect()
 }
 
-/// A way to find tools: the best first.
+/// A way to find tools. Returns the best one first.
 type Finder = fn(&Catalog, &str, usize) -> Vec<String>;
 
 fn ranked(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
@@ -69,19 +69,19 @@ fn those(catalog: &Catalog, limit: usize, fit: impl Fn(&str) -> bool) -> Vec<Str
     catalog.tools().filter(|tool| fit(&text(tool))).map(CatalogTool::selector).take(limit).collect()
 }
 
-/// The whole query, somewhere in the name or the description.
+/// Finds tools with the whole query somewhere in the name or the description.
 fn phrase(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
     let words = words.to_lowercase();
     those(catalog, limit, |text| text.contains(&words))
 }
 
-/// Every word of it, anywhere.
+/// Finds tools with every word of the query, anywhere.
 fn every_word(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
     let words = words.to_lowercase();
     those(catalog, limit, |text| words.split_whitespace().all(|word| text.contains(word)))
 }
 
-/// Any word of it, those with the most words first.
+/// Finds tools with any word of the query, those with the most words first.
 fn any_word(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
     let words = words.to_lowercase();
     let count = |tool: &CatalogTool| {
@@ -93,7 +93,7 @@ fn any_word(catalog: &Catalog, words: &str, limit: usize) -> Vec<String> {
     found.into_iter().filter(|(count, _)| *count > 0).map(|(_, tool)| tool).take(limit).collect()
 }
 
-/// For how many of `tasks` a right tool is among the first `limit`, in per cent.
+/// Returns the percentage of `tasks` for which a right tool is among the first `limit`.
 fn recall<'a>(catalog: &Catalog, tasks: impl Iterator<Item = &'a Task>, limit: usize, find: Finder) -> f64 {
     let (mut all, mut found) = (0.0, 0.0);
     for task in tasks {

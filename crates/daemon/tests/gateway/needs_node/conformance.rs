@@ -1,8 +1,9 @@
 //! The server scenarios of the official conformance suite, of both revisions, against the gateway in front of a
 //! [server](fixture) that has what they ask for.
 //!
-//! `server-sse-polling` asks little of the gateway itself, which closes no stream before its answer; it is also played
-//! in front of a server that does. The extensions (`tasks-*`, `sep-2640-*`) cannot apply: they are not offered.
+//! `server-sse-polling` tests little of the gateway itself, which closes no stream before its answer; so it also runs
+//! against the gateway in front of a server that closes its streams early. The extensions (`tasks-*`, `sep-2640-*`)
+//! cannot apply: they are not offered.
 
 use std::process::Stdio;
 
@@ -102,7 +103,7 @@ mod legacy {
     }
 }
 
-/// The server closes the stream of the call, and the gateway comes back for the answer, while its own client waits.
+/// The server closes the stream of the call, and the gateway reconnects to get the answer, while its own client waits.
 #[tokio::test]
 async fn polling_in_front_of_a_server_that_closes_its_streams() {
     let mut child = Command::new(installed().join(".bin/node"))

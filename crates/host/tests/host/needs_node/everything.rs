@@ -1,4 +1,4 @@
-//! server-everything, the reference server that has one of each, over both transports.
+//! server-everything, the reference server with one of each feature, over both transports.
 
 use std::{
     collections::BTreeMap,

@@ -33,7 +33,7 @@ async fn files_are_written_read_and_listed_and_none_outside_the_allowed_folder()
     assert!(outside.is_error);
     assert!(outside.text.contains("outside allowed directories"), "{}", outside.text);
 
-    // A misspelt name is an error of its own, unlike a tool that fails.
+    // A misspelt name has another error than a tool that fails.
     let unknown = call(&host, "fs/read_textfile", json!({})).await.unwrap_err();
     assert_eq!(unknown.kind(), CallErrorKind::UnknownTool);
     assert!(unknown.to_string().contains("did you mean `fs/read_text_file`"), "{unknown}");

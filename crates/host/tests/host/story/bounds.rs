@@ -217,7 +217,7 @@ async fn a_tool_that_nests_too_deep_is_set_aside_alone_and_named() {
     host.shutdown().await;
 }
 
-/// Bytes that are not UTF-8 cost the member that they are in, here a description, and not the list.
+/// Bytes that are not UTF-8 make the host drop only the member that contains them, here a description, not the list.
 #[tokio::test]
 async fn a_description_that_is_not_utf8_takes_no_tool_away() {
     let mut spec = ServerSpec::native(Native::new("latin", |io, _| async move {

@@ -181,7 +181,7 @@ async fn progress_keeps_a_call_alive_up_to_its_total_time() {
     assert!(error.to_string().contains("max_call_time"), "{error}");
 }
 
-/// The embedder's own mistake, on the task that reads the connection: it must not become a hang.
+/// A panic in the embedder's own code, on the task that reads the connection, must not make calls hang.
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_panics_hangs_no_call() {
     let server = Scripted::new(Era::Legacy, |method, params| {

@@ -73,7 +73,7 @@ fn hosted(door: &Door, allow: &[&str]) -> EgressRules {
     }
 }
 
-/// A spec that is tried once.
+/// A spec whose connection is tried only once.
 fn once(mut spec: ServerSpec) -> ServerSpec {
     spec.retry.attempts = 0;
     spec
@@ -211,7 +211,7 @@ mod needs_ipv6 {
     async fn a_name_that_leads_to_an_address_that_is_trusted_and_to_another_is_dialled_at_the_first_alone() {
         let v6 = Door::on("::1").await;
         let v4 = TcpListener::bind(("127.0.0.1", v6.address.port())).await;
-        // A listener of another program, by chance, will do as well: the host may not connect to it.
+        // If another program happens to listen there, the test works as well: the host must not connect to it.
         let mut rules = hosted(&v6, &["::1"]);
         rules.ports.insert(v6.address.port());
         let lookup = Fickle::new(&[&["::ffff:127.0.0.1", "127.0.0.1", "::1"], &["::ffff:127.0.0.1"]]);

@@ -12,7 +12,7 @@ use crate::{
     worlds::{call, fake, host_of, soon, text, to_call, world},
 };
 
-/// Waits until no task is left of those that came after the first `before`.
+/// Waits until no more than `before` tasks are left.
 async fn no_task_is_left(before: usize) {
     let left = async {
         while Handle::current().metrics().num_alive_tasks() > before {

@@ -1,4 +1,4 @@
-//! What a watcher sees.
+//! The events that a watcher gets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -206,7 +206,7 @@ async fn a_flood_of_log_messages_is_cut_counted_and_harmless() {
             let params = json!({"level": "info", "data": format!("message {n} \u{1b}[2J")});
             server.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}));
         }
-        // In step with the reader, so that nothing is lost on the way.
+        // Wait for the reader after each fifty messages, so that none is lost on the way.
         text(&host, "server/echo", json!({})).await;
     }
     let messages = events_so_far(&mut events, |event| match event {

@@ -148,7 +148,7 @@ async fn a_hidden_tool_stays_hidden_by_every_name_and_after_every_change() {
     catalog_has(&host, "server/more", true).await;
     assert!(!sorted().contains(&"server/delete".to_owned()));
 
-    // It hangs up, and is connected anew.
+    // The server hangs up, and the host connects it again.
     call(&host, "server/read", json!({})).await.unwrap_err();
     state_is(&host, "server", "connected").await;
     assert!(!sorted().contains(&"server/delete".to_owned()));

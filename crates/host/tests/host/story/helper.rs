@@ -78,7 +78,7 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
     let output = std::fs::read_to_string(keyed.file("runs")).unwrap();
     assert_eq!(output.trim(), format!("keyed {}", keyed.server.mcp_url()));
 
-    // Twenty calls find out at once that the key is no longer good.
+    // Twenty calls discover at the same time that the key is no longer valid.
     keyed.new_key();
     for answer in join_all((0..20).map(|_| echo(&host))).await {
         answer.unwrap();
@@ -158,7 +158,7 @@ async fn a_program_that_hangs_is_ended_with_its_children() {
     host.shutdown().await;
 }
 
-/// Whether a process is there and no zombie.
+/// Returns whether a process exists and is not a zombie.
 fn is_running(folder: &Path) -> bool {
     std::fs::read_to_string(folder.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -15,7 +15,7 @@ use toolrack_testkit::{SideEffects, processes};
 use crate::scripted::{Reaction, Scripted};
 use crate::worlds::{call, fake, host_of, selectors, settle, soon, state_is, status, text, world};
 
-/// Remembers tools and nothing else.
+/// A memory that keeps only tools.
 #[derive(Debug, Default)]
 struct Tools(Mutex<BTreeMap<String, Bytes>>);
 

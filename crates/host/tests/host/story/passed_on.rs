@@ -70,7 +70,7 @@ async fn lists_and_completions_come_with_all_that_they_have() {
     }
 }
 
-/// Quotas of which all reading is used up.
+/// Quotas whose allowance for reading is used up.
 #[derive(Debug)]
 struct NoReads;
 

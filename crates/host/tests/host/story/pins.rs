@@ -153,7 +153,7 @@ async fn a_tool_under_another_name_and_a_new_claim_to_be_harmless_are_changes_to
     assert_eq!(book.held(), [("write".to_owned(), Cause::Changed), ("renamed".to_owned(), renamed.clone())]);
     assert_eq!(quarantined(&call(&host, "fs/renamed", json!({})).await.unwrap_err()), &renamed);
     assert_eq!(quarantined(&call(&host, "fs/write", json!({})).await.unwrap_err()), &Cause::Changed);
-    // A new tool that is like none that has gone is pinned as it is.
+    // A new tool that resembles no removed tool is pinned as it is.
     assert_eq!(text(&host, "fs/another", json!({})).await, "another");
     host.shutdown().await;
 }
@@ -188,7 +188,7 @@ async fn while_pins_cannot_be_read_nothing_is_called_and_afterwards_all_is_as_be
     host.shutdown().await;
 }
 
-/// Remembers one list of tools, of whatever server.
+/// Remembers one list of tools, and returns it for every server.
 struct Kept(Mutex<Option<Bytes>>);
 
 impl Memory for Kept {
@@ -234,7 +234,7 @@ async fn tools_that_are_known_from_before_are_held_against_their_pins_too() {
     host.shutdown().await;
 }
 
-/// Says yes when the test lets it.
+/// An asker that says yes as soon as the test allows it to answer.
 #[derive(Default)]
 struct Slow {
     asked: Notify,

@@ -147,7 +147,7 @@ async fn while_the_user_decides_the_timeouts_of_the_call_pause() {
     }
 }
 
-/// The clocks stop, but not forever.
+/// The time-outs of a call stop while a question is open, but not forever.
 #[tokio::test(start_paused = true)]
 async fn a_call_does_not_wait_forever_for_the_user() {
     for server in [asking(), Scripted::calling(|_, _| Reaction::Silence)] {

@@ -12,7 +12,7 @@ use crate::worlds::{call, event, fake, selectors, settle, soon, text, to_call, w
 
 const ROOM: usize = 1 << 20;
 
-/// A host that writes down what its server `server` says.
+/// A host that records the messages of its server `server`.
 async fn recording_host(spec: ServerSpec) -> (Host, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::new(ROOM, Arc::new(|text| text.replace("hunter2", "***"))));
     let host = Host::builder().record(Arc::clone(&recorder)).build();
@@ -20,7 +20,7 @@ async fn recording_host(spec: ServerSpec) -> (Host, Arc<Recorder>) {
     (host, recorder)
 }
 
-/// The recording, once the host has ended.
+/// Ends the host, and returns its recording.
 async fn ended(host: Host, recorder: &Recorder) -> Recording {
     host.shutdown().await;
     Recording::read("tape.jsonl", &recorder.bytes().unwrap()).unwrap()
@@ -33,7 +33,7 @@ async fn replaying_host(recording: Recording) -> Host {
     host
 }
 
-/// Every way to have the fake server.
+/// The fake server over every transport and era.
 fn everywhere() -> (Vec<ServerSpec>, [FakeHttp; 3]) {
     let servers = [
         FakeHttp::start(&["--era", "legacy"]),

@@ -199,7 +199,7 @@ async fn without_a_place_for_the_full_text_the_cut_is_reported() {
     }
 }
 
-/// A size in bytes of which one is too large to stay in a result, and three still fit into one message.
+/// A size in bytes: content of this size is too large to stay in a result, but three of them fit into one message.
 const SIZE: usize = 3 << 19;
 
 #[tokio::test(start_paused = true)]

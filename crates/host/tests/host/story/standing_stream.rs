@@ -1,5 +1,5 @@
-//! Legacy HTTP: what a server sends unasked comes on a stream of its own, by `GET`. A server that asks during a call
-//! may send its question there, so no call may start before the stream is open.
+//! Legacy HTTP: messages that answer no request come on a separate stream, which the client opens with `GET`. A server
+//! that asks during a call may send its question there, so no call may start before the stream is open.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

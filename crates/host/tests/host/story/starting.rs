@@ -80,7 +80,7 @@ async fn every_failure_to_start_says_what_went_wrong() {
     let not_executable = home.write("work/server.sh", "#!/bin/sh\n");
     let (html, closed) = (FakeHttp::start(&["--fault", "html"]), FakeHttp::start(&["--fault", "http-401"]));
     let no_args = || [""; 0];
-    // It waits for the rest of bytes that it takes for a request.
+    // The server takes the bytes for a part of a request, and waits for the rest.
     let mut tls = ServerSpec::http(format!("https://{}/mcp", html.address()));
     let Transport::Http(http) = &mut tls.transport else { panic!("not HTTP") };
     http.open_timeout = Duration::from_millis(300);
@@ -189,7 +189,7 @@ async fn a_call_waits_for_its_own_server_only() {
             (format!("{own}/hub.echo"), "hub.echo"),
             (format!("mcp__{owned}__echo"), "echo"),
         ] {
-            // A name with a suffix is another one.
+            // A name with a suffix is a different name.
             if own.contains('.') && selector.starts_with("mcp__") {
                 continue;
             }

@@ -27,7 +27,7 @@ fn working(polls: usize) -> Scripted {
     ending(polls, "completed", || Reaction::Answer(text_result("studied")))
 }
 
-/// The same, ending in this status and with this result.
+/// The same server, whose task ends in this status and with this result.
 fn ending(polls: usize, last: &'static str, result: fn() -> Reaction) -> Scripted {
     let polled = AtomicUsize::new(0);
     let required = json!({

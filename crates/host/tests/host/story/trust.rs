@@ -78,7 +78,7 @@ async fn no_request_starts_or_resolves_a_pending_server() {
     assert!(host.catalog().tools().len() == 0);
     assert_eq!(resolver.0.load(Ordering::SeqCst), 0);
 
-    // Once approved it does start: the test above would have noticed.
+    // Once approved, the server starts. So the checks above would have noticed an earlier start.
     let approved = desired.into_iter().map(|(name, spec)| (name, ServerSpec { trust: Trust::Trusted, ..spec }));
     settle(&host, approved.collect()).await;
     assert_eq!(home.read("work/started"), "started\n");

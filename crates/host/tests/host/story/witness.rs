@@ -1,4 +1,4 @@
-//! Nothing goes unrecorded.
+//! Every call is recorded.
 
 use std::sync::{Arc, Mutex};
 
