@@ -6,13 +6,13 @@ use std::{
 };
 
 use toolrack_bench::{
-    Row, Trouble,
+    AnyError, Row,
     programs::{Server, sibling_program},
 };
 
 use crate::{
+    gateways::Gateway,
     rows::{Plan, Work},
-    through::Gateway,
     timed::Invocation,
 };
 
@@ -60,7 +60,7 @@ enum Launch {
 
 /// Finds the installed clients, and names the missing ones on stderr.
 #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` says in variables where the peers are")]
-pub(crate) fn installed() -> Result<Vec<Client>, Trouble> {
+pub(crate) fn installed() -> Result<Vec<Client>, AnyError> {
     let program = |name: &'static str, path: PathBuf| Client {
         name,
         launch: Launch::Program(vec![path.display().to_string()]),
@@ -217,7 +217,7 @@ impl Client {
                 let call = toolrack(program, &home, &stdio, Work::ColdCall)?;
                 Some(Invocation { gateway: Some(gateway), ..call })
             }
-            (_, Work::Through(row)) => {
+            (_, Work::Gateway(row)) => {
                 let gateway = reported(self.gateway(servers, &stdio)?)?;
                 let count = (plan.count / self.divisor).to_string();
                 let through = sibling_program("bench-through").ok()?;
@@ -243,7 +243,7 @@ impl Client {
 
     /// Starts this client as a gateway in front of a server, which the gateway starts with the command `server`.
     /// Returns `None` if the client has no gateway.
-    fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
+    fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, AnyError>> {
         match (&self.launch, self.name) {
             // The server itself, without a gateway in between.
             (_, "limit") => Some(Ok(Gateway::running(servers.legacy.url.clone()))),
@@ -279,7 +279,7 @@ impl Client {
 }
 
 /// Reports a gateway that could not be started on stderr.
-fn reported(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
+fn reported(gateway: Result<Gateway, AnyError>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }
 

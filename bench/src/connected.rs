@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State};
 
-use crate::Trouble;
+use crate::AnyError;
 
 /// Returns a host without servers, which uses the supervisor that is built with the command line.
 ///
 /// # Errors
 /// When the system does not report the path of this program.
-pub fn host() -> Result<Host, Trouble> {
+pub fn host() -> Result<Host, AnyError> {
     Ok(Host::builder().supervisor(std::env::current_exe()?.with_file_name("toolrack-supervisor")).build())
 }
 
@@ -17,7 +17,7 @@ pub fn host() -> Result<Host, Trouble> {
 ///
 /// # Errors
 /// Never: the names are valid.
-pub fn desired_servers(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Desired, Trouble> {
+pub fn desired_servers(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Desired, AnyError> {
     specs.into_iter().enumerate().map(|(index, spec)| Ok((ServerName::new(format!("s{index}"))?, spec))).collect()
 }
 
@@ -25,7 +25,7 @@ pub fn desired_servers(specs: impl IntoIterator<Item = ServerSpec>) -> Result<De
 ///
 /// # Errors
 /// When a server is not connected.
-pub async fn wait_until_connected(host: &Host) -> Result<(), Trouble> {
+pub async fn wait_until_connected(host: &Host) -> Result<(), AnyError> {
     host.settled().await;
     for server in host.status() {
         if !matches!(server.state, State::Connected { .. }) {
@@ -39,7 +39,7 @@ pub async fn wait_until_connected(host: &Host) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// When a server cannot be connected.
-pub async fn connected_host(spec: ServerSpec, count: usize) -> Result<Host, Trouble> {
+pub async fn connected_host(spec: ServerSpec, count: usize) -> Result<Host, AnyError> {
     let host = host()?;
     host.apply(desired_servers(std::iter::repeat_n(spec, count))?).await;
     wait_until_connected(&host).await?;
@@ -59,7 +59,7 @@ pub fn arguments(value: Value) -> Map<String, Value> {
 ///
 /// # Errors
 /// When the call fails.
-pub async fn echo(host: &Host, selector: &str) -> Result<(), Trouble> {
+pub async fn echo(host: &Host, selector: &str) -> Result<(), AnyError> {
     let outcome = host.call(Call::from_map(selector, arguments(json!({ "text": "hello" })))).await?;
     if outcome.text == "hello" { Ok(()) } else { Err(format!("the tool returned {}", outcome.text).into()) }
 }

@@ -4,7 +4,7 @@ use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Trouble;
+use crate::AnyError;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ impl Job {
     ///
     /// # Errors
     /// When it cannot be understood.
-    pub fn from_command_line() -> Result<Self, Trouble> {
+    pub fn from_command_line() -> Result<Self, AnyError> {
         let words: Vec<String> = env::args().skip(1).collect();
         let [row, count, target @ ..] = words.as_slice() else {
             return Err("usage: PROGRAM ROW COUNT [URL | -- COMMAND…]".into());
@@ -172,7 +172,7 @@ impl Job {
     ///
     /// # Errors
     /// When there is a URL instead.
-    pub fn command(&self) -> Result<(&str, &[String]), Trouble> {
+    pub fn command(&self) -> Result<(&str, &[String]), AnyError> {
         match &self.target {
             Target::Command(words) => words.split_first().map(|(first, rest)| (first.as_str(), rest)),
             Target::Url(_) | Target::Nowhere => None,
@@ -184,7 +184,7 @@ impl Job {
     ///
     /// # Errors
     /// When there is a command instead.
-    pub fn url(&self) -> Result<&str, Trouble> {
+    pub fn url(&self) -> Result<&str, AnyError> {
         match &self.target {
             Target::Url(url) => Ok(url),
             Target::Command(_) | Target::Nowhere => Err("this row needs a URL".into()),

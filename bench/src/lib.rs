@@ -19,13 +19,13 @@ pub use heap::Heap;
 pub use job::{Job, Row, Target};
 
 /// The error for which a program of the benchmark ends.
-pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
+pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Prints the figures.
 ///
 /// # Errors
 /// When the figures cannot be written as JSON.
-pub fn print(figures: &Figures) -> Result<(), Trouble> {
+pub fn print(figures: &Figures) -> Result<(), AnyError> {
     println!("{}", serde_json::to_string(figures)?);
     Ok(())
 }

@@ -7,9 +7,9 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
 mod clients;
+mod gateways;
 mod rows;
 mod table;
-mod through;
 mod timed;
 
 use std::{collections::BTreeMap, env, process::ExitCode};
@@ -18,7 +18,7 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use toolrack_bench::{Figures, Trouble, programs::Server};
+use toolrack_bench::{AnyError, Figures, programs::Server};
 
 use clients::{Client, Servers};
 use rows::Plan;
@@ -36,7 +36,7 @@ struct Options {
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let done = match words.split_first() {
-        Some((first, command)) if first == "timed" => timed::run(command),
+        Some((first, command)) if first == "timed" => timed::run_timed(command),
         _ => options(&words).and_then(|options| run(&options)),
     };
     match done {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(words: &[String]) -> Result<Options, Trouble> {
+fn options(words: &[String]) -> Result<Options, AnyError> {
     let mut options = Options { rounds: 5, pin: false, only: Vec::new() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -69,7 +69,7 @@ fn options(words: &[String]) -> Result<Options, Trouble> {
     Ok(options)
 }
 
-fn run(options: &Options) -> Result<(), Trouble> {
+fn run(options: &Options) -> Result<(), AnyError> {
     if options.pin {
         // All processes that are started from here inherit this.
         let mut last = CpuSet::new();
@@ -107,7 +107,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
 /// Runs one client once. An error is printed, and the other clients go on.
 fn measure(plan: &Plan, client: &Client, servers: &Servers, round: usize) -> Option<Figures> {
     let command = client.command(plan, servers)?;
-    match timed::figures(command) {
+    match timed::run_client(command) {
         Ok(figures) => Some(figures),
         Err(error) => {
             eprintln!("round {round}: {} of {}: {error}", plan.name, client.name);

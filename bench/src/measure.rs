@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{Figures, Job, Trouble, Watch, figures::median_us};
+use crate::{AnyError, Figures, Job, Watch, figures::median_us};
 
 /// Warms up, then makes as many calls as `job` asks for, with as many in flight as its row has. `timed_call` makes the
 /// call with this number, and returns how long it took.
@@ -16,9 +16,9 @@ use crate::{Figures, Job, Trouble, Watch, figures::median_us};
 /// The first error of `timed_call`.
 pub async fn calls(
     job: &Job,
-    timed_call: impl AsyncFn(usize) -> Result<Duration, Trouble>,
-) -> Result<Figures, Trouble> {
-    let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
+    timed_call: impl AsyncFn(usize) -> Result<Duration, AnyError>,
+) -> Result<Figures, AnyError> {
+    let run = async |count: usize| -> Result<Vec<Duration>, AnyError> {
         stream::iter(0..count).map(|index| timed_call(index)).buffer_unordered(job.row.in_flight()).try_collect().await
     };
     run(job.row.warm_up()).await?;

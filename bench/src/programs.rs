@@ -8,13 +8,13 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::Trouble;
+use crate::AnyError;
 
 /// Returns the path of a program that is built together with this one.
 ///
 /// # Errors
 /// When it is missing.
-pub fn sibling_program(name: &str) -> Result<PathBuf, Trouble> {
+pub fn sibling_program(name: &str) -> Result<PathBuf, AnyError> {
     let path = env::current_exe()?.with_file_name(name);
     if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
 }
@@ -32,7 +32,7 @@ impl Server {
     ///
     /// # Errors
     /// When the server does not start.
-    pub fn start(options: &[&str]) -> Result<Self, Trouble> {
+    pub fn start(options: &[&str]) -> Result<Self, AnyError> {
         let mut command = Command::new(sibling_program("bench-server")?);
         let mut child = command.arg("http").args(options).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
@@ -45,7 +45,7 @@ impl Server {
     ///
     /// # Errors
     /// When the server does not answer.
-    pub fn accepted(&self) -> Result<u64, Trouble> {
+    pub fn accepted(&self) -> Result<u64, AnyError> {
         let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(b"GET /accepted HTTP/1.0\r\n\r\n")?;

@@ -16,7 +16,7 @@ pub(crate) enum Work {
     /// As [`ColdCall`](Self::ColdCall), but for Toolrack a daemon runs, which keeps the server connected.
     WarmCall,
     /// Calls through a gateway.
-    Through(Row),
+    Gateway(Row),
 }
 
 /// One row.
@@ -93,9 +93,9 @@ pub(crate) fn plans() -> Vec<Plan> {
         cold("warm-call", "command line: call, through a daemon where there is one", Work::WarmCall),
         Plan {
             name: "gateway-one",
-            work: Work::Through(Row::HttpOne),
+            work: Work::Gateway(Row::HttpOne),
             ..library(Row::HttpOne, GATEWAY_ONE, 2_000, &[], P50)
         },
-        Plan { name: "gateway-8", work: Work::Through(Row::Http8), ..library(Row::Http8, GATEWAY_8, 8_000, &[], RATE) },
+        Plan { name: "gateway-8", work: Work::Gateway(Row::Http8), ..library(Row::Http8, GATEWAY_8, 8_000, &[], RATE) },
     ]
 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use toolrack_bench::{Figures, Trouble};
+use toolrack_bench::{AnyError, Figures};
 
 use crate::{Measured, clients::Client, rows::Plan};
 
 /// Prints the table, and writes it with all figures into `target/bench/`.
-pub(crate) fn write(plans: &[Plan], clients: &[Client], measured: &Measured, pinned: bool) -> Result<(), Trouble> {
+pub(crate) fn write(plans: &[Plan], clients: &[Client], measured: &Measured, pinned: bool) -> Result<(), AnyError> {
     let page = page(plans, clients, measured, pinned);
     println!("{page}");
     let folder = std::env::current_exe()?.ancestors().nth(2).ok_or("no target folder")?.join("bench");

@@ -8,9 +8,9 @@ use std::{
 };
 
 use nix::sys::resource::{UsageWho, getrusage};
-use toolrack_bench::{Figures, Trouble, figures::cpu_time};
+use toolrack_bench::{AnyError, Figures, figures::cpu_time};
 
-use crate::through::Gateway;
+use crate::gateways::Gateway;
 
 /// The command of a client.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Invocation {
 }
 
 /// Runs a client and reads its figures.
-pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
+pub(crate) fn run_client(invocation: Invocation) -> Result<Figures, AnyError> {
     let Invocation { mut words, variables, is_timed, gateway } = invocation;
     if is_timed {
         let own = env::current_exe()?.display().to_string();
@@ -44,7 +44,7 @@ pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
 }
 
 /// Runs `toolrack-bench timed COMMAND…`: runs the command, drops its output, and prints its figures.
-pub(crate) fn run(command: &[String]) -> Result<(), Trouble> {
+pub(crate) fn run_timed(command: &[String]) -> Result<(), AnyError> {
     let (program, args) = command.split_first().ok_or("usage: toolrack-bench timed COMMAND…")?;
     let began = Instant::now();
     let status = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).status()?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use toolrack_bench::{Figures, Job, Row, Trouble, Watch, figures::median_us, measure};
+use toolrack_bench::{AnyError, Figures, Job, Row, Watch, figures::median_us, measure};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"limit","version":"1"}}}"#;
 
@@ -43,7 +43,7 @@ fn echo(job: &Job, id: usize) -> String {
 /// The beginning of the parameters of a request of 2026-07-28.
 const META: &str = r#""params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"limit","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"#;
 
-fn main() -> Result<(), Trouble> {
+fn main() -> Result<(), AnyError> {
     let job = Job::from_command_line()?;
     let figures = match job.row {
         Row::StdioOne => stdio_one(&job)?,
@@ -69,7 +69,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn open(job: &Job) -> Result<Self, Trouble> {
+    fn open(job: &Job) -> Result<Self, AnyError> {
         let (program, args) = job.command()?;
         let mut child = Command::new(program).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take().ok_or("no stdin")?;
@@ -80,7 +80,7 @@ impl Pipes {
         Ok(pipes)
     }
 
-    fn send(&mut self, message: &str) -> Result<(), Trouble> {
+    fn send(&mut self, message: &str) -> Result<(), AnyError> {
         let mut bytes = Vec::with_capacity(message.len() + 1);
         bytes.extend_from_slice(message.as_bytes());
         bytes.push(b'\n');
@@ -88,7 +88,7 @@ impl Pipes {
     }
 
     /// Reads the next response, and returns the bytes of its result.
-    fn receive(&mut self) -> Result<usize, Trouble> {
+    fn receive(&mut self) -> Result<usize, AnyError> {
         self.line.clear();
         self.stdout.read_until(b'\n', &mut self.line)?;
         let reply: Reply<'_> = serde_json::from_slice(&self.line)?;
@@ -96,7 +96,7 @@ impl Pipes {
         Ok(reply.result.get().len())
     }
 
-    fn close(self) -> Result<(), Trouble> {
+    fn close(self) -> Result<(), AnyError> {
         let Self { mut child, stdin, .. } = self;
         drop(stdin);
         child.wait()?;
@@ -104,9 +104,9 @@ impl Pipes {
     }
 }
 
-fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
+fn stdio_one(job: &Job) -> Result<Figures, AnyError> {
     let mut pipes = Pipes::open(job)?;
-    let mut timed_call = |id| -> Result<Duration, Trouble> {
+    let mut timed_call = |id| -> Result<Duration, AnyError> {
         let began = Instant::now();
         pipes.send(&echo(job, id))?;
         pipes.receive()?;
@@ -123,10 +123,10 @@ fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
 }
 
 /// Sends 64 requests at once, and the next 64 as soon as all responses have arrived.
-fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
+fn stdio_64(job: &Job) -> Result<Figures, AnyError> {
     let mut pipes = Pipes::open(job)?;
     let batch: String = (0..job.row.in_flight()).map(|id| echo(job, id) + "\n").collect();
-    let mut round = || -> Result<(), Trouble> {
+    let mut round = || -> Result<(), AnyError> {
         pipes.stdin.write_all(batch.as_bytes())?;
         (0..job.row.in_flight()).try_for_each(|_| pipes.receive().map(drop))
     };
@@ -138,7 +138,7 @@ fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { ms: None, ..figures })
 }
 
-fn list(job: &Job) -> Result<Figures, Trouble> {
+fn list(job: &Job) -> Result<Figures, AnyError> {
     let mut pipes = Pipes::open(job)?;
     let watch = Watch::start();
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
@@ -148,7 +148,7 @@ fn list(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-fn big(job: &Job) -> Result<Figures, Trouble> {
+fn big(job: &Job) -> Result<Figures, AnyError> {
     let mut pipes = Pipes::open(job)?;
     let watch = Watch::start();
     pipes.send(&call(1, "text", &format!(r#"{{"bytes":{}}}"#, job.count)))?;
@@ -161,7 +161,7 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
 }
 
 /// Lists the tools once, and then copies the bytes of that list for each turn.
-fn block(job: &Job) -> Result<Figures, Trouble> {
+fn block(job: &Job) -> Result<Figures, AnyError> {
     let mut pipes = Pipes::open(job)?;
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
     pipes.receive()?;
@@ -170,9 +170,9 @@ fn block(job: &Job) -> Result<Figures, Trouble> {
     Ok(measure::turns(job.count, || list.clone()))
 }
 
-fn servers(job: &Job) -> Result<Figures, Trouble> {
+fn servers(job: &Job) -> Result<Figures, AnyError> {
     let watch = Watch::start();
-    let open = |_| -> Result<Pipes, Trouble> {
+    let open = |_| -> Result<Pipes, AnyError> {
         let mut pipes = Pipes::open(job)?;
         pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;
         pipes.receive()?;
@@ -183,14 +183,14 @@ fn servers(job: &Job) -> Result<Figures, Trouble> {
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| "a thread panicked")?)
-            .collect::<Result<_, Trouble>>()
+            .collect::<Result<_, AnyError>>()
     })?;
     let figures = watch.stop(1);
     opened.into_iter().try_for_each(Pipes::close)?;
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn http(job: &Job) -> Result<Figures, Trouble> {
+async fn http(job: &Job) -> Result<Figures, AnyError> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let url = job.url()?;
     let post = |body: String| {
@@ -201,10 +201,10 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
             .body(body);
         async move {
             let bytes = request.send().await?.error_for_status()?.bytes().await?;
-            Ok::<_, Trouble>(bytes)
+            Ok::<_, AnyError>(bytes)
         }
     };
-    let parse = |bytes: &[u8]| -> Result<(), Trouble> {
+    let parse = |bytes: &[u8]| -> Result<(), AnyError> {
         let reply: Reply<'_> = serde_json::from_slice(bytes)?;
         std::hint::black_box((reply.id, reply.result.get().len()));
         Ok(())
@@ -223,7 +223,7 @@ async fn http(job: &Job) -> Result<Figures, Trouble> {
         }
         return Ok(watch.stop(job.count));
     }
-    let timed_call = async |id: usize| -> Result<Duration, Trouble> {
+    let timed_call = async |id: usize| -> Result<Duration, AnyError> {
         let began = Instant::now();
         parse(&post(echo(job, id)).await?)?;
         Ok(began.elapsed())

@@ -22,7 +22,7 @@ use rmcp::{
     },
 };
 use tokio::{net::TcpListener, process::Command};
-use toolrack_bench::Trouble;
+use toolrack_bench::AnyError;
 
 /// The connection to the server, which all sessions share.
 #[derive(Clone, Debug)]
@@ -57,13 +57,13 @@ fn to_error_data(error: ServiceError) -> ErrorData {
     }
 }
 
-fn main() -> Result<(), Trouble> {
+fn main() -> Result<(), AnyError> {
     // The runtime that the SDK's own examples use.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve())
 }
 
-async fn serve() -> Result<(), Trouble> {
+async fn serve() -> Result<(), AnyError> {
     let mut words = env::args().skip(1);
     let mut command = Command::new(words.next().ok_or("usage: bench-rmcp-proxy COMMAND…")?);
     command.args(words);

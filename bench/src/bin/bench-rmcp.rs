@@ -15,7 +15,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 use toolrack_bench::{
-    Figures, Job, Row, Trouble, Watch,
+    AnyError, Figures, Job, Row, Watch,
     measure::{self, Steps},
 };
 
@@ -31,14 +31,14 @@ impl ClientHandler for Counter {
 
 type Client = RunningService<RoleClient, Counter>;
 
-fn main() -> Result<(), Trouble> {
+fn main() -> Result<(), AnyError> {
     // The runtime that the SDK's own examples use.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let figures = runtime.block_on(measure())?;
     toolrack_bench::print(&figures)
 }
 
-async fn measure() -> Result<Figures, Trouble> {
+async fn measure() -> Result<Figures, AnyError> {
     let job = Job::from_command_line()?;
     match job.row {
         Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 | Row::Http8 => calls(&job).await,
@@ -51,7 +51,7 @@ async fn measure() -> Result<Figures, Trouble> {
     }
 }
 
-async fn connect(job: &Job, counter: Counter) -> Result<Client, Trouble> {
+async fn connect(job: &Job, counter: Counter) -> Result<Client, AnyError> {
     let era = if job.is_modern {
         ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
     } else {
@@ -67,7 +67,7 @@ async fn connect(job: &Job, counter: Counter) -> Result<Client, Trouble> {
     Ok(counter.serve_with_lifecycle(TokioChildProcess::new(command)?, era).await?)
 }
 
-async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<CallToolResult, Trouble> {
+async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<CallToolResult, AnyError> {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     Ok(client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?)
 }
@@ -79,9 +79,9 @@ fn text(result: &CallToolResult) -> &str {
     }
 }
 
-async fn calls(job: &Job) -> Result<Figures, Trouble> {
+async fn calls(job: &Job) -> Result<Figures, AnyError> {
     let client = connect(job, Counter::default()).await?;
-    let timed_call = async |_| -> Result<Duration, Trouble> {
+    let timed_call = async |_| -> Result<Duration, AnyError> {
         let began = Instant::now();
         let result = call(&client, "echo", json!({ "text": "hello" })).await?;
         let took = began.elapsed();
@@ -92,7 +92,7 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
     Ok(figures)
 }
 
-async fn list(job: &Job) -> Result<Figures, Trouble> {
+async fn list(job: &Job) -> Result<Figures, AnyError> {
     let client = connect(job, Counter::default()).await?;
     let watch = Watch::start();
     let tools = client.list_all_tools().await?;
@@ -104,7 +104,7 @@ async fn list(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn big(job: &Job) -> Result<Figures, Trouble> {
+async fn big(job: &Job) -> Result<Figures, AnyError> {
     let client = connect(job, Counter::default()).await?;
     let watch = Watch::start();
     let result = call(&client, "text", json!({ "bytes": job.count })).await?;
@@ -116,7 +116,7 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn events(job: &Job) -> Result<Figures, Trouble> {
+async fn events(job: &Job) -> Result<Figures, AnyError> {
     let counter = Counter::default();
     let client = connect(job, counter.clone()).await?;
     let watch = Watch::start();
@@ -128,9 +128,9 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     Ok(counter.0.add_to(figures, job.count))
 }
 
-async fn servers(job: &Job) -> Result<Figures, Trouble> {
+async fn servers(job: &Job) -> Result<Figures, AnyError> {
     let watch = Watch::start();
-    let open = async |_: usize| -> Result<Client, Trouble> {
+    let open = async |_: usize| -> Result<Client, AnyError> {
         let client = connect(job, Counter::default()).await?;
         client.list_all_tools().await?;
         Ok(client)
@@ -142,7 +142,7 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
 }
 
 /// Lists the tools once, and serializes that list again for each turn.
-async fn block(job: &Job) -> Result<Figures, Trouble> {
+async fn block(job: &Job) -> Result<Figures, AnyError> {
     let client = connect(job, Counter::default()).await?;
     let tools = client.list_all_tools().await?;
     client.cancel().await?;

@@ -26,7 +26,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 use toolrack_bench::{
-    Trouble,
+    AnyError,
     fast_server::{Offer, Request},
 };
 
@@ -41,7 +41,7 @@ struct Options {
     port: u16,
 }
 
-fn main() -> Result<(), Trouble> {
+fn main() -> Result<(), AnyError> {
     let mut words = env::args().skip(1);
     let kind = words.next().unwrap_or_default();
     let mut options = Options { offer: Offer::default(), start_delay: Duration::ZERO, messages: usize::MAX, port: 0 };
@@ -100,7 +100,7 @@ fn stdio(options: &Options) -> io::Result<()> {
     }
 }
 
-async fn http(options: Options) -> Result<(), Trouble> {
+async fn http(options: Options) -> Result<(), AnyError> {
     let listener = TcpListener::bind(("127.0.0.1", options.port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);
     let mut connections = JoinSet::new();

@@ -11,18 +11,18 @@ use std::{
 
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
-use toolrack_bench::{Job, Trouble, measure};
+use toolrack_bench::{AnyError, Job, measure};
 
 const SESSION: &str = "mcp-session-id";
 
-fn main() -> Result<(), Trouble> {
+fn main() -> Result<(), AnyError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let figures = runtime.block_on(async {
         let job = Job::from_command_line()?;
         let gateway = Gateway::connect(job.url()?.to_owned()).await?;
         let tool = gateway.echo_tool().await?;
         let params = json!({ "name": tool, "arguments": { "text": "hello" } });
-        let timed_call = async |_| -> Result<Duration, Trouble> {
+        let timed_call = async |_| -> Result<Duration, AnyError> {
             let began = Instant::now();
             let result = gateway.ask("tools/call", &params).await?;
             let took = began.elapsed();
@@ -46,7 +46,7 @@ struct Gateway {
 
 impl Gateway {
     /// Connects to the gateway, with the handshake.
-    async fn connect(url: String) -> Result<Self, Trouble> {
+    async fn connect(url: String) -> Result<Self, AnyError> {
         let client = Client::builder().no_proxy().build()?;
         let mut gateway = Self { client, url, token: env::var("TOOLRACK_BENCH_TOKEN").ok(), session: None };
         let params = json!({
@@ -61,14 +61,14 @@ impl Gateway {
     }
 
     /// Returns the gateway's name for the tool `echo`.
-    async fn echo_tool(&self) -> Result<String, Trouble> {
+    async fn echo_tool(&self) -> Result<String, AnyError> {
         let listed = self.ask("tools/list", &json!({})).await?;
         let names = listed["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
         let mut echo = names.filter(|name| name.ends_with("echo"));
         Ok(echo.next().ok_or("there is no tool echo")?.to_owned())
     }
 
-    async fn ask(&self, method: &str, params: &Value) -> Result<Value, Trouble> {
+    async fn ask(&self, method: &str, params: &Value) -> Result<Value, AnyError> {
         result(self.post(&request(method, params)).send().await?.error_for_status()?).await
     }
 
@@ -94,7 +94,7 @@ fn request(method: &str, params: &Value) -> Value {
 }
 
 /// Returns the result in an answer that is JSON, or in the last event of an answer that is a stream.
-async fn result(answer: Response) -> Result<Value, Trouble> {
+async fn result(answer: Response) -> Result<Value, AnyError> {
     let text = answer.text().await?;
     let body = match text.trim_start().starts_with('{') {
         true => text.as_str(),

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use nix::sys::resource::UsageWho;
 use toolrack_bench::{
-    Heap, Trouble,
+    AnyError, Heap,
     connected::{desired_servers, echo, wait_until_connected},
     fakes::{Life, native},
     fast_server::Offer,
@@ -109,7 +109,7 @@ impl Meter {
 }
 
 /// Starts a host with this many items, changes it, uses it and ends it.
-pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
+pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, AnyError> {
     let before = settled_bytes().await;
     let mut specs = kind.specs(items);
     let host = Host::builder().build();

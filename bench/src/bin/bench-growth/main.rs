@@ -14,7 +14,7 @@ use std::{alloc::System, env, process::ExitCode, time::Duration};
 
 use grow::Kind;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use toolrack_bench::Trouble;
+use toolrack_bench::AnyError;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// Measures, and prints the results. Returns `false` if a cost grows too much.
-fn run() -> Result<bool, Trouble> {
+fn run() -> Result<bool, AnyError> {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 use toolrack_bench::{
-    Trouble,
+    AnyError,
     connected::{desired_servers, echo, host, wait_until_connected},
     fakes::{Life, native},
     fast_server::Offer,
@@ -54,7 +54,7 @@ struct Totals {
 }
 
 /// Runs for `time`, and prints each sample. Returns `false` if memory has grown.
-pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
+pub(crate) async fn run(time: Duration) -> Result<bool, AnyError> {
     let server = Server::start(&[])?;
     let host = host()?;
     let mut events = host.events();
@@ -87,7 +87,7 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
 }
 
 /// Returns servers of every kind: in this process, over stdio and over HTTP, some of which die.
-fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
+fn specs(server: &Server) -> Result<Vec<ServerSpec>, AnyError> {
     let offer = Offer::default();
     let program = sibling_program("bench-server")?.display().to_string();
     let mut specs = vec![
@@ -116,7 +116,7 @@ async fn round(
     servers: &[String],
     events: &mut Receiver<Event>,
     totals: &mut Totals,
-) -> Result<(), Trouble> {
+) -> Result<(), AnyError> {
     for _ in 0..CALLS_PER_ROUND {
         for server in servers {
             totals.calls += 1;
@@ -136,7 +136,7 @@ async fn round(
 }
 
 /// Waits until every server is connected and the host is at rest, and returns the number of live bytes.
-async fn live_at_rest(host: &Host) -> Result<f64, Trouble> {
+async fn live_at_rest(host: &Host) -> Result<f64, AnyError> {
     for _ in 0..200 {
         if wait_until_connected(host).await.is_ok() {
             return Ok(settled_bytes().await);
@@ -148,7 +148,7 @@ async fn live_at_rest(host: &Host) -> Result<f64, Trouble> {
 }
 
 /// Returns the resident memory of this process (`VmRSS`), in kilobytes.
-fn resident_kb() -> Result<f64, Trouble> {
+fn resident_kb() -> Result<f64, AnyError> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim_end_matches("kB").trim().parse()?)

@@ -1,7 +1,7 @@
 //! The file of accepted figures: for each its value, its tolerance, and the reason for its value.
 
 use toml_edit::{DocumentMut, Item, Table, value};
-use toolrack_bench::Trouble;
+use toolrack_bench::AnyError;
 
 /// The tolerance of a figure that is new in the file, in percent.
 const DEFAULT_PERCENT: f64 = 5.0;
@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
 
 impl Accepted {
     /// Reads the file.
-    pub(crate) fn read(text: &str) -> Result<Self, Trouble> {
+    pub(crate) fn read(text: &str) -> Result<Self, AnyError> {
         let accepted = Self(text.parse()?);
         for name in accepted.names() {
             let why = accepted.0[name].get("why").and_then(Item::as_str).unwrap_or_default();

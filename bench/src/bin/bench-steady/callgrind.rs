@@ -8,7 +8,7 @@ use std::{
 };
 
 use toolrack_bench::{
-    Row, Trouble,
+    AnyError, Row,
     programs::{Server, sibling_program},
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn reason_to_skip() -> Option<&'static str> {
 }
 
 /// Counts the instructions for all figures of this kind.
-pub(crate) fn measure() -> Result<Measured, Trouble> {
+pub(crate) fn measure() -> Result<Measured, AnyError> {
     let stdio = ["--".to_owned(), sibling_program("bench-server")?.display().to_string(), "stdio".to_owned()];
     let server = Server::start(&[])?;
     let mut measured = vec![
@@ -64,7 +64,7 @@ pub(crate) fn measure() -> Result<Measured, Trouble> {
 const CALL: [&str; 3] = ["call", "builtin/list_directory", "path=."];
 
 /// Instructions of one call in a row of the benchmark.
-fn calls(row: Row, target: &[String]) -> Result<f64, Trouble> {
+fn calls(row: Row, target: &[String]) -> Result<f64, AnyError> {
     let run = |calls: usize| {
         let mut command = Command::new(sibling_program("bench-toolrack")?);
         command.args([row.word(), &calls.to_string()]).args(target);
@@ -75,7 +75,7 @@ fn calls(row: Row, target: &[String]) -> Result<f64, Trouble> {
 }
 
 /// All instructions of a command and its threads, without those of the processes that it starts.
-fn instructions(name: &str, command: &Command) -> Result<u64, Trouble> {
+fn instructions(name: &str, command: &Command) -> Result<u64, AnyError> {
     let out = folder()?.join(format!("{name}.out"));
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--quiet", &format!("--callgrind-out-file={}", out.display())]);
@@ -92,13 +92,13 @@ fn instructions(name: &str, command: &Command) -> Result<u64, Trouble> {
 }
 
 /// The sum in the output of callgrind (the line `totals:` of its format).
-fn total(out: &Path) -> Result<u64, Trouble> {
+fn total(out: &Path) -> Result<u64, AnyError> {
     let text = fs::read_to_string(out)?;
     let total = text.lines().rev().find_map(|line| line.strip_prefix("totals:"));
     Ok(total.ok_or_else(|| format!("{} has no total", out.display()))?.trim().parse()?)
 }
 
-fn folder() -> Result<PathBuf, Trouble> {
+fn folder() -> Result<PathBuf, AnyError> {
     let folder = env::current_exe()?.ancestors().nth(2).ok_or("no target folder")?.join("bench/callgrind");
     fs::create_dir_all(&folder)?;
     Ok(folder)

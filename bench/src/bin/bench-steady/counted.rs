@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use toolrack_bench::{
-    Heap, Trouble,
+    AnyError, Heap,
     connected::{connected_host, desired_servers, echo, host, wait_until_connected},
     heap::settled_bytes,
     programs::{Server, sibling_program},
@@ -24,7 +24,7 @@ const TOOLS: usize = 10_000;
 const SERVERS: (usize, usize) = (10, 40);
 
 /// Measures all figures of this kind.
-pub(crate) async fn measure() -> Result<Measured, Trouble> {
+pub(crate) async fn measure() -> Result<Measured, AnyError> {
     let [allocations, allocated] = calls(stdio(20)?).await?;
     let mut measured = vec![("stdio-allocations", allocations), ("stdio-allocated", allocated)];
     let server = Server::start(&[])?;
@@ -41,13 +41,13 @@ pub(crate) async fn measure() -> Result<Measured, Trouble> {
 }
 
 /// Returns the fast server over stdio, with this many tools.
-fn stdio(tools: usize) -> Result<ServerSpec, Trouble> {
+fn stdio(tools: usize) -> Result<ServerSpec, AnyError> {
     let program = sibling_program("bench-server")?.display().to_string();
     Ok(ServerSpec::stdio(program, ["stdio", "--tools", &tools.to_string()]))
 }
 
 /// Allocations and allocated bytes of a call.
-async fn calls(spec: ServerSpec) -> Result<[f64; 2], Trouble> {
+async fn calls(spec: ServerSpec) -> Result<[f64; 2], AnyError> {
     let host = connected_host(spec, 1).await?;
     run(&host, WARM_UP, 1).await?;
     let mut least = [f64::MAX; 2];
@@ -61,13 +61,13 @@ async fn calls(spec: ServerSpec) -> Result<[f64; 2], Trouble> {
     Ok(least)
 }
 
-async fn run(host: &Host, calls: usize, in_flight: usize) -> Result<(), Trouble> {
+async fn run(host: &Host, calls: usize, in_flight: usize) -> Result<(), AnyError> {
     let call = |_| echo(host, "s0/echo");
     stream::iter(0..calls).map(call).buffer_unordered(in_flight).try_collect().await
 }
 
 /// Returns the number of connections that a host opens for 1,000 calls, those for its start and its end included.
-async fn connects(server: &Server, in_flight: usize) -> Result<f64, Trouble> {
+async fn connects(server: &Server, in_flight: usize) -> Result<f64, AnyError> {
     let before = server.accepted()?;
     let host = connected_host(ServerSpec::http(&server.url), 1).await?;
     run(&host, CALLS, in_flight).await?;
@@ -76,7 +76,7 @@ async fn connects(server: &Server, in_flight: usize) -> Result<f64, Trouble> {
 }
 
 /// Returns the number of allocations for the block of 100 tools that a model gets, once it has been made before.
-async fn blocks() -> Result<f64, Trouble> {
+async fn blocks() -> Result<f64, AnyError> {
     let host = connected_host(stdio(97)?, 1).await?;
     let kind = BlockKind::new(Wire::Anthropic);
     let first = host.catalog().block(&kind).bytes();
@@ -90,7 +90,7 @@ async fn blocks() -> Result<f64, Trouble> {
 }
 
 /// Returns the number of bytes that a tool needs while its server is connected.
-async fn kept_by_tools() -> Result<f64, Trouble> {
+async fn kept_by_tools() -> Result<f64, AnyError> {
     let host = connected_host(stdio(0)?, 1).await?;
     let without = settled_bytes().await;
     host.apply(desired_servers([stdio(TOOLS)?])?).await;
@@ -102,7 +102,7 @@ async fn kept_by_tools() -> Result<f64, Trouble> {
 }
 
 /// Returns the number of bytes that a server without additional tools needs while it is connected.
-async fn kept_by_servers(spec: ServerSpec) -> Result<f64, Trouble> {
+async fn kept_by_servers(spec: ServerSpec) -> Result<f64, AnyError> {
     let mut least = f64::MAX;
     for _ in 0..REPETITIONS {
         least = least.min(kept_by_each(&spec).await?);
@@ -110,7 +110,7 @@ async fn kept_by_servers(spec: ServerSpec) -> Result<f64, Trouble> {
     Ok(least)
 }
 
-async fn kept_by_each(spec: &ServerSpec) -> Result<f64, Trouble> {
+async fn kept_by_each(spec: &ServerSpec) -> Result<f64, AnyError> {
     let (few, many) = SERVERS;
     let host = host()?;
     let mut live = [0.0; 2];

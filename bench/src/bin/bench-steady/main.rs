@@ -15,7 +15,7 @@ use std::{alloc::System, env, path::Path, process::ExitCode};
 
 use accepted::{Accepted, Verdict};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use toolrack_bench::Trouble;
+use toolrack_bench::AnyError;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 /// Measures, and prints the verdicts. Returns `false` if a figure is worse than accepted, or has no accepted value.
-fn run() -> Result<bool, Trouble> {
+fn run() -> Result<bool, AnyError> {
     let words: Vec<String> = env::args().skip(1).collect();
     let (path, why) = match words.as_slice() {
         [path] => (Path::new(path), None),

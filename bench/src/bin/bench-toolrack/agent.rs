@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use serde_json::json;
 use toolrack_agent::{Agent, End, Limits, Message, Model, NoFront, Role, Turn, model::Scripted};
 use toolrack_bench::{
-    Figures, Job, Trouble, Watch,
+    AnyError, Figures, Job, Watch,
     connected::connected_host,
     fakes::{Life, native},
     fast_server::Offer,
@@ -18,7 +18,7 @@ use toolrack_host::{Selection, ServerSpec};
 const EXTRA_TOOLS: usize = 3;
 
 /// Measures the time of one round: a request to the model, with all tools, and a call.
-pub(crate) async fn turns(job: &Job) -> Result<Figures, Trouble> {
+pub(crate) async fn turns(job: &Job) -> Result<Figures, AnyError> {
     let offer = Offer { tools: job.row.tools().saturating_sub(EXTRA_TOOLS), ..Offer::default() };
     let host = connected_host(ServerSpec::native(native(offer, Life::default())), 1).await?;
     let selection = match job.row.tools() {

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 use toolrack_bench::{
-    Figures, Job, Row, Trouble, Watch,
+    AnyError, Figures, Job, Row, Watch,
     connected::{arguments, connected_host, echo},
     measure::{self, Steps},
 };
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure() -> Result<Figures, Trouble> {
+async fn measure() -> Result<Figures, AnyError> {
     let job = Job::from_command_line()?;
     match job.row {
         Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 | Row::Http8 => calls(&job).await,
@@ -41,7 +41,7 @@ async fn measure() -> Result<Figures, Trouble> {
     }
 }
 
-fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
+fn spec(job: &Job) -> Result<ServerSpec, AnyError> {
     if let Ok(url) = job.url() {
         return Ok(ServerSpec::http(url));
     }
@@ -49,9 +49,9 @@ fn spec(job: &Job) -> Result<ServerSpec, Trouble> {
     Ok(ServerSpec::stdio(program, args))
 }
 
-async fn calls(job: &Job) -> Result<Figures, Trouble> {
+async fn calls(job: &Job) -> Result<Figures, AnyError> {
     let host = connected_host(spec(job)?, 1).await?;
-    let timed_call = async |_| -> Result<Duration, Trouble> {
+    let timed_call = async |_| -> Result<Duration, AnyError> {
         let began = Instant::now();
         echo(&host, "s0/echo").await?;
         Ok(began.elapsed())
@@ -63,7 +63,7 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
 
 /// Measures a list together with the start of the server and the handshake, because a host does not list separately.
 /// The other clients measure only the list.
-async fn list(job: &Job) -> Result<Figures, Trouble> {
+async fn list(job: &Job) -> Result<Figures, AnyError> {
     let watch = Watch::start();
     let host = connected_host(spec(job)?, 1).await?;
     let figures = watch.stop(1);
@@ -75,7 +75,7 @@ async fn list(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn big(job: &Job) -> Result<Figures, Trouble> {
+async fn big(job: &Job) -> Result<Figures, AnyError> {
     let mut spec = spec(job)?;
     // The whole result is wanted, in a message that is a little larger.
     spec.limits.output_bytes = job.count;
@@ -91,7 +91,7 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn events(job: &Job) -> Result<Figures, Trouble> {
+async fn events(job: &Job) -> Result<Figures, AnyError> {
     let host = connected_host(spec(job)?, 1).await?;
     let steps = Arc::new(Steps::default());
     let counted = Arc::clone(&steps);
@@ -104,7 +104,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     Ok(steps.add_to(figures, job.count))
 }
 
-async fn servers(job: &Job) -> Result<Figures, Trouble> {
+async fn servers(job: &Job) -> Result<Figures, AnyError> {
     let watch = Watch::start();
     let host = connected_host(spec(job)?, job.count).await?;
     let figures = watch.stop(1);
@@ -112,7 +112,7 @@ async fn servers(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-async fn block(job: &Job) -> Result<Figures, Trouble> {
+async fn block(job: &Job) -> Result<Figures, AnyError> {
     let host = connected_host(spec(job)?, 1).await?;
     let kind = BlockKind::new(Wire::Anthropic);
     let count = host.catalog().block(&kind).len();

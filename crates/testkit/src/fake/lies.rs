@@ -191,8 +191,8 @@ fn garble(faults: &Faults, fault: Fault, id: &Value, message: &Value) -> Option<
         Fault::UnparsableAnswer => answer_with_text(br"half of a pair: \ud800"),
         Fault::BadUtf8 => answer_with_text(b"not UTF-8: \xff\xfe\x80"),
         Fault::HugeLine | Fault::BodyHuge | Fault::SseHugeEvent => {
-            let rest = answer_with_text(b"").len();
-            answer_with_text(&vec![b'x'; number().saturating_sub(rest)])
+            let envelope = answer_with_text(b"").len();
+            answer_with_text(&vec![b'x'; number().saturating_sub(envelope)])
         }
         Fault::HugeNumber => {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"score":1e400}}}}"#).into_bytes()

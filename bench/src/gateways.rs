@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_bench::Trouble;
+use toolrack_bench::AnyError;
 
 /// The time limit for the start of a gateway. Those in Python take seconds.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -48,13 +48,13 @@ impl Gateway {
     }
 
     /// Starts `bench-rmcp-proxy`, which gets the command of the server as arguments, and prints its own URL.
-    pub(crate) fn rmcp(program: &[String], server: &[String]) -> Result<Self, Trouble> {
+    pub(crate) fn rmcp(program: &[String], server: &[String]) -> Result<Self, AnyError> {
         let (child, line) = first_line(&[program, server].concat(), &[])?;
         Ok(Self { child: Some(child), cleanup: None, url: line.trim().to_owned(), token: None })
     }
 
     /// Starts `toolrack serve`, with a rule that is checked for every call.
-    pub(crate) fn toolrack(program: &Path, home: &Path, server: &[String]) -> Result<Self, Trouble> {
+    pub(crate) fn toolrack(program: &Path, home: &Path, server: &[String]) -> Result<Self, AnyError> {
         fs::create_dir_all(home)?;
         fs::write(home.join("mcp.json"), configuration(server, &json!({}))?)?;
         let own = program.display().to_string();
@@ -72,7 +72,7 @@ impl Gateway {
     }
 
     /// Starts mcporter's bridge, which starts the daemon that it needs.
-    pub(crate) fn mcporter(program: &[String], home: &Path, server: &[String]) -> Result<Self, Trouble> {
+    pub(crate) fn mcporter(program: &[String], home: &Path, server: &[String]) -> Result<Self, AnyError> {
         let (config, port) = (home.join("mcporter.json"), free_port()?);
         fs::create_dir_all(home)?;
         fs::write(&config, configuration(server, &json!({ "lifecycle": "keep-alive" }))?)?;
@@ -89,7 +89,7 @@ impl Gateway {
     }
 
     /// Starts fastmcp's proxy of the servers in a configuration file.
-    pub(crate) fn fastmcp(program: &[String], home: &Path, server: &[String]) -> Result<Self, Trouble> {
+    pub(crate) fn fastmcp(program: &[String], home: &Path, server: &[String]) -> Result<Self, AnyError> {
         let (config, port) = (home.join("mcp.json"), free_port()?);
         fs::create_dir_all(home)?;
         fs::write(&config, configuration(server, &json!({}))?)?;
@@ -100,7 +100,7 @@ impl Gateway {
 }
 
 /// A configuration file with the server `fast`.
-fn configuration(server: &[String], more: &Value) -> Result<String, Trouble> {
+fn configuration(server: &[String], more: &Value) -> Result<String, AnyError> {
     let (command, args) = server.split_first().ok_or("no server")?;
     let mut entry = json!({ "command": command, "args": args });
     for (name, value) in more.as_object().into_iter().flatten() {
@@ -109,11 +109,11 @@ fn configuration(server: &[String], more: &Value) -> Result<String, Trouble> {
     Ok(json!({ "mcpServers": { "fast": entry } }).to_string())
 }
 
-fn free_port() -> Result<u16, Trouble> {
+fn free_port() -> Result<u16, AnyError> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn first_line(words: &[String], variables: &[(&str, String)]) -> Result<(Child, String), Trouble> {
+fn first_line(words: &[String], variables: &[(&str, String)]) -> Result<(Child, String), AnyError> {
     let (program, args) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
     command.args(args).envs(variables.iter().map(|(name, value)| (name, value)));
@@ -126,7 +126,7 @@ fn first_line(words: &[String], variables: &[(&str, String)]) -> Result<(Child, 
 }
 
 /// Starts a program, and waits until it listens at `port`, where it must serve `/mcp`.
-fn start_and_wait(words: &[String], home: &Path, port: u16) -> Result<Gateway, Trouble> {
+fn start_and_wait(words: &[String], home: &Path, port: u16) -> Result<Gateway, AnyError> {
     let (program, args) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
     command.args(args).env("HOME", home).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
