@@ -113,7 +113,8 @@ impl Postgres {
     }
 
     /// Runs `sql` as `role` with `psql`, and so without the code under test. Returns a line for each row, with `|`
-    /// between columns. With a `tenant`, row-level security shows the SQL only the rows of that tenant.
+    /// between columns. With a `tenant`, the SQL sees only the rows of that tenant, unless row-level
+    /// security does not bind `role`.
     ///
     /// # Panics
     /// When the database refuses `sql`.
