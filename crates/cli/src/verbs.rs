@@ -1,9 +1,10 @@
-//! The verbs. Each loads the configuration, connects, asks the host, and shows the answer.
+//! The verbs are the subcommands of the program. Most of them load the configuration, connect the servers, ask the host
+//! (which runs the servers) and show the answer.
 //!
-//! A verb is one file, or a file and a folder of its name: what may be typed (`args`), what it does, and how that is
-//! printed (`render`). The rest of the program knows only the list below: a new verb needs its file, a `mod` in the
-//! folder of similar verbs, and a line here. A verb prints its result and returns; [`crate::run`] closes what it
-//! started, whether the verb ended or was interrupted.
+//! Each verb has one file, or a file and a folder of the same name. They contain the arguments (`args`), the work, and
+//! the output (`render`). The rest of the program knows only the list below: a new verb needs its file, a `mod` in the
+//! folder of similar verbs, and a line here. A verb prints its result and returns. Afterwards, [`crate::run`] closes
+//! what the verb started, even if the verb was interrupted.
 
 mod configure;
 mod dispatch;
@@ -28,7 +29,9 @@ use crate::{
 pub(crate) use dispatch::RunMode;
 pub(crate) use typed::{Cli, take_typed};
 
-// Each line has the name of the verb, the type of its arguments, its function, and its run mode, if that is not `sound`.
+// Each line is `Name(arguments) => function, option;`. Verbs with `lent` can run in a daemon, those with `broken` run
+// even if the configuration is broken, and those with `alone` use nothing outside the program. Functions with `words`
+// get the whole command line.
 dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
@@ -138,8 +141,8 @@ impl Verb {
         }
     }
 
-    /// Checks, before anything is started and before a daemon is asked, what only the process of the user can check,
-    /// such as its stdin.
+    /// Checks what only the user's own process can check, such as its stdin. Called before servers are started, and
+    /// before a daemon is asked to run the verb.
     ///
     /// # Errors
     /// When two options want stdin, when the file of `--output` cannot be written, or when `--output` and `--json` are

@@ -1,4 +1,4 @@
-//! The verbs that show and change the configuration.
+//! Contains the verbs that show and change the configuration.
 
 pub(crate) mod add;
 pub(crate) mod config;

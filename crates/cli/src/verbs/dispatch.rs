@@ -1,23 +1,26 @@
-//! Makes the command line and its dispatch from the list of verbs.
+//! Turns the list of verbs into an enum for clap, and into the code that runs each verb.
+//!
+//! A world is what a command works with: its configuration, database, screen and servers. A running daemon can run a
+//! verb for the process of a command; it then lends that verb a world with the daemon's servers.
 
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunMode {
-    /// In a world whose configuration is valid.
+    /// The verb runs only if the configuration is valid.
     Sound,
-    /// Like [`Self::Sound`], and a running daemon can run the verb for the process of the command.
+    /// Like [`Self::Sound`], but a running daemon can run the verb in place of the command's own process.
     Lent,
-    /// In any world, because the verb shows what is wrong with the configuration.
+    /// The verb runs even if the configuration is broken, because it shows the problems.
     Broken,
-    /// Without a world: the verb uses nothing outside the program, so it always works.
+    /// The verb uses nothing outside the program, so it always works.
     Alone,
 }
 
 /// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
 ///
-/// The function takes the arguments and a world. With the option `words`, it takes the whole command line between these
-/// two; with `alone`, it takes the arguments, the whole command line, and a screen instead of a world. `lent`, `broken`
-/// and `alone` also choose a [`RunMode`].
+/// The function gets the arguments and the world. With the option `words`, it gets the arguments, the whole command
+/// line and the world. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken` and
+/// `alone` also choose a [`RunMode`].
 macro_rules! verbs {
     ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)?;)+) => {
         /// A verb with its arguments.
@@ -68,7 +71,7 @@ macro_rules! verbs {
     };
 }
 
-/// The [`RunMode`] that a line of the list names.
+/// Turns the option of a line into a [`RunMode`]. Without an option, and with `words`, the mode is `Sound`.
 macro_rules! run_mode {
     ($(words)?) => {
         RunMode::Sound
@@ -84,7 +87,7 @@ macro_rules! run_mode {
     };
 }
 
-/// The call of a verb's function. Verbs that can be lent are run most often, so their futures are not boxed.
+/// Calls the function of a verb. Verbs with `lent` are run most often, so their futures are not boxed.
 macro_rules! run {
     ($run:path, $args:ident, $words:ident, $world:ident, lent) => {
         $run($args, $world).await

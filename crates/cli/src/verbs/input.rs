@@ -1,4 +1,4 @@
-//! Input from files and stdin.
+//! Reads values from files, from stdin and from the user.
 
 use std::{
     io::{self, BufRead, Read},
@@ -14,17 +14,18 @@ use crate::{
     screen::Screen,
 };
 
-/// The most bytes that are read: as many as a message to a server may have.
+/// The maximum size of an input: the same as that of a message to a server.
 const MAX_INPUT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How long stdin may stay open before the command tells the user that it waits.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// The text that `word` stands for: itself, the content of `@FILE`, or all of stdin for `-`. If stdin does not end soon,
-/// tells the user on `screen` that the command waits for it. `name` names the text in messages, such as `the entry`.
+/// Returns the text that `word` stands for: the content of FILE for `@FILE`, all of stdin for `-`, and `word` itself
+/// for all other words. If stdin does not end soon, tells the user on `screen` that the command waits for it. `name`
+/// names the text in messages, such as `the entry`.
 ///
 /// # Errors
-/// When it cannot be read, is not text, or is larger than 8 MiB.
+/// When the file or stdin cannot be read, is not text, or is larger than 8 MiB.
 pub(super) async fn read(name: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
     let is_stdin = word == "-";
     // Stdin may stay silent forever, and signals must be handled meanwhile.
@@ -44,7 +45,7 @@ pub(super) async fn read(name: &'static str, word: String, screen: &Screen) -> R
 }
 
 fn read_now(name: &str, word: String) -> Result<String, Failure> {
-    let (mut source, place): (Box<dyn Read>, String) = if word == "-" {
+    let (mut source, source_name): (Box<dyn Read>, String) = if word == "-" {
         (Box::new(io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = word.strip_prefix('@') {
         let file = std::fs::File::open(path)
@@ -58,9 +59,9 @@ fn read_now(name: &str, word: String) -> Result<String, Failure> {
         .by_ref()
         .take(MAX_INPUT_BYTES + 1)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::usage(format!("cannot read {place}: {}", in_words(&error))))?;
+        .map_err(|error| Failure::usage(format!("cannot read {source_name}: {}", in_words(&error))))?;
     if text.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Failure::usage(format!("{place} is too large: {name} may have {}", size(MAX_INPUT_BYTES))));
+        return Err(Failure::usage(format!("{source_name} is too large: {name} may have {}", size(MAX_INPUT_BYTES))));
     }
     Ok(text)
 }

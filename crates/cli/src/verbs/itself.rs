@@ -1,4 +1,4 @@
-//! `toolrack completions` and `toolrack man`
+//! Runs `toolrack completions` and `toolrack man`.
 
 pub(crate) mod args;
 mod manual;

@@ -1,4 +1,4 @@
-//! The verbs that show the state of servers, and the reasons for it.
+//! Contains the verbs that show the state of servers, and the reasons for that state.
 
 pub(crate) mod doctor;
 pub(crate) mod list;

@@ -1,4 +1,4 @@
-//! The verbs that use what servers offer: tools, resources, prompts.
+//! Contains the verbs that use what servers offer: tools, resources and prompts.
 
 pub(crate) mod call;
 pub(crate) mod deliver;
@@ -23,7 +23,7 @@ struct ServerItem<'a, T> {
 }
 
 impl<'a, T> ServerItem<'a, T> {
-    /// The items of all servers, in one list. `server_and_items` returns those of one server.
+    /// Returns the items of all servers in one list. `server_and_items` returns the name and the items of one server.
     fn all<O>(offers: &'a [O], server_and_items: impl Fn(&'a O) -> (&'a str, &'a [T])) -> Vec<Self> {
         let items_of = |offer| {
             let (server, items) = server_and_items(offer);
@@ -33,8 +33,8 @@ impl<'a, T> ServerItem<'a, T> {
     }
 }
 
-/// Asks the `named` servers for their items, or all servers if none is named. Also returns the failures of those that
-/// cannot be asked.
+/// Asks the servers in `named` for their items, or all servers if `named` is empty. The second list has the failures of
+/// servers that did not answer.
 async fn ask_named<O, F: Future<Output = Result<O, Failure>>>(
     world: &World,
     loaded: &Loaded,
@@ -64,7 +64,8 @@ async fn ask_each<O, F: Future<Output = Result<O, Failure>>>(
     (offers, failures)
 }
 
-/// Prints the items, as `document` or as `page`. If the page is empty and there are no failures, prints `empty_note`.
+/// Prints `document` with `--json`, and otherwise `page`. If the page is empty and there are no failures, prints
+/// `empty_note`.
 async fn show(
     world: &World,
     complaints: &[Failure],

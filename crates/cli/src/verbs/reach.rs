@@ -11,7 +11,7 @@ use crate::{
     wire::World,
 };
 
-/// Returns the named servers; all servers if none is named.
+/// Returns the servers in `named`, or all servers if `named` is empty.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
@@ -23,13 +23,13 @@ pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desire
     }
     let mut desired = loaded.desired.clone();
     if !named.is_empty() {
-        desired.retain(|name, _| named.iter().any(|named| named == name.as_str()));
+        desired.retain(|name, _| named.iter().any(|other| other == name.as_str()));
     }
     Ok(desired)
 }
 
-/// Connects the `named` servers. If none is named, takes all servers in their present state: the verb shows which
-/// cannot be used, and a daemon that has tried to connect them already knows the result.
+/// Connects the servers in `named`. If `named` is empty, takes all servers in their present state: the verb shows which
+/// servers cannot be used, and a daemon already knows the result of its own attempts.
 ///
 /// # Errors
 /// As for [`select_servers`] and [`World::connect`].
@@ -58,7 +58,8 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
         .server(name)
 }
 
-/// The target of a selector, as far as the configuration determines it.
+/// The target of a selector, as far as the configuration determines it. A selector is a user's name for a tool:
+/// `server/tool`, `server.tool`, or the name that a model sees.
 pub(crate) enum Target {
     /// This tool of this server; the server itself if `tool` is empty.
     Tool { server: ServerName, tool: String },
@@ -66,8 +67,9 @@ pub(crate) enum Target {
     ModelName(BTreeSet<ServerName>),
 }
 
-/// Splits `selector` if the command line describes a server for this one command: returns the name of that server
-/// ([`ONCE`]), and what is named at it. A selector that another command printed begins with the name of the server.
+/// Splits `selector` for a command line that describes a server for only this command. Returns the fixed name of that
+/// server ([`ONCE`]), and the name of the tool or prompt. `selector` may begin with `ONCE/`, because other commands
+/// print it so.
 pub(crate) fn split_once_selector(selector: &str) -> (String, String) {
     let name = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
     (ONCE.to_owned(), name.unwrap_or(selector).to_owned())
@@ -89,26 +91,26 @@ impl Target {
     /// # Errors
     /// When a server is named that does not exist.
     pub(crate) fn parse(selector: &str, loaded: &Loaded) -> Result<Self, Failure> {
-        let known = |name: &str| {
+        let find_server = |name: &str| {
             let entry = loaded.desired.get_key_value(name);
             entry.map(|(name, _)| name.clone())
         };
         if let Some((server, tool)) = selector.split_once('/') {
-            return match known(server) {
+            return match find_server(server) {
                 Some(server) => Ok(Self::Tool { server, tool: tool.to_owned() }),
                 None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
             };
         }
-        if let Some(server) = known(selector) {
+        if let Some(server) = find_server(selector) {
             return Ok(Self::Tool { server, tool: String::new() });
         }
         // The longest name wins, because names of servers may contain dots.
-        let at_dot = selector.rmatch_indices('.').find_map(|(dot, _)| Some((known(&selector[..dot])?, dot)));
+        let at_dot = selector.rmatch_indices('.').find_map(|(dot, _)| Some((find_server(&selector[..dot])?, dot)));
         if let Some((server, dot)) = at_dot {
             return Ok(Self::Tool { server, tool: selector[dot + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
-        // Only stable styles have names that contain the server.
+        // Only in the stable styles do the tools' names for models contain the server's name.
         let styles = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
         let namings: Vec<_> = styles
             .flat_map(|style| {
@@ -122,7 +124,7 @@ impl Target {
         Ok(Self::ModelName(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }
 
-    /// The server, if the configuration alone determines it.
+    /// Returns the server, if the configuration alone determines the server.
     pub(crate) fn server(&self) -> Option<&ServerName> {
         match self {
             Self::Tool { server, .. } => Some(server),
@@ -130,7 +132,7 @@ impl Target {
         }
     }
 
-    /// Returns whether `server` may be the named one. No other server is started or waited for.
+    /// Returns whether `server` may have the target. Callers start only such servers and wait only for them.
     pub(crate) fn may_be(&self, server: &ServerName) -> bool {
         match self {
             Self::Tool { server: named, .. } => named == server,
@@ -139,7 +141,7 @@ impl Target {
     }
 }
 
-/// The failure that says why `server` cannot be used; `None` if it can be.
+/// Returns the failure that says why `server` cannot be used, or `None` if the server can be used.
 pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
@@ -152,8 +154,7 @@ pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
     }
 }
 
-/// The failures of the wanted servers that cannot be used. A disabled server counts as wanted only if it is among
-/// `named`.
+/// Returns a failure for each server that cannot be used, except for disabled servers that are not in `named`.
 pub(crate) fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
     let is_wanted = |server: &ServerStatus| {
         server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str())
@@ -168,8 +169,8 @@ pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
 
 /// Ends a verb that shows what several servers offer.
 ///
-/// Servers that cannot be used are warnings, because the others were shown. They fail the command only if the user named
-/// servers.
+/// A server that cannot be used causes only a warning, because the other servers were shown. If the user named servers,
+/// the first of these failures fails the command.
 pub(crate) fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
     let mut complaints = complaints.into_iter();
     let first = if named.is_empty() { None } else { complaints.next() };
@@ -201,7 +202,7 @@ pub(crate) async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Re
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
     };
     match unusable(&host, &server) {
-        // Even if its tools cannot be listed, it may have the wanted prompts and resources.
+        // A server whose tools cannot be listed may still have the prompts and resources that the verb needs.
         Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
         _ => Ok((host, server.name)),
     }

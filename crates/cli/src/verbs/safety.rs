@@ -1,4 +1,4 @@
-//! The verbs about permissions, identities and the audit log.
+//! Contains the verbs about permissions, identities and the audit log.
 
 pub(crate) mod audit;
 pub(crate) mod policy;

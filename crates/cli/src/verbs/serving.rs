@@ -1,4 +1,4 @@
-//! The verbs that keep servers for other programs.
+//! Contains the verbs that run servers for other programs.
 
 pub(crate) mod connect;
 pub(crate) mod daemon;

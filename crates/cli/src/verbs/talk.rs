@@ -1,4 +1,4 @@
-//! The verbs for conversations with a model.
+//! Contains the verbs for conversations with a model.
 
 pub(crate) mod ask;
 pub(crate) mod chat;

@@ -1,4 +1,4 @@
-//! The command line as it was typed.
+//! Parses the command line.
 
 mod common_verbs;
 mod configuration;
@@ -47,18 +47,21 @@ impl Cli {
     /// # Errors
     /// The errors of clap, which include help and versions.
     pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
-        let cli = Self::of_one_command(words)?;
-        let Some((tape, inner)) = words.first().and_then(|program| cli.verb.inner_command(program)) else {
+        let cli = Self::parse_outer_command(words)?;
+        // `record` and `replay` stand before another command. The tape says whether to record the messages of that
+        // command or to replay them.
+        let Some((tape, inner_words)) = words.first().and_then(|program| cli.verb.inner_command(program)) else {
             return Ok(cli);
         };
-        let taped = Self::of_one_command(&inner)?;
-        taped.verb.check_taped()?;
-        let global = Global { tape: Some(tape), ..cli.global.followed_by(taped.global) };
-        Ok(Self { global, verb: taped.verb })
+        let inner_cli = Self::parse_outer_command(&inner_words)?;
+        inner_cli.verb.check_taped()?;
+        let global = Global { tape: Some(tape), ..cli.global.followed_by(inner_cli.global) };
+        Ok(Self { global, verb: inner_cli.verb })
     }
 
     /// Like [`Self::parse_words`], but leaves the command after `record` or `replay` unparsed.
-    fn of_one_command(words: &[OsString]) -> Result<Self, clap::Error> {
+    fn parse_outer_command(words: &[OsString]) -> Result<Self, clap::Error> {
+        // `take_once` finds a server that the words describe for this one command.
         if let Some(mut cli) = Self::parse_common_verb(words) {
             cli.take_once()?;
             return Ok(cli);

@@ -1,4 +1,8 @@
-//! `toolrack add` and `toolrack add-json`
+//! Runs `toolrack add` and `toolrack add-json`.
+//!
+//! An entry is the configuration of one server in a file. The secrets of a new entry are sealed: each value goes into
+//! the secret store, and the entry gets a reference to it. `World` is what a command works with: its configuration,
+//! database, screen and servers.
 
 pub(crate) mod args;
 mod dialog;
@@ -34,12 +38,12 @@ use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
 struct Added<'a> {
     #[serde(flatten)]
     edit: &'a Document,
-    /// The state of the server; `None` if it was not tried: with `--no-test` or `--dry-run`, or if another entry with
-    /// its name is used here.
+    /// The state of the server; `None` if the server was not tried, because of `--no-test` or `--dry-run`, or because
+    /// another entry of the same name is used here.
     server: Option<Server>,
 }
 
-/// An entry to add to a file, and how.
+/// An entry, and how it is added to a file.
 struct Addition {
     name: ServerName,
     entry: Value,
@@ -47,7 +51,7 @@ struct Addition {
     options: Options,
     /// Whether to connect to the server afterwards.
     test: bool,
-    /// The secrets that the entry refers to, to be stored sealed.
+    /// The secrets that were taken out of the entry. They are stored before the entry is written.
     sealed: Sealed,
 }
 
@@ -75,7 +79,7 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
     }
     let addition = Addition {
         entry,
-        place: edits::place(options.scope.unwrap_or_default(), world),
+        place: edits::place_for_new(options.scope.unwrap_or_default(), world),
         options: Options { replace: options.replace, dry_run: options.dry_run },
         test: !options.no_test,
         name,
@@ -95,7 +99,7 @@ pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failu
     }
     let addition = Addition {
         entry,
-        place: edits::place(args.write.scope.unwrap_or_default(), world),
+        place: edits::place_for_new(args.write.scope.unwrap_or_default(), world),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
         test: !args.no_test,
         name,
@@ -113,25 +117,25 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
     // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
-    let shown = match edit(Options { dry_run: true, ..options }).await {
+    let preview = match edit(Options { dry_run: true, ..options }).await {
         Err(exists) if exists.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
             options.replace = true;
-            let shown = edit(Options { dry_run: true, ..options }).await?;
-            world.screen.say(shown.diff.trim_end());
+            let preview = edit(Options { dry_run: true, ..options }).await?;
+            world.screen.say(preview.diff.trim_end());
             if !options.dry_run && !world.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
                 return Err(exists);
             }
-            shown
+            preview
         }
-        shown => shown?,
+        preview => preview?,
     };
     let edited = if options.dry_run {
-        shown
+        preview
     } else {
         entry_secrets::store(&sealed, world).await?;
         edit(options).await?
     };
-    // The user who types an entry agrees to it, in this folder.
+    // A user who types an entry thereby agrees to run it in this folder.
     if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, world).await?;
     }
@@ -162,7 +166,7 @@ struct Trial {
     failure: Option<Failure>,
 }
 
-/// Checks a name for a new server: it must need no quotes in any shell.
+/// Checks the name of a new server. The name must need no quotes in any shell.
 fn new_name(name: &str) -> Result<ServerName, Failure> {
     let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | ':');
@@ -264,8 +268,8 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<S
     Ok(asked)
 }
 
-/// Returns the entry for `name` in the given JSON: the JSON itself, or if that is a whole file, the entry of that name
-/// under `mcpServers` or `servers`, or the only one there.
+/// Finds the entry for `name` in `value`. If `value` is a whole file with `mcpServers` or `servers`, that is the entry
+/// called `name` in it, or its only entry. Otherwise it is `value` itself.
 fn find_entry(name: &str, value: Value) -> Result<Value, Failure> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
     let Some(mut servers) = servers else {
@@ -352,8 +356,8 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// Connects to the new server as any other command would, and returns the outcome. Warns and returns `None` if the new
-/// entry is not used here, because another one has this name.
+/// Connects to the new server as any other command would, and returns the outcome. If another entry of the same name is
+/// used here instead of the new one, warns and returns `None`.
 async fn try_server(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());

@@ -1,4 +1,5 @@
-//! `toolrack config path`, `show` and `validate`
+//! Runs `toolrack config path`, `show` and `validate`. `World` is what a command works with: its configuration,
+//! database, screen and servers.
 
 mod files;
 mod model;
@@ -94,7 +95,7 @@ pub(crate) async fn run(verb: ConfigVerb, world: &World) -> Result<Exit, Failure
 async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
     let files: Vec<_> = match scope {
         Some(scope) => {
-            let place = edits::place(scope, world);
+            let place = edits::place_for_new(scope, world);
             vec![files::File::new(place.scope, place.path)]
         }
         None => world.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
@@ -118,8 +119,8 @@ async fn show(world: &World) -> Result<Exit, Failure> {
         let model = loaded.settings.model.view();
         world.screen.document(&Shown { servers, model, problems }).await?;
     } else {
-        let look = world.screen.layout();
-        let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, look));
+        let layout = world.screen.layout();
+        let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, layout));
         let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &world.places.settings())).collect();
         world.screen.page(blocks.join("\n\n")).await?;
     }
@@ -145,11 +146,12 @@ async fn validate(files: Vec<PathBuf>, strict: bool, world: &World) -> Result<Ex
         world.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
     }
     let counts = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
-    let read = loaded.files.iter().filter(|file| file.path.exists()).count();
+    let files_read = loaded.files.iter().filter(|file| file.path.exists()).count();
     if !valid {
-        return Err(Failure::config(format!("{counts} in {}", count(read, "file"))));
+        return Err(Failure::config(format!("{counts} in {}", count(files_read, "file"))));
     }
-    let page = format!("{} read, {} configured, {counts}", count(read, "file"), count(loaded.entries.len(), "server"));
+    let page =
+        format!("{} read, {} configured, {counts}", count(files_read, "file"), count(loaded.entries.len(), "server"));
     world.screen.page(page).await?;
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! Shared by the verbs that edit a configuration file.
+//! Contains what the verbs that edit a configuration file share.
 
 use std::path::{Path, PathBuf};
 
@@ -45,13 +45,14 @@ impl From<Scope> for Layer {
     }
 }
 
-/// The file that new entries of `scope` are written to.
-pub(crate) fn place(scope: Scope, world: &World) -> Place {
+/// Returns the file that new entries of `scope` are written to.
+pub(crate) fn place_for_new(scope: Scope, world: &World) -> Place {
     Place::of_new(scope.into(), &world.places, &world.folder)
 }
 
-/// The file of `scope` that has the entry already, or else the one for new entries.
-pub(crate) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
+/// Returns the file of `scope` that has the entry already. If there is none, returns the file for new entries of
+/// `scope`.
+pub(crate) fn place_of_entry(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
     Place::within(scope.into(), entry, &world.places, &world.folder)
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Fai
 }
 
 /// The failure for an entry of a file that the user named on the command line: such a file is not edited.
-pub(crate) fn not_ours(entry: &Entry) -> Failure {
+pub(crate) fn not_editable(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
 }
@@ -72,7 +73,7 @@ pub(crate) fn not_ours(entry: &Entry) -> Failure {
 /// Approves an entry for the user who wrote it into a project's file; every other user still has to approve it.
 ///
 /// # Errors
-/// When the approval cannot be stored; the entry then waits for it.
+/// When the approval cannot be stored. The entry then waits until the user approves it.
 pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
     let loaded = world.read().await;
     match loaded.entry(name) {
@@ -85,7 +86,7 @@ pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Re
 /// Runs an edit on a separate thread, because it may wait for another process that edits the same file.
 ///
 /// # Errors
-/// The errors of the edit; nothing is written then.
+/// The errors of the edit. Nothing is written in this case.
 pub(crate) async fn run(
     server: &str,
     edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,
@@ -108,7 +109,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Says what an edit did, or shows what it would do.
+/// Prints `done` after an edit, or the diff of a dry run.
 pub(crate) async fn report(done: &str, document: &Document, world: &World) -> Result<(), Failure> {
     if world.screen.json() {
         return world.screen.document(document).await;

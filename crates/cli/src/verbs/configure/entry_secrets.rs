@@ -1,4 +1,5 @@
-//! Secrets of new entries: the value goes into the store, and the file gets `${secret:NAME}`.
+//! Seals the secrets of new entries: each value goes into the secret store, and the file gets `${secret:NAME}` in place
+//! of the value.
 
 use serde_json::Value;
 use toolrack_config::{
@@ -15,7 +16,7 @@ use crate::{
 /// Stores the secrets that were taken out of an entry.
 ///
 /// # Errors
-/// When one cannot be stored; the entry must not be written then.
+/// When a secret cannot be stored. The caller must not write the entry in this case.
 pub(super) async fn store(sealed: &Sealed, world: &World) -> Result<(), Failure> {
     let stored = world.stored();
     for secret in sealed.iter() {
@@ -24,7 +25,7 @@ pub(super) async fn store(sealed: &Sealed, world: &World) -> Result<(), Failure>
     Ok(())
 }
 
-/// Takes the secrets out of the entry of `server`, into `sealed`.
+/// Moves the secrets in the entry of `server` to `sealed`, and leaves references to them in the entry.
 ///
 /// # Errors
 /// When the entry has secrets, but the store cannot be used.
@@ -50,7 +51,7 @@ pub(super) fn report_stored(sealed: &Sealed, world: &World) {
     world.screen.note(&format!("kept among the stored secrets: {}; {explanation}", secrets.join(", ")));
 }
 
-/// The names of the stored secrets, which new ones must not have.
+/// Returns the names of the stored secrets. A new secret must have another name.
 ///
 /// # Errors
 /// When the store cannot be used.
@@ -58,8 +59,7 @@ pub(super) async fn stored_names(world: &World) -> Result<Vec<String>, Failure> 
     world.stored().names().await.map_err(|error| store_failed(&error))
 }
 
-/// The hash that `entry` of `server` has once its secrets are taken out, if the store has no secrets of these names
-/// yet.
+/// Returns the hash that `entry` would have after [`take_out`], if no stored secret had one of the new names.
 pub(super) fn hash_without_secrets(server: &str, entry: &Value) -> String {
     let (mut entry, mut sealed) = (entry.clone(), Sealed::default());
     sealed.seal(server, &mut entry, &[]);

@@ -1,4 +1,4 @@
-//! `toolrack get`
+//! Runs `toolrack get`.
 
 pub(crate) mod render;
 

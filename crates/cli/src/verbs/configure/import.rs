@@ -1,4 +1,5 @@
-//! `toolrack import`
+//! Runs `toolrack import`. An offer is a server in a configuration file of another program. `World` is what a command
+//! works with: its configuration, database, screen and servers.
 
 mod render;
 
@@ -51,7 +52,7 @@ pub(crate) struct ImportArgs {
     pub(crate) write: Write,
 }
 
-/// An offer that was chosen, and the name that it is to have here.
+/// An offer that was chosen, and the name that the server will have here.
 struct Choice<'a> {
     offer: &'a Offer,
     name: String,
@@ -82,16 +83,16 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
         args.server.iter().map(|word| find_offer(word, &found)).collect::<Result<_, _>>()?
     };
     let mut added = Vec::new();
-    let mut failed = None;
+    let mut first_failure = None;
     for choice in choices {
         match add(&choice, &args, world).await {
             Ok(server) => added.push(server),
-            Err(failure) if failed.is_none() => failed = Some(failure),
+            Err(failure) if first_failure.is_none() => first_failure = Some(failure),
             Err(failure) => world.screen.warning(&failure.message),
         }
     }
     print_outcome(&offered, &added, &args, world).await?;
-    failed.map_or(Ok(Exit::Ok), Err)
+    first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
 async fn print_outcome(
@@ -124,7 +125,7 @@ async fn print_outcome(
     Ok(())
 }
 
-/// How an offer relates to what is configured already, and to the other offers.
+/// Compares an offer with the servers that are configured here, and with earlier offers of the same name.
 fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     if let Some(entry) = loaded.entry(&offer.name) {
         let is_same = entry.hash == offer.hash
@@ -148,13 +149,13 @@ fn all_unambiguous<'a>(offered: &[Offered<'a>], has_destination: bool, world: &W
     let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
         let offer = new.offer;
-        let rivals = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
+        let has_rival = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
         if offer.from_project {
             let program = offer.client.title();
             world
                 .screen
                 .note(&format!("`{}` comes from a project file of {program}: to add it, use --server", offer.name));
-        } else if rivals {
+        } else if has_rival {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
             world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
         } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !has_destination && **folder != project)
@@ -170,7 +171,7 @@ fn all_unambiguous<'a>(offered: &[Offered<'a>], has_destination: bool, world: &W
 
 /// Finds the offer that `NAME` or `NAME=NEW` means.
 fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
-    let (name, new) = word.split_once('=').unwrap_or((word, word));
+    let (name, new_name) = word.split_once('=').unwrap_or((word, word));
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
@@ -184,7 +185,7 @@ fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
         let hint = format!("say whose: toolrack import {} --server {word}", first.id());
         return Err(Failure::usage(message).hint(hint).server(name));
     }
-    Ok(Choice { offer, name: new.to_owned() })
+    Ok(Choice { offer, name: new_name.to_owned() })
 }
 
 /// Lets the user choose from the new servers.
@@ -213,7 +214,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
     // A server for one folder must not start to run in all other folders.
     let default = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
-    let place = edits::place(args.write.scope.unwrap_or(default), world);
+    let place = edits::place_for_new(args.write.scope.unwrap_or(default), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
         entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, world).await?;

@@ -1,4 +1,4 @@
-//! `toolrack remove`
+//! Runs `toolrack remove`.
 
 use clap::Args;
 use toolrack_config::{
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let entry = edits::entry(&loaded, name)?;
     let place = match args.write.scope {
         // The file of this scope may have no entry of the server, but only an `enabled` for it.
-        Some(scope) => edits::place_in(scope, Some(entry), world),
+        Some(scope) => edits::place_of_entry(scope, Some(entry), world),
         None => only_place(entry)?,
     };
 
@@ -55,9 +55,9 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-/// Removes from the user's own file the `enabled` of an entry that is gone.
+/// Removes the `enabled` of a removed entry from the user's own file for this project.
 async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
-    let local = edits::place(Scope::Local, world).path;
+    let local = edits::place_for_new(Scope::Local, world).path;
     let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);
     if !switched_here || place.path == local || !entry.shadows.is_empty() {
         return Ok(());
@@ -66,11 +66,11 @@ async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<()
     edits::run(&entry.name, move || edit::remove(&local, &name, Options::default())).await.map(drop)
 }
 
-/// The one file that has the entry.
+/// Returns the place of the entry, if only one file has the entry.
 fn only_place(entry: &Entry) -> Result<Place, Failure> {
     let name = entry.name.as_str();
     Place::only(entry).map_err(|no_place| match no_place {
-        NoPlace::CommandLine => edits::not_ours(entry),
+        NoPlace::CommandLine => edits::not_editable(entry),
         NoPlace::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
             .hint(format!("toolrack disable {name}"))
             .server(name),

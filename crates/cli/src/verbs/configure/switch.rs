@@ -1,4 +1,4 @@
-//! `toolrack enable` and `toolrack disable`
+//! Runs `toolrack enable` and `toolrack disable`.
 
 use clap::Args;
 use toolrack_config::{
@@ -48,17 +48,23 @@ async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, 
         return Err(reach::no_such_server(name, &loaded, Exit::Usage));
     }
     let place = match args.write.scope {
-        Some(scope) => edits::place_in(scope, Some(entry), world),
-        None => Place::to_switch(entry, &loaded, &world.places, &world.folder).map_err(|_| edits::not_ours(entry))?,
+        Some(scope) => edits::place_of_entry(scope, Some(entry), world),
+        None => {
+            Place::to_switch(entry, &loaded, &world.places, &world.folder).map_err(|_| edits::not_editable(entry))?
+        }
     };
 
     let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
     let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
-    // A switch in another file is removed if the entry itself already has the wanted state.
-    let is_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
+    // An `enabled` in another file is removed if the entry without it already has the new state.
+    let is_override_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
     let edited = edits::run(name, move || {
-        if is_needless { edit::remove(&path, &server, options) } else { edit::switch(&path, &server, enabled, options) }
+        if is_override_needless {
+            edit::remove(&path, &server, options)
+        } else {
+            edit::switch(&path, &server, enabled, options)
+        }
     })
     .await?;
     let done = if edited.diff.is_empty() {

@@ -1,4 +1,4 @@
-//! Verbs about the program itself: they read no configuration and connect to nothing.
+//! Defines the verbs about the program itself. They read no configuration and connect to nothing.
 
 use std::path::PathBuf;
 

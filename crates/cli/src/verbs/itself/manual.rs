@@ -1,4 +1,4 @@
-//! The manual: one page for each command, made from its help.
+//! Makes the manual from the help texts, one page for each command.
 
 use std::io;
 
@@ -14,20 +14,20 @@ use crate::verbs::Cli;
 /// A page of the manual, in the format of `man`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
-    /// The name of its file, such as `toolrack-call.1`.
+    /// The file name of the page, such as `toolrack-call.1`.
     pub(crate) file: String,
     pub(crate) roff: String,
 }
 
-/// The page of the program itself.
+/// Returns the page about the program itself.
 ///
 /// # Errors
-/// When its text cannot be put together.
+/// When the page cannot be rendered.
 pub(crate) fn first_page() -> io::Result<Page> {
     page(&command_line())
 }
 
-/// The page of the program and those of all its commands.
+/// Returns the page of the program, and a page for each of its commands.
 ///
 /// # Errors
 /// As [`first_page`].
@@ -60,8 +60,8 @@ fn page(command: &Command) -> io::Result<Page> {
     Ok(Page { file: man.get_filename(), roff })
 }
 
-/// The text below the options: a part with a heading is a section whose lines stay as they are; everything else is
-/// running text.
+/// Renders the text below the options. A part with a heading becomes a section whose lines stay as they are. Other
+/// parts become running text.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for part in text.split("\n\n").map(str::trim_end).filter(|part| !part.is_empty()) {

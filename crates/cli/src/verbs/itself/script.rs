@@ -1,15 +1,16 @@
-//! The completion scripts, one for each shell.
+//! Makes the completion scripts, one for each shell.
 //!
-//! They replace the scripts of clap, which have faults that matter here. In bash they break `path=` and
-//! `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what is offered
-//! like a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell they run the
-//! line up to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB is pressed.
+//! These scripts replace those of clap, which have faults that matter here. The bash script of clap breaks `path=` and
+//! `--mcp-config=FILE` into three words, puts file names into the line without quotes, and expands the offered words
+//! like globs. The zsh script of clap ends `path=` with a blank, and works only where it is sourced. The PowerShell
+//! script of clap parses the line up to the cursor by running it, so TAB after `toolrack call $(anything)` would run
+//! `anything`.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 
 use super::args::Shell;
 
-/// Names the shell that asks for completions. Only the scripts set it.
+/// The environment variable that names the shell which asks for completions. Only the scripts set this variable.
 pub(crate) const VARIABLE: &str = "TOOLRACK_COMPLETE";
 
 /// The variable in which the scripts pass the index of the word at the cursor. clap chose its name.
@@ -18,11 +19,12 @@ pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 /// The name of the command that is completed.
 const COMMAND: &str = "toolrack";
 
-/// The script that makes `shell` complete the words of `toolrack`. `program` is the word with which this program was
-/// started, in `folder`.
+/// Returns the script that makes `shell` complete the words of `toolrack`. `program` is the first word of the command
+/// line that started this program in `folder`.
 pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
     let program = Path::new(program);
-    // A name is looked up on the path each time; a path must mean the same in every folder.
+    // The shell looks a bare name up on the PATH each time. A relative path is made absolute, because the script runs
+    // in other folders as well.
     let program = match folder {
         Some(folder) if program.components().count() > 1 => folder.join(program),
         _ => program.to_owned(),
@@ -45,7 +47,7 @@ fn fill_in(shell: Shell, program: &str) -> String {
     script.replace("PROGRAM", &program)
 }
 
-/// `text` in single quotes, with `quote` in place of each single quote.
+/// Puts `text` in single quotes, and `quote` in place of each single quote in `text`.
 fn in_quotes<'t>(text: &str, quote: &str) -> Cow<'t, str> {
     format!("'{}'", text.replace('\'', quote)).into()
 }

@@ -1,4 +1,5 @@
-//! `toolrack doctor`
+//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. `World` is what a command
+//! works with: its configuration, database, screen and servers.
 
 mod contact;
 mod container;
@@ -58,8 +59,8 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(daemon(world).await);
         checks.extend(container::engines(&loaded, world));
     }
-    let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
-    for entry in loaded.entries.iter().filter(of_interest) {
+    let is_selected = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
+    for entry in loaded.entries.iter().filter(is_selected) {
         checks.extend(entry_checks(entry, &loaded, named, world).await);
     }
     if !args.offline {
@@ -142,7 +143,7 @@ async fn data(world: &World) -> Vec<Check> {
 async fn secrets(world: &World) -> Option<Check> {
     let stored = world.stored();
     let place = stored.place();
-    // Without a database there is nothing to check here: the check `data` reports that.
+    // Without a database, no secret can be checked. The check `data` reports the missing database.
     let names = stored.names().await.ok()?;
     let mut unreadable = Vec::new();
     for name in &names {
@@ -150,12 +151,12 @@ async fn secrets(world: &World) -> Option<Check> {
             unreadable.push((name, error));
         }
     }
-    let many = count(names.len(), "secret");
+    let secret_count = count(names.len(), "secret");
     Some(match unreadable.first() {
         Some((name, error)) => Check::bad("secrets", &place, crate::error::with_causes(error), Exit::Other)
             .hint(format!("toolrack secret set {name}")),
         None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
-        None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
+        None => Check::good("secrets", &place, format!("{secret_count}, sealed with the key that is here")),
     })
 }
 
@@ -165,7 +166,7 @@ fn sandbox() -> [Check; 3] {
 }
 
 fn landlock() -> Check {
-    // In parentheses is the version of Linux that has what is missing.
+    // The parentheses name the version of Linux that adds the missing part.
     let with_abi = |coverage: &str, abi: i32| format!("Landlock ABI {abi}: {coverage}");
     let name = "landlock";
     match toolrack_host::supervisor::landlock() {
@@ -219,7 +220,7 @@ async fn daemon(world: &World) -> Vec<Check> {
     differences.into_iter().map(check).collect()
 }
 
-/// Returns a description of the egress rules, if a setting changes them.
+/// Returns a description of the egress rules (which addresses this program may contact), if a setting changes them.
 fn egress(world: &World) -> Option<Check> {
     let rules = world.egress().rules();
     if rules.source.is_empty() {
@@ -256,8 +257,10 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
         .map(Check::of_problem)
         .collect();
     // The same file under two names is not a second entry.
-    let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
-    let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
+    let canonical_path = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
+    let is_other = |shadow: &&Shadowed| {
+        canonical_path(&shadow.source).is_none_or(|path| canonical_path(&entry.source) != Some(path))
+    };
     for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
         let what =
             format!("configured twice: the entry in {} is used, the one in {} is not", entry.source, shadow.source);
@@ -272,8 +275,8 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
             None => format!("the entry comes from {}, and waits for your agreement", entry.source),
         };
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
-        let waits = Check::doubtful("trust", &entry.name, what).hint(hint);
-        checks.push(if named.is_empty() { waits } else { waits.fails(Exit::NotTrusted) });
+        let pending_check = Check::doubtful("trust", &entry.name, what).hint(hint);
+        checks.push(if named.is_empty() { pending_check } else { pending_check.failing_with(Exit::NotTrusted) });
         return checks;
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
@@ -358,7 +361,8 @@ async fn connections(
     Ok(checks)
 }
 
-/// Returns the text about a server that is connected.
+/// Describes a connected server. The era is the generation of MCP that it speaks: `modern` (2026-07-28), or `legacy`
+/// (older, with sessions).
 fn connected(status: &ServerStatus) -> String {
     let version = status.protocol_version.as_deref().unwrap_or("?");
     let era = status.era.map_or_else(String::new, |era| format!(" ({era} era)"));

@@ -1,4 +1,4 @@
-//! `toolrack list`
+//! Runs `toolrack list`. `World` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod render;
 
@@ -50,9 +50,9 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     } else {
         let page = render::page(&servers, world.screen.layout());
         world.screen.page(page).await?;
-        // If a file could not be read, it is not known whether servers are configured in it.
-        let is_read = !loaded.problems.iter().any(Problem::is_error);
-        if named.is_empty() && is_read && servers.iter().all(|server| server.name() == builtin::NAME) {
+        // A file that could not be read may have servers.
+        let are_files_readable = !loaded.problems.iter().any(Problem::is_error);
+        if named.is_empty() && are_files_readable && servers.iter().all(|server| server.name() == builtin::NAME) {
             world.screen.note(match loaded.settings.role {
                 Role::Worker => {
                     "no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs"
@@ -69,6 +69,7 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
             );
         }
     }
-    let worst = servers.iter().filter_map(Server::failure_exit).min_by_key(|exit| *exit as u8);
-    Ok(if args.exit_code { worst.unwrap_or(Exit::Ok) } else { Exit::Ok })
+    // If servers fail for different reasons, the lowest exit code decides.
+    let lowest_exit = servers.iter().filter_map(Server::failure_exit).min_by_key(|exit| *exit as u8);
+    Ok(if args.exit_code { lowest_exit.unwrap_or(Exit::Ok) } else { Exit::Ok })
 }

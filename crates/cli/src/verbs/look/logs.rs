@@ -1,4 +1,4 @@
-//! `toolrack logs`
+//! Runs `toolrack logs`.
 
 mod render;
 

@@ -1,4 +1,4 @@
-//! `toolrack test`
+//! Runs `toolrack test`.
 
 pub(crate) mod render;
 

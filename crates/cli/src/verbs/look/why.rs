@@ -1,4 +1,4 @@
-//! `toolrack why`
+//! Runs `toolrack why`.
 
 use clap::Args;
 use toolrack_host::Why;
@@ -48,8 +48,8 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The verdict, and a line for each step from the configuration to the name. The first step that failed is the reason.
-fn page(why: &Why, look: Layout) -> String {
-    let rows = steps(&why.steps, look);
+fn page(why: &Why, layout: Layout) -> String {
+    let rows = steps(&why.steps, layout);
     let is_tool = why.selector.contains('/');
     let verdict = match (why.present, is_tool) {
         (true, true) => "can be called",

@@ -1,4 +1,4 @@
-//! `toolrack call`
+//! Runs `toolrack call`. `World` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod render;
 
@@ -86,12 +86,13 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         }
         _ => failure,
     };
-    let given = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
+    let typed_arguments = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
     let base = base_arguments(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
     world.sample_with_configured_model(&loaded);
-    // The tool may be in quarantine: the host refuses its call below.
+    // The tool may be in quarantine, because its definition differs from the trusted one. The host then refuses the
+    // call below.
     let (host, found) = find_tool(&args.selector, &loaded, world).await.map_err(with_call_hint)?;
     let (server, tool) = (&found.server, found.tool());
     // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
@@ -104,7 +105,9 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
             .server(server.as_str())
             .tool(&tool.name)
     };
-    let arguments = arguments::fit(base, given, &schema, !is_checked).map_err(|error| with_tool(error.into()))?;
+    let is_lenient = !is_checked;
+    let arguments =
+        arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed(&arguments, &schema) {
             world.screen.warning(&remark);
@@ -155,8 +158,8 @@ pub(crate) async fn find_tool(selector: &str, loaded: &Loaded, world: &World) ->
     let found = match &target {
         Target::Tool { server, tool } => catalog.tool_of(server, tool),
         Target::ModelName(_) => {
-            let find_otherwise = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
-            catalog.select(selector).ok().or_else(find_otherwise)
+            let find_by_other_names = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+            catalog.select(selector).ok().or_else(find_by_other_names)
         }
     };
     match found {
@@ -182,7 +185,8 @@ fn is_timeout(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
 
-/// Returns why the selector of `unknown` names no tool. If its server cannot be used, returns that failure instead.
+/// Returns why the selector of `unknown` names no tool. If the server of `target` cannot be used, returns the failure
+/// of that server instead.
 fn unknown_tool(host: &Host, unknown: &Unknown, target: &Target) -> Failure {
     let named = target.server();
     for server in host.status() {
@@ -229,7 +233,7 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
             Target::ModelName(_) => selector.strip_prefix(&model_prefix).unwrap_or(selector),
         };
         let tool = text::for_line(tool);
-        // The host warns of such a tool in these words.
+        // The host's warning about such a tool begins with these words.
         let start = format!("the tool {tool} cannot be used: ");
         let why = status.warnings.iter().find_map(|warning| warning.strip_prefix(&start))?;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
@@ -240,11 +244,13 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
     })
 }
 
-/// Returns the object of `--args`, to which the arguments in words are added; empty without `--args`.
+/// Returns the object of `--args`, or an empty object without `--args`. The caller adds the arguments that were typed
+/// as words.
 async fn base_arguments(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
     let Some(args) = args else {
         return Ok(Map::new());
     };
+    // In a daemon, the user's process has read the text.
     let text = match world.args_text() {
         Some(args_text) => args_text?,
         None => read_arguments(args, &world.screen).await?,
@@ -255,7 +261,7 @@ async fn base_arguments(args: Option<String>, world: &World) -> Result<Map<Strin
 /// Returns the text that `--args` stands for: the JSON itself, or the content of the file or of stdin.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file or stdin cannot be read.
 pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<String, Failure> {
     input::read("--args", args, screen).await
 }
@@ -273,7 +279,7 @@ impl From<BadArguments> for Failure {
 /// Shows the result of the call, or writes it to `output`.
 ///
 /// # Errors
-/// When it cannot be written, or the tool reported an error.
+/// When the result cannot be written, or the tool reported an error.
 async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         // The serialized form is the documented output of `call --json`.

@@ -1,4 +1,5 @@
-//! The output of `call` and `read`: a page for users at a terminal, otherwise the unchanged bytes of the text.
+//! Writes the output of `call` and `read`: a page for users at a terminal, and otherwise the unchanged bytes of the
+//! text.
 
 use std::path::Path;
 
@@ -24,18 +25,19 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct Pages {
     /// The text, with escapes for characters that a terminal would interpret.
     pub(crate) shown: String,
-    /// The text exactly as it came; `None` if it is only for users, such as the message of a tool that failed.
+    /// The text exactly as it came; `None` if the text is only for users, such as the message of a tool that failed.
     pub(crate) plain: Option<String>,
 }
 
 /// Shows a result whose pieces are rendered as `pages`, or writes it to `output`.
 ///
-/// A file gets the only piece that is not text, and the texts go to stderr; if all pieces are text, the file gets them.
-/// Without a file, a result that consists of bytes goes to stdout unchanged, unless stdout is a terminal.
+/// If exactly one piece is not text, the file gets that piece, and the texts go to stderr. If all pieces are text, the
+/// file gets all of them. Without a file, a result that consists of bytes goes to stdout unchanged, unless stdout is a
+/// terminal.
 ///
 /// # Errors
-/// When it cannot be written, or more than one piece is not text: one file cannot hold them. The page is shown even
-/// then, because a call that was made is not repeated to see its result.
+/// When the result cannot be written, or when more than one piece is not text, because one file cannot hold them. In
+/// the second case, the page is shown nevertheless: the user could see the result only by another call.
 pub(crate) async fn deliver(
     pieces: &[Raw<'_>],
     Pages { shown: page, plain }: Pages,

@@ -1,4 +1,4 @@
-//! `toolrack prompts` and `toolrack prompt`
+//! Runs `toolrack prompts` and `toolrack prompt`.
 
 pub(crate) mod render;
 
@@ -58,9 +58,10 @@ async fn list_prompts(host: Host, server: ServerName) -> Result<Offer, Failure> 
 }
 
 pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
-    let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
+    let typed_arguments = arguments::parse(&args.arguments).and_then(arguments::texts)?;
     let loaded = world.load().await?;
     let server_and_prompt = match args.selector.split_once('/') {
+        // The command line itself describes the server.
         _ if world.once().is_some() => Some(reach::split_once_selector(&args.selector)),
         // `connect_to` reports a server that does not exist.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
@@ -74,7 +75,8 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
             .hint("`toolrack prompts` shows all prompts"));
     };
     let (host, server) = reach::connect_to(world, &loaded, &server).await?;
-    let filled = host.get_prompt(server.as_str(), &prompt, &given).await.map_err(|error| Failure::of_call(&error))?;
+    let filled =
+        host.get_prompt(server.as_str(), &prompt, &typed_arguments).await.map_err(|error| Failure::of_call(&error))?;
     if world.screen.json() {
         let document = FilledDocument {
             server: server.as_str(),

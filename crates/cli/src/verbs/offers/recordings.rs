@@ -1,8 +1,8 @@
-//! `toolrack record` and `toolrack replay`: they run another verb, and either record the messages of its servers or
-//! answer from a recording.
+//! Parses `toolrack record` and `toolrack replay`. Both run another verb: `record` stores the messages of its servers
+//! in a file (the tape), and `replay` answers from such a file.
 //!
-//! The parser of the command line puts the other verb in their place, so that only that verb runs. The world records
-//! and replays ([`tape`](crate::wire)).
+//! The parser replaces both with the other verb, so only that verb runs. `World`, which is what a command works with,
+//! records and replays the messages ([`tape`](crate::wire)).
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -52,7 +52,8 @@ pub(crate) struct ReplayArgs {
 }
 
 impl Verb {
-    /// Returns the command line after `record` or `replay`, and whether to record its messages or to play them.
+    /// Returns the command line after `record` or `replay`, and whether to record the messages or to replay them.
+    /// Returns `None` for all other verbs.
     pub(crate) fn inner_command(&self, program: &OsString) -> Option<(TapeWords, Vec<OsString>)> {
         let (tape, words) = match self {
             Self::Record(args) => {
@@ -64,7 +65,7 @@ impl Verb {
         Some((tape, std::iter::once(program).chain(words).cloned().collect()))
     }
 
-    /// Checks that the verb is one that `record` and `replay` can run: it uses servers, and ends.
+    /// Checks that `record` and `replay` can run this verb: it must use servers.
     ///
     /// # Errors
     /// When it is another verb.

@@ -1,4 +1,4 @@
-//! `toolrack resources` and `toolrack read`
+//! Runs `toolrack resources` and `toolrack read`.
 
 pub(crate) mod render;
 
@@ -138,7 +138,7 @@ async fn wait_until_lost(host: &Host, server: &ServerName, events: &mut broadcas
     }
 }
 
-/// Whether the host makes no further attempt to connect in this state.
+/// Returns whether `state` is final: the host does not try to connect again by itself.
 fn is_final(state: &State) -> bool {
     matches!(state, State::Failed { .. } | State::NeedsAuth { .. } | State::Disabled | State::PendingTrust)
 }

@@ -1,4 +1,4 @@
-//! `toolrack tools`
+//! Runs `toolrack tools`. `World` is what a command works with: its configuration, database, screen and servers.
 
 mod one;
 pub(crate) mod render;
@@ -73,11 +73,11 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
         None => all(&catalog),
     };
-    let nothing_found = found.is_empty().then(|| nothing_found(&catalog, args.search.as_deref()));
+    let empty_message = found.is_empty().then(|| nothing_found(&catalog, args.search.as_deref()));
     if world.screen.json() {
         let mut warnings = reach::messages(&complaints);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
-        warnings.extend(nothing_found.filter(|_| args.search.is_some()));
+        warnings.extend(empty_message.filter(|_| args.search.is_some()));
         world.screen.document(&render::document(&found, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
@@ -92,13 +92,13 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
                 world.screen.warning(&format!("`{}`: {warning}", server.name));
             }
         }
-        if let Some(message) = unshown_tools(&servers).filter(|_| args.search.is_none()) {
+        if let Some(message) = unshown_tools_note(&servers).filter(|_| args.search.is_none()) {
             world.screen.note(&message);
         }
         if !world.can_ask() {
             world.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
-        if let Some(message) = nothing_found.filter(|_| args.search.is_some() || complaints.is_empty()) {
+        if let Some(message) = empty_message.filter(|_| args.search.is_some() || complaints.is_empty()) {
             world.screen.note(&message);
         }
     }
@@ -111,11 +111,11 @@ impl ToolsArgs {
     }
 }
 
-/// How many tools of these servers are not shown, and why; `None` if all are shown.
-fn unshown_tools(servers: &[ServerStatus]) -> Option<String> {
+/// Says how many tools of these servers are not shown, and why. Returns `None` if all tools are shown.
+fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
     let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
     let quarantined = servers.iter().flat_map(|server| &server.quarantined).filter(|tool| !tool.usable).count();
-    // The host warns of each tool that it cannot use in these words.
+    // The host's warning about a tool that it cannot use contains these words.
     let is_of_unusable_tool = |warning: &&String| warning.contains(" cannot be used: ");
     let unusable = servers.iter().flat_map(|server| &server.warnings).filter(is_of_unusable_tool).count();
     let kinds = [
@@ -165,20 +165,20 @@ async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) 
     Ok(Exit::Ok)
 }
 
-/// Every tool, by server.
+/// Returns every tool, in the order of the servers.
 pub(crate) fn all(catalog: &Catalog) -> Vec<Shown> {
     let mut tools: Vec<CatalogTool> = catalog.tools().cloned().collect();
     tools.sort_by(|a, b| a.server.cmp(&b.server));
     tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
 }
 
-/// The tools that fit, the best first.
+/// Returns the tools that fit `words`, the best first.
 pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &Selection) -> Vec<Shown> {
     let hits = host.search(words, limit, selection).await;
     hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 
-/// The message when no tool is shown, with similar names.
+/// Returns the message for an empty list, with similar names if the user searched.
 fn nothing_found(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();

@@ -1,4 +1,5 @@
-//! `toolrack audit list`, `verify`, `export` and `verify-export`
+//! Runs `toolrack audit list`, `verify`, `export` and `verify-export`. `World` is what a command works with: its
+//! configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod exported;
@@ -18,7 +19,7 @@ use crate::{
 };
 use args::{AuditFilter, AuditVerb, ExportAuditArgs, ListAuditArgs, NewestRows, VerifyAuditArgs};
 
-/// Rows that are read at once.
+/// The maximum number of rows of one query.
 const PAGE_ROWS: usize = 1_000;
 
 /// `audit list --json`.
@@ -39,6 +40,7 @@ struct Verified {
     ok: bool,
     rows: Option<u64>,
     first: Option<u64>,
+    /// The end of the log as a text, with which a later `verify --end` notices a replaced log.
     end: Option<String>,
     broken_at: Option<u64>,
     why: Option<String>,
@@ -125,7 +127,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The filter for the newest rows.
+/// Returns the query for the newest rows.
 pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, world: &World) -> AuditQuery {
     AuditQuery { denied, limit, ..query(filter, world) }
 }

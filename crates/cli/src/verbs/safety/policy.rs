@@ -1,4 +1,5 @@
-//! `toolrack policy test`, `list`, `answers` and `forget`
+//! Runs `toolrack policy test`, `list`, `answers` and `forget`. A standing answer (`always`) of the user lets a tool
+//! run without a question. `World` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -46,7 +47,7 @@ pub(crate) async fn run(verb: PolicyVerb, world: &World) -> Result<Exit, Failure
 }
 
 async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
-    let given = arguments::parse(&args.arguments)?;
+    let typed_arguments = arguments::parse(&args.arguments)?;
     let caller = caller(&args.client)?;
     let loaded = world.load().await?;
     for problem in loaded.idle_rules() {
@@ -59,7 +60,9 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
         return Err(no_such_server(server, &loaded, Exit::Usage));
     };
     let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
-    let arguments = arguments::fit(Map::new(), given, &Value::Object(Map::new()), false)?;
+    // The schema of the tool is not known, so an empty one accepts all arguments.
+    let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
+    let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
     let claims = known_claims(entry, tool, world).await;
     let assumed = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
@@ -88,19 +91,21 @@ pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
     Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
 }
 
-/// The policy for calls of this caller.
+/// Returns the policy for calls of this caller.
 fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
     match caller.way() {
         Way::Cli => loaded.settings.policy.clone(),
+        // All other callers may also use the tools of the built-in servers, which only read.
         _ => ask::rules(&RulesArgs::default(), loaded, &[]),
     }
 }
 
-/// The server's claims about the tool when it was last connected; `None` if they are not known.
+/// Returns the server's claims about the tool when the server was last connected; `None` if they are not known.
 async fn known_claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
     if entry.scope == Scope::BuiltIn {
         return builtin::annotations_of(tool);
     }
+    // The notebook has the tools that servers listed when they were last connected.
     let (notebook, server, tool) = (Notebook::below(world.places.data()), Configured::from(entry), tool.to_owned());
     tokio::task::spawn_blocking(move || notebook.annotations_of(&server, &tool)).await.ok().flatten()
 }
@@ -163,6 +168,7 @@ async fn answers(world: &World) -> Result<Exit, Failure> {
 }
 
 async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure> {
+    // A word without `/`, which is the name of a server, becomes an `Err`.
     let (server, tool) = match args.about.as_deref().map(|about| about.split_once('/').ok_or(about)) {
         None => (None, None),
         Some(Ok((server, tool))) => (Some(server), Some(tool)),

@@ -20,13 +20,13 @@ use crate::{
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 use render::{List, Named};
 
-/// The fewest characters of a value that is hidden where a server repeats it. A shorter one would be found by chance in
-/// other text.
+/// A value with fewer characters is not hidden where a server repeats it, because it would be found by chance in other
+/// text.
 const MIN_HIDDEN: usize = 6;
 
 /// `secret set --json`.
 #[derive(Debug, Serialize)]
-struct Set<'a> {
+struct StoredSecret<'a> {
     name: &'a str,
     /// Whether there was a secret of this name before.
     replaced: bool,
@@ -43,9 +43,9 @@ struct Removed<'a> {
 /// `secret key --json`.
 #[derive(Debug, Serialize)]
 struct Key {
-    /// The kind of place.
+    /// The kind of place that has the key.
     source: Source,
-    /// The place, in words.
+    /// The place that has the key, in words.
     place: String,
     /// Whether this command moved or made the key.
     moved: bool,
@@ -80,7 +80,7 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     }
     let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {
-        world.screen.document(&Set { name, replaced, used_by }).await?;
+        world.screen.document(&StoredSecret { name, replaced, used_by }).await?;
         return Ok(Exit::Ok);
     }
     let done = if replaced { "replaced" } else { "stored" };
@@ -129,7 +129,7 @@ async fn list(world: &World) -> Result<Exit, Failure> {
         .map(|name| Named { used_by: servers.remove(&name).unwrap_or_default(), name, is_set: true })
         .collect();
     secrets.extend(servers.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
-    secrets.sort_by(|one, other| one.name.cmp(&other.name));
+    secrets.sort_by(|a, b| a.name.cmp(&b.name));
     let list = List { secrets, key: stored.place() };
     if world.screen.json() {
         world.screen.document(&list).await?;
@@ -176,8 +176,8 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     };
     let resealed = match args.rotate {
         true => {
-            let given = if stored.requires_given_key() { Some(new_key(world).await?) } else { None };
-            stored.rotate(given).await.map_err(|error| failed(&error))?
+            let typed_key = if stored.requires_given_key() { Some(new_key(world).await?) } else { None };
+            stored.rotate(typed_key).await.map_err(|error| failed(&error))?
         }
         false => None,
     };
@@ -229,7 +229,7 @@ async fn new_key(world: &World) -> Result<String, Failure> {
 fn servers_by_secret(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
-        // Without a team, `${user:NAME}` is the stored secret of that name, too.
+        // Without a team, `${user:NAME}` means the stored secret of that name as well.
         for name in secrets_in(spec).into_iter().chain(user_values_in(spec)) {
             servers.entry(name).or_default().push(server.to_string());
         }
@@ -237,7 +237,8 @@ fn servers_by_secret(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     servers
 }
 
-/// Returns the secrets that entries refer to and that are not stored; empty if that cannot be determined.
+/// Returns the secrets that entries refer to and that are not stored. If the names of the stored secrets cannot be
+/// read, returns an empty list.
 pub(crate) async fn unset_secrets(loaded: &Loaded, world: &World) -> Vec<String> {
     let servers = servers_by_secret(loaded);
     if servers.is_empty() {

@@ -1,4 +1,5 @@
-//! `toolrack login`, `logout` and `auth status`
+//! Runs `toolrack login`, `logout` and `auth status`. `World` is what a command works with: its configuration,
+//! database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -138,8 +139,8 @@ pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-/// The configured servers that use a sign-in. Leaves out entries that wait for the user's agreement, because their
-/// placeholders must not be filled in yet.
+/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
+/// user's agreement, because their placeholders must not be filled in yet.
 async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
@@ -155,7 +156,7 @@ async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &Worl
     servers
 }
 
-/// The server that is called `name`, with the account that the command line names, if it names one.
+/// Returns the server that is called `name`. If the command line names an account, the server uses that account.
 async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World) -> Result<Target, Failure> {
     let Some((name, spec)) = loaded.desired.get_key_value(name) else {
         return Err(reach::no_such_server(name, loaded, Exit::Usage));
@@ -187,6 +188,7 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
     Ok(Target { name: name.clone(), url, http, spec })
 }
 
+/// The action of `login`, in messages.
 const SIGN_IN: &str = "sign in to";
 
 /// The failure of `action` at a server, such as [`SIGN_IN`].

@@ -1,4 +1,4 @@
-//! `toolrack store migrate`
+//! Runs `toolrack store migrate`, which moves the rows of a team from files into another database.
 
 pub(crate) mod args;
 
@@ -32,8 +32,8 @@ struct Source {
 }
 
 impl Source {
-    /// The source, if it has a file that was not moved yet.
-    fn unless_moved(self) -> Result<Option<Self>, Failure> {
+    /// Returns the source, if it has a file that was not moved yet.
+    fn if_not_moved(self) -> Result<Option<Self>, Failure> {
         let is_moved = link::read(&self.data)?.is_some();
         Ok((!is_moved && database::file_in(&self.data).exists()).then_some(self))
     }
@@ -95,12 +95,12 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     let sources = sources(&file, data);
     sources.iter().try_for_each(|source| refuse_if_in_use(&source.data))?;
     let sources =
-        sources.into_iter().filter_map(|source| source.unless_moved().transpose()).collect::<Result<Vec<_>, _>>()?;
-    let table = table(&file, args.to)?;
+        sources.into_iter().filter_map(|source| source.if_not_moved().transpose()).collect::<Result<Vec<_>, _>>()?;
+    let target_database = target_database(&file, args.to)?;
     let moved = match sources.is_empty() {
         true => Vec::new(),
         false => {
-            let server = Server::connect(&table, &world.environment).await?;
+            let server = Server::connect(&target_database, &world.environment).await?;
             let moved = Box::pin(move_all(&sources, &team, &server, world)).await;
             server.close().await;
             moved?
@@ -121,7 +121,7 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The files in the folders of the team: that of the daemon first, because its rows say who is a member.
+/// Returns the files in the folders of the team. The daemon's file comes first, because its rows say who is a member.
 fn sources(file: &TeamFile, data: PathBuf) -> Vec<Source> {
     let of_tenant = |tenant: &toolrack_team::Tenant| Source {
         tenant: Some(tenant.id.clone()),
@@ -131,7 +131,7 @@ fn sources(file: &TeamFile, data: PathBuf) -> Vec<Source> {
 }
 
 /// The database to move the rows to.
-fn table(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
+fn target_database(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
     match (to.map(StoreUrl::Text), &file.store) {
         (Some(url), Some(table)) => Ok(StoreTable { url, ..table.clone() }),
         (Some(url), None) => Ok(StoreTable::at(url)),
@@ -166,6 +166,7 @@ async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &Worl
         if let Err(broken) = &moved_rows.audit {
             world.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
         }
+        // The link tells other commands that the rows are in the database now.
         link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
         all.push(Moved::new(source.tenant.clone(), moved_rows));
     }
@@ -181,7 +182,7 @@ fn with_source(failure: Failure, source: &Source) -> Failure {
     Failure { message: format!("{whose} cannot be moved: {}", failure.message), ..failure }
 }
 
-/// A line for each file.
+/// Returns a line for each file.
 fn page(migrated: &Migrated) -> String {
     let line = |moved: &Moved| {
         let tables = moved.tables.iter().filter(|table| table.rows > 0).count();

@@ -1,4 +1,5 @@
-//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit`, `quotas` and `replicas`
+//! Runs `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit`, `quotas` and `replicas`. `World` is
+//! what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod audit;
@@ -71,14 +72,14 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let secret =
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
     let ends_at = Utc::now() + args.lasts;
-    let new = NewToken {
+    let new_token = NewToken {
         label: args.label.clone(),
         profile: args.profile.clone(),
         ends_at: Some(ends_at),
         ..NewToken::new(secret.hash(), Purpose::Personal)
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
-    let id = store.keep_token(owner, &new, &operator()).await.map_err(|error| database::unusable(&error))?;
+    let id = store.keep_token(owner, &new_token, &operator()).await.map_err(|error| database::unusable(&error))?;
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if world.screen.json() {
@@ -135,7 +136,7 @@ async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     show(&list, render::tokens(&list), "tokens", world).await
 }
 
-/// Shows a list: as JSON, or as `page`, which is empty if the list is. `plural` names its items in messages.
+/// Shows a list: as JSON, or as `page`, which must be empty if the list is empty. `plural` names its items in messages.
 async fn show(list: &impl Serialize, page: String, plural: &str, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(list).await?;

@@ -1,4 +1,5 @@
-//! `toolrack pending`, `toolrack trust` and `toolrack untrust`
+//! Runs `toolrack pending`, `toolrack trust` and `toolrack untrust`. An entry of a project waits (is pending) until the
+//! user agrees to run it. `World` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod changes;
@@ -126,7 +127,7 @@ async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure>
 pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.read().await;
     let mut approvals = world.approvals().await?;
-    // For a file in a folder below the project's root, that folder is the project.
+    // An approval belongs to the folder of the entry's file, which may be below the project's root.
     approvals.retain(|approval| approval.project.starts_with(&loaded.project));
     for name in &args.servers {
         if !approvals.iter().any(|approval| approval.name == *name) {
@@ -149,7 +150,7 @@ pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-/// The entries that wait for the user's agreement: the named ones, or all if none is named.
+/// Returns the entries that wait for the user's agreement. Returns only those in `named`, unless `named` is empty.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
@@ -163,21 +164,21 @@ fn pending_entries<'a>(
             return Err(reach::no_such_server(name, loaded, Exit::Usage));
         }
     }
-    let waits = |entry: &&Entry| {
+    let is_waiting = |entry: &&Entry| {
         entry.trust == Trust::Pending && entry.is_valid && (named.is_empty() || named.contains(&entry.name))
     };
-    let entries = loaded.entries.iter().filter(waits);
+    let entries = loaded.entries.iter().filter(is_waiting);
     Ok(entries.map(|entry| Pending::new(entry, earlier_approval(entry, approvals))).collect())
 }
 
-/// Whether the user refused the entry in its present form.
+/// Returns whether the user refused the entry in its present form.
 fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
     let entry = waiting.entry();
     let project = entry.project.as_deref();
     project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }
 
-/// The approval of an earlier version of the entry.
+/// Returns the approval of an earlier version of the entry.
 fn earlier_approval<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
     let project = entry.project.as_ref()?;
     approvals.iter().find(|approval| approval.project == *project && approval.name == entry.name)

@@ -1,4 +1,5 @@
-//! `toolrack connect`
+//! Runs `toolrack connect`, which puts Toolrack into the configuration file of another program (a client). `World` is
+//! what a command works with: its configuration, database, screen and servers.
 
 mod args;
 mod render;
@@ -39,13 +40,13 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
     let place = place(client, args.project, world)?;
     let reach = if args.undo { None } else { Some(reach(client, &args, world)?) };
     let spawn_computation = || {
-        // What an undo needs is stored here.
-        let memories = world.places.data().join("connections");
+        // A later undo needs what is stored in this folder.
+        let undo_folder = world.places.data().join("connections");
         let (place, name, reach) = (place.clone(), args.name.clone(), reach.clone());
         // The file may be large, and far away.
         tokio::task::spawn_blocking(move || match reach {
-            Some(reach) => connect::connect(&place, &name, &reach, &memories),
-            None => connect::undo(&place, &name, &memories),
+            Some(reach) => connect::connect(&place, &name, &reach, &undo_folder),
+            None => connect::undo(&place, &name, &undo_folder),
         })
     };
     let compute = || async {
@@ -128,12 +129,12 @@ async fn print_outcome(request: &Request<'_>, change: &Change, world: &World) ->
     Ok(Exit::Ok)
 }
 
-/// How the client is to reach Toolrack.
+/// Decides how the client will reach Toolrack: by HTTP, or by a gateway that it starts.
 fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
-        let running = || Record::read(world.places.data()).filter(Record::is_alive);
-        let default = || running().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
-        let url = if url.is_empty() { default() } else { url.clone() };
+        let running_daemon = || Record::read(world.places.data()).filter(Record::is_alive);
+        let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
+        let url = if url.is_empty() { default_url() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
             let message = format!("`{url}` is not an address of a daemon: it must begin with http:// or https://");
@@ -156,7 +157,7 @@ fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Fai
     Ok(Reach::Program { command: program(client, world)?, args })
 }
 
-/// The program as the client finds it: by its name if that is on the path, otherwise by its own path.
+/// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
 fn program(client: Client, world: &World) -> Result<String, Failure> {
     let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
@@ -174,7 +175,7 @@ fn program(client: Client, world: &World) -> Result<String, Failure> {
     })
 }
 
-/// Whether the client is usually started from the desktop, and so without the PATH that a shell sets.
+/// Returns whether users start the client from the desktop. It then has no PATH that a shell has set.
 fn starts_from_the_desktop(client: Client) -> bool {
     match client {
         Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed | Client::Qbit => true,
@@ -182,8 +183,8 @@ fn starts_from_the_desktop(client: Client) -> bool {
     }
 }
 
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+fn is_same_file(first: &Path, second: &Path) -> bool {
+    matches!((first.canonicalize(), second.canonicalize()), (Ok(first), Ok(second)) if first == second)
 }
 
 /// Shows which clients exist, and which of them are connected.

@@ -1,4 +1,5 @@
-//! `toolrack daemon`
+//! Runs the verbs of `toolrack daemon`. `World` is what a command works with: its configuration, database, screen and
+//! servers.
 
 mod background;
 mod install;
@@ -112,7 +113,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default, Serialize)]
 struct Status {
     running: bool,
-    /// Whether it reports its status. A daemon that hangs or has another version does not.
+    /// Whether the daemon reports its status. A daemon that hangs or has another version does not report it.
     answers: bool,
     pid: Option<u32>,
     since: Option<String>,
@@ -133,7 +134,7 @@ struct Status {
 struct Stopped {
     stopped: bool,
     pid: Option<u32>,
-    /// Whether it was killed because it did not end in time.
+    /// Whether the daemon was killed because it did not end in time.
     killed: bool,
 }
 
@@ -187,7 +188,7 @@ fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the running daemon. Removes the files that a dead one has left.
+/// Returns the running daemon. Removes the files that a dead daemon has left.
 fn running_daemon(world: &World) -> Option<Record> {
     let data = world.places.data();
     let record = Record::read(data)?;
@@ -244,17 +245,17 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Other);
     };
-    let about = lending::daemon_status(world.places.data()).await;
+    let reported = lending::daemon_status(world.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = Status {
         running: true,
-        answers: about.is_some(),
+        answers: reported.is_some(),
         pid: Some(record.pid),
         since,
         url: Some(record.url()),
         address: Some(record.address),
-        version: about.as_ref().map(|about| about.version.clone()),
-        servers: about.map(|about: DaemonStatus| about.servers).unwrap_or_default(),
+        version: reported.as_ref().map(|reported| reported.version.clone()),
+        servers: reported.map(|reported: DaemonStatus| reported.servers).unwrap_or_default(),
         unused: lending::differences(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
         log,
     };
@@ -357,12 +358,12 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     let path = background::log_path(world.places.data());
     let unusable = |error| background::unusable(&path, &error);
     let mut tail = Tail::open(path.clone(), background::MAX_LOG).map_err(unusable)?;
-    let mut last = VecDeque::new();
+    let mut last_lines = VecDeque::new();
     while let Some(lines) = tail.read_lines().map_err(unusable)? {
-        last.extend(lines);
-        last.drain(..last.len().saturating_sub(args.lines));
+        last_lines.extend(lines);
+        last_lines.drain(..last_lines.len().saturating_sub(args.lines));
     }
-    let mut lines = Vec::from(last);
+    let mut lines = Vec::from(last_lines);
     loop {
         let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
         if world.screen.json() {

@@ -1,4 +1,5 @@
-//! `toolrack gateway`
+//! Runs `toolrack gateway`, an MCP server over stdio that offers the tools of all servers. `World` is what a command
+//! works with: its configuration, database, screen and servers.
 
 mod conversation;
 mod shared;
@@ -54,12 +55,12 @@ pub(crate) struct GatewayArgs {
     pub(crate) alone: bool,
 }
 
-/// How long a daemon may take to let this process in.
+/// How long a daemon may take to accept this process.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
-    let is_plain = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
-    if is_plain && let Some(daemon) = connect_to_daemon(world).await {
+    let has_no_options = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
+    if has_no_options && let Some(daemon) = connect_to_daemon(world).await {
         return Box::pin(share(daemon, world)).await;
     }
     serve_alone(&args, world, stdin(), stdout()).await
@@ -112,8 +113,8 @@ async fn serve_alone(
         Some(scripts) => {
             desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
             host.apply(desired.clone()).await;
-            // Add the script server last, because it describes the tools of all other servers to the model. It
-            // announces servers that come later.
+            // Add the script server last, because it describes the tools of all other servers to the model. Servers
+            // that have not connected within the timeout are announced later.
             let _ = timeout(FIRST_LIST_TIMEOUT, host.settled()).await;
             scripts.add_script_server(desired, selection, &host).await
         }

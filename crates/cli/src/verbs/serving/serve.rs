@@ -1,4 +1,6 @@
-//! `toolrack serve` and `toolrack up`
+//! Runs `toolrack serve` and `toolrack up`: starts the daemon, and makes its worlds. A world is a host with its rules,
+//! questions and events, for the machine, one agent, one tenant or one member. `World` is what a command works with:
+//! its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod audit_export;
@@ -95,7 +97,8 @@ impl WorldOptions {
 pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
-        // Leaves the session of the terminal. Fails if the process leads a group already, and so is detached already.
+        // Leaves the session of the terminal. Fails only if the process leads a group: it is detached already in that
+        // case.
         let _ = nix::unistd::setsid();
     }
     let token = match &args.token_file {
@@ -132,7 +135,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let address = daemon.address().to_string();
     let record = Record::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = world.places.data().to_owned();
-    let commands = publish(&mut daemon, &record, world);
+    let command_socket = publish(&mut daemon, &record, world);
     // In the background, output goes to the log of the daemon, which must not contain the token.
     if !args.detached {
         show(&record, args.no_open, world).await?;
@@ -146,8 +149,8 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     }
     let current = daemon.current();
     let commands = async {
-        if let Some(commands) = commands
-            && let Err(error) = lend(commands, world, &current, args.grace, Verb::run_lent).await
+        if let Some(command_socket) = command_socket
+            && let Err(error) = lend(command_socket, world, &current, args.grace, Verb::run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
@@ -169,8 +172,8 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     Ok(exit)
 }
 
-/// Returns the options of the command line and of `[serve]`; the daemon's defaults for all others.
-fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
+/// Returns the options from the command line and from `[serve]`. All other options have the daemon's defaults.
+fn options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options {
     let defaults = Options::local(0, token);
     Options {
         listen: args.listen,
@@ -179,12 +182,12 @@ fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
         grace: args.grace,
         drain: args.drain.unwrap_or(defaults.drain),
         agent_idle: args.agent_idle,
-        session_worlds: bounds.session_worlds.unwrap_or(defaults.session_worlds),
-        connections: bounds.connections.unwrap_or(defaults.connections),
-        member_connections: bounds.member_connections.or(defaults.member_connections),
-        unauthenticated: bounds.unauthenticated_connections.unwrap_or(defaults.unauthenticated),
-        head_timeout: bounds.head_timeout.unwrap_or(defaults.head_timeout),
-        idle_timeout: bounds.idle_timeout.unwrap_or(defaults.idle_timeout),
+        session_worlds: settings.session_worlds.unwrap_or(defaults.session_worlds),
+        connections: settings.connections.unwrap_or(defaults.connections),
+        member_connections: settings.member_connections.or(defaults.member_connections),
+        unauthenticated: settings.unauthenticated_connections.unwrap_or(defaults.unauthenticated),
+        head_timeout: settings.head_timeout.unwrap_or(defaults.head_timeout),
+        idle_timeout: settings.idle_timeout.unwrap_or(defaults.idle_timeout),
         ..defaults
     }
 }
@@ -209,6 +212,7 @@ fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<Comman
 fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<CommandSocket> {
     let data = world.places.data();
     make_socket_folder(data)?;
+    // The witness records in the audit log which processes the guard refuses.
     let guard = Arc::new(SocketGuard::new(Key::create(data)?, world.witness()));
     let clients_guard = Arc::clone(&guard);
     let admit = move |stream| -> BoxFuture<'static, _> {
@@ -240,7 +244,7 @@ async fn serve<B>(
     end.cancel();
     tokio::select! {
         _ = running => exit,
-        again = stop.requested() => again,
+        second_signal_exit = stop.requested() => second_signal_exit,
     }
 }
 
@@ -251,7 +255,8 @@ async fn parent_ended() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-/// Starts the host of `world`, which is that of the machine or of a tenant, and returns the parts of the world.
+/// Starts the host of `world`, which is the world of the machine or of a tenant. Returns the parts that the daemon
+/// runs.
 ///
 /// # Errors
 /// When the host has been started already.
@@ -289,14 +294,14 @@ fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>
     })
 }
 
-/// Returns the function that makes the world of an agent: a host for the agent alone, and parts of `world`. `kind` says
-/// whose shared servers an agent also has: those of the machine or of a tenant.
+/// Returns the function that makes the world of an agent, from a new host for the agent alone and from parts of
+/// `world`. `kind` says whose shared servers an agent also has: those of the machine or of a tenant.
 fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKind) -> MakeWorld {
     let (hosts, model_context, set_audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, world_options) = (world.store().ok().cloned(), world.secrets(), world_options.clone());
     let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
-    Box::new(move |id, _| {
+    Box::new(move |id, _member| {
         let questions = Questions::new(world_options.answer_timeout);
         // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
@@ -319,6 +324,7 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
             models: models(world_options.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             kind: kind.clone(),
+            // No user gives values to the servers of an agent.
             credentials: Box::new(|_| None),
             own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {
@@ -397,7 +403,7 @@ async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failu
     Ok(())
 }
 
-/// Prints the address of the dashboard, and that for MCP clients.
+/// Prints the address of the dashboard and the address for MCP clients.
 pub(crate) async fn print_address(record: &Record, world: &World) -> Result<(), Failure> {
     let started = StartedDaemon::from(record);
     if world.screen.json() {
@@ -408,8 +414,8 @@ pub(crate) async fn print_address(record: &Record, world: &World) -> Result<(), 
     Ok(())
 }
 
-/// Ends the command when its address is in use. If a daemon of the same user listens there, the command succeeds, because
-/// that daemon is as good as a new one.
+/// Ends the command when its address is in use. The command succeeds if a daemon of the same user listens there,
+/// because that daemon is as good as a new one.
 async fn address_in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
     match Record::read(world.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {

@@ -1,4 +1,5 @@
-//! `toolrack ask`
+//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model. `World` is what a command works
+//! with: its configuration, database, screen and servers.
 
 pub(crate) mod code;
 
@@ -94,12 +95,12 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
     let (agent, description) = tools.agent(&chosen, args.system.clone());
     world.screen.detail(&description);
 
-    let shown = match (world.screen.json(), args.stream_json) {
+    let format = match (world.screen.json(), args.stream_json) {
         (_, true) => TurnFormat::AsRecords,
         (true, _) => TurnFormat::AsDocument,
         _ => TurnFormat::ToPeople,
     };
-    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, shown);
+    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, format);
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
@@ -135,12 +136,13 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
     Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// Returns the turn that answers `message`, or continues one that was interrupted.
+/// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
 fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
         (None, Some(turn)) => turn,
+        // A new message ends the interrupted turn.
         (message, resumed) => {
             let mut messages = resumed.map_or(messages, Turn::into_messages);
             messages.extend(message);
@@ -200,7 +202,7 @@ impl Tools {
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
-            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&artifacts_server))),
+            patterns => Selection::all().only(patterns.iter().cloned().chain(every_tool_of(&artifacts_server))),
         };
         let settings = &loaded.settings;
         let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
@@ -267,15 +269,20 @@ impl Tools {
         &self.rules
     }
 
-    /// Returns the user's message, with the resources that `typed` names and with `more` after them. Shows on `screen`
-    /// which resources it has read.
+    /// Returns the user's message: `typed`, the resources that `typed` names, and `appended`. Shows on `screen` which
+    /// resources were read.
     ///
     /// # Errors
     /// When one of the resources cannot be read.
-    pub(crate) async fn compose(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+    pub(crate) async fn compose(
+        &self,
+        typed: &str,
+        appended: Option<&str>,
+        screen: &Screen,
+    ) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
         let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
-        let composed = sources.compose(typed, more).await?;
+        let composed = sources.compose(typed, appended).await?;
         for line in &composed.read {
             screen.aside(line);
         }
@@ -343,12 +350,13 @@ impl Tools {
         let catalog = self.host.catalog();
         let tools = catalog.tools().filter(|tool| usable.has(tool)).count();
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+        // The wire is the API format of the provider, which may limit the number of tools.
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
         // The program's own servers do not count: those for discovery, for artifacts and for scripts.
         let own_servers = 2 + usize::from(self.code.is_some());
         let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own_servers);
-        // Nor does the only tool of the artifacts server, which is among the usable ones.
+        // The only tool of the artifacts server does not count either, although it is usable.
         let user_tools = tools.saturating_sub(1);
         let description = format!("{}, {}", count(servers, "server"), count(user_tools, "tool"));
         if let Some(code) = self.code {
@@ -368,8 +376,8 @@ impl Tools {
 /// Returns `name`, with a number appended if a server in `desired` has that name.
 pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
-    let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
-    free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
+    let mut unused = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    unused.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
 /// Returns a pattern for all tools of a server.
@@ -389,7 +397,7 @@ pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerNam
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
 
-/// Warns of typed rules that do nothing, because they cannot match any tool of a configured server or of `own_servers`.
+/// Warns of typed rules that do nothing, because no tool of a configured server or of `own_servers` can match them.
 pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName], screen: &Screen) {
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
     let servers: Vec<&str> = configured.chain(own_servers.iter().map(|name| name.as_str())).collect();
@@ -435,7 +443,7 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
     }
 }
 
-/// Returns the exit code for a turn that has ended like this, or the failure. `unasked` are the tools that needed an
+/// Returns the exit code or the failure for a turn that has ended with `end`. `unasked` are the tools that needed an
 /// approval when no user could be asked.
 pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
     let stopped = |code, message: &str| Failure::new(Exit::TurnLimit, code, message);

@@ -1,4 +1,4 @@
-//! `toolrack chat`
+//! Runs `toolrack chat`. `World` is what a command works with: its configuration, database, screen and servers.
 
 mod actions;
 mod commands;
@@ -91,7 +91,7 @@ struct Conversation {
     messages: Vec<Message>,
 }
 
-/// Everything that a conversation needs.
+/// Everything that a conversation needs, once the servers are connected.
 struct Started {
     tools: ask::Tools,
     agent: Agent,
@@ -124,7 +124,8 @@ async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
 }
 
 impl Conversation {
-    /// Returns a stored conversation. A turn that was interrupted is not continued: it ends where it was.
+    /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
+    /// interruption.
     fn resumed((journal, opened): (Journal, Opened)) -> Self {
         let Opened { messages, open } = opened;
         let messages = match open {
@@ -145,11 +146,11 @@ impl ask::Tools {
 
 /// How a turn ended for the user.
 enum Outcome {
-    /// It ended, well or badly.
+    /// The turn ended, with or without a failure.
     Ended(Result<Exit, Failure>),
-    /// The user cancelled it.
+    /// The user cancelled the turn.
     Cancelled,
-    /// The conversation cannot continue after it.
+    /// The conversation cannot continue after the turn.
     Broken(Failure),
 }
 
@@ -171,6 +172,7 @@ impl Chat<'_> {
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<KnownItems>::default();
         let input = Input::open(self.world, &known)?;
+        // Collects items for the completion until the conversation ends.
         let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
         self.greet(&conversation).await?;
         // Whether the user has just pressed Ctrl-C: another Ctrl-C then ends the conversation.
@@ -280,13 +282,13 @@ impl Chat<'_> {
         let ended = self.run_turn(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
         let is_interactive = self.world.screen.interactive();
-        let closed = match &ended {
+        let cancelled = match &ended {
             None => live.cancel(&mut turn).await,
             Some(Err(AgentError::Model { .. })) if is_interactive => live.cancel(&mut turn).await,
             _ => Ok(()),
         };
         let report = live.finish(&turn, &self.agent).await?;
-        let outcome = match (closed, ended) {
+        let outcome = match (cancelled, ended) {
             (Err(not_stored), _) => Outcome::Broken(ask::failed(&not_stored.into())),
             (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::failed(&error)),
             (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
@@ -302,6 +304,7 @@ impl Chat<'_> {
     /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
     /// there are none, the turn. Returns `None` when the user cancelled the turn.
     async fn run_turn(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+        // The brake cancels the calls, or the turn, while `run` has borrowed `live`.
         let (brake, news_sender) = (live.brake(), live.news_sender());
         let mut run = Box::pin(self.agent.run(turn, live));
         loop {
@@ -325,7 +328,7 @@ async fn read_input(input: &Input, news: &mut News, screen: &Screen) -> Result<T
     loop {
         tokio::select! {
             typed = &mut next => return typed,
-            line = news.next() => input.above(&line, screen),
+            line = news.next() => input.show_above(&line, screen),
         }
     }
 }

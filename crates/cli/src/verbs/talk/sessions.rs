@@ -1,4 +1,5 @@
-//! `toolrack sessions list`, `show`, `export`, `rename`, `delete` and `import`
+//! Runs `toolrack sessions list`, `show`, `export`, `rename`, `delete` and `import`. A session is a stored
+//! conversation. `World` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod export;
@@ -72,7 +73,7 @@ pub(crate) async fn find_session(typed: &str, world: &World) -> Result<Session, 
 /// Opens the conversation that `typed` names, to continue it with this model.
 ///
 /// # Errors
-/// As for [`find_session`], and when it cannot be opened.
+/// As for [`find_session`], and when the conversation cannot be opened.
 pub(crate) async fn resume(typed: &str, model: &str, world: &World) -> Result<(Journal, Opened), Failure> {
     let session = find_session(typed, world).await?;
     Journal::open(world.store()?, session, model, world.conceal()).await.map_err(|error| failed(&error))
@@ -94,7 +95,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
     }
 }
 
-/// Returns the failure for `typed`, with a suggestion: a session whose id or title is similar.
+/// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
 async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
     let newest = match world.store() {
@@ -137,7 +138,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     };
     let store = world.store()?;
     let after = after.map(|session| (session.updated_at, session.id));
-    // Ask for one more than is shown, to know whether there are more.
+    // Ask for one session more than is shown, to know whether there are more.
     let query = SessionQuery {
         search: args.search.clone(),
         after,

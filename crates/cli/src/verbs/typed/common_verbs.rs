@@ -18,11 +18,11 @@ struct OneVerb<A: Args> {
 }
 
 impl Cli {
-    /// Parses `words`, if they begin with one of a few verbs and can be understood without the others. Building the
-    /// tree of all commands takes a million instructions and 250 pages of memory, more than everything else that
-    /// happens before a server is started.
+    /// Parses `words` if they begin with one of the verbs below. Returns `None` for all other words, and for words with
+    /// a mistake. Building the tree of all commands takes a million instructions and 250 pages of memory, more than
+    /// everything else that happens before a server is started.
     ///
-    /// Help and errors are left to the whole tree, which has the texts for them.
+    /// For help and mistakes, the caller parses again with the whole tree, which has the texts for them.
     pub(super) fn parse_common_verb(words: &[OsString]) -> Option<Self> {
         let (program, rest) = words.split_first()?;
         let (verb, rest) = rest.split_first()?;

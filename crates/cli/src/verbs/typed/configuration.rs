@@ -1,5 +1,5 @@
-//! The configurations of the command line that are not in a file: JSON that is typed or piped, and the server for one
-//! command.
+//! Collects the configurations that the command line itself contains: JSON that is typed or piped, and a server for
+//! only this command.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,8 @@ use crate::{
 /// The most bytes of one such configuration: as many as a configuration file may have.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Takes the configurations that are not files out of the options. Reads stdin if it is one of them.
+/// Removes the configurations that are not files from the options, and returns them. Reads stdin if the options name
+/// it.
 ///
 /// # Errors
 /// When stdin cannot be read, or is named twice.

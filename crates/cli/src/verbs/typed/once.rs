@@ -1,4 +1,5 @@
-//! Finds the server for one command among the words of a verb.
+//! Finds the server that the command line describes for only this command: by a URL among the words of a verb, or by a
+//! command after `--`.
 
 use std::ffi::OsString;
 
@@ -19,16 +20,16 @@ impl Cli {
     /// configured server.
     ///
     /// # Errors
-    /// When two servers are named, or the name of what is wanted from the server is missing.
+    /// When two servers are named, or when the name of the tool, prompt or resource is missing.
     pub(super) fn take_once(&mut self) -> Result<(), Error> {
-        let once = self.verb.once()?;
+        let once = self.verb.take_once_server()?;
         self.global.once = once;
         Ok(())
     }
 }
 
 impl Verb {
-    fn once(&mut self) -> Result<Option<Once>, Error> {
+    fn take_once_server(&mut self) -> Result<Option<Once>, Error> {
         match self {
             Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.once),
             Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.once),
@@ -39,6 +40,7 @@ impl Verb {
                 let mut rest: Vec<_> = args.uri.take().into_iter().collect();
                 let once = take_before_name(&mut args.server, &mut rest, &mut args.once, "URI")?;
                 let mut rest = rest.into_iter();
+                // With a server for one command, the first word is the URI.
                 args.uri = match once {
                     Some(_) => Some(std::mem::replace(&mut args.server, ONCE.to_owned())),
                     None => rest.next(),
@@ -55,7 +57,7 @@ impl Verb {
     }
 }
 
-/// Takes the command after `--`, if there is one. Words that cannot be a command are added to `rest`: their `--` only
+/// Takes the command after `--`, if there is one. Other words after `--` are added to `rest`, because that `--` only
 /// ends the options.
 fn take_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
     let words = std::mem::take(&mut once.command);
@@ -67,7 +69,7 @@ fn take_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
     Some(Once::Command(words))
 }
 
-/// Whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
+/// Returns whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
 fn is_argument(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| !name.contains('/') && !name.starts_with('-'))
 }
@@ -86,7 +88,7 @@ pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     Some([before, call, &words[dashes..=dashes], command].concat())
 }
 
-/// Takes the server out of the words of a verb that takes the names of servers: one of them may be a URL.
+/// Takes the server out of the words of a verb whose words name servers. One of these words may be a URL.
 fn take_from_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
     let command = take_command(once, servers);
     let index = servers.iter().position(|word| Once::is_url(word));
@@ -102,8 +104,8 @@ fn take_from_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<O
     Ok(once)
 }
 
-/// Takes the server out of the words of a verb whose first word names something of a server: that word may be the
-/// server's URL, and then the next word is the name. `kind` is what the name stands for in the help.
+/// Takes the server out of the words of a verb whose first word names a tool, prompt or resource. If the first word is
+/// a server's URL, the next word is that name. `kind` is the placeholder for the name in the help, such as `TOOL`.
 fn take_before_name(
     first: &mut String,
     rest: &mut Vec<String>,
@@ -132,7 +134,8 @@ fn conflict(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
-/// Adds a tip to `error` for users who typed only the command of a server: what to write before it.
+/// Adds a tip to `error` for users who typed only the command of a server. The tip says what to write before the
+/// command.
 pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {

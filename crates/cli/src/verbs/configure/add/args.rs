@@ -1,5 +1,5 @@
-//! The arguments of `add` and `add-json`. The words after the name are a command with its arguments, or a URL with more
-//! options.
+//! Defines the arguments of `add` and `add-json`. The words after the name are a command with its arguments, or a URL
+//! with more options.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -149,7 +149,7 @@ pub(crate) enum Target {
 impl AddArgs {
     /// Decides whether the words are a URL or a command.
     ///
-    /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
+    /// `after_dashes` says whether the words followed a `--`. Such words are always a command.
     ///
     /// # Errors
     /// When the words begin with an option that does not exist.
@@ -178,15 +178,15 @@ impl AddArgs {
         }
     }
 
-    /// Whether the command came after the `--` of `add` in `words`, and not after a `--` of the command.
+    /// Returns whether the command in `words` came after a `--` of `add`. A `--` inside the command does not count.
     pub(crate) fn follows_dashes(&self, words: &[OsString]) -> bool {
-        let typed = words.iter().filter(|word| *word == "--").count();
-        let own = self.rest.iter().filter(|word| *word == "--").count();
-        typed > own
+        let all_dashes = words.iter().filter(|word| *word == "--").count();
+        let dashes_in_command = self.rest.iter().filter(|word| *word == "--").count();
+        all_dashes > dashes_in_command
     }
 
-    /// Parses the words after a URL as options. Adds those of `add` to `self.options`, and returns those of every
-    /// command.
+    /// Parses the words after a URL as options. Adds the options of `add` to `self.options`, and returns the options
+    /// that every command has.
     ///
     /// # Errors
     /// When these words are not valid options.
@@ -196,7 +196,7 @@ impl AddArgs {
         }
         let words = std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..));
         let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
-            // `--help` after a URL shows the help of `add`.
+            // `--help` after a URL shows the help of `add`, which clap returns as an error.
             clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
             _ => Err(error),
         })?;
@@ -221,7 +221,7 @@ pub(crate) struct AfterUrl {
 }
 
 impl AddOptions {
-    /// Adds options that were typed later, which override single values.
+    /// Merges options that were typed later. Lists are appended, and single values of `more` override those of `self`.
     fn followed_by(mut self, more: Self) -> Self {
         self.env.extend(more.env);
         self.header.extend(more.header);
@@ -256,7 +256,7 @@ pub(super) fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
     }
 }
 
-/// The name of an environment variable.
+/// Parses the name of an environment variable.
 fn variable(word: &str) -> Result<String, String> {
     let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
         && !word.is_empty()

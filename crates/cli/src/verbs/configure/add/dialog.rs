@@ -1,4 +1,4 @@
-//! Asks on a terminal for what the command line lacks.
+//! Asks the user at a terminal for the parts of `add` that the command line lacks.
 
 use toolrack_host::text;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::World,
 };
 
-/// Asks for the name and the command or URL, where they were not typed.
+/// Asks for the name, and for the command or URL, unless they were typed.
 ///
 /// # Errors
 /// When no user can be asked, or the user leaves.
@@ -55,14 +55,14 @@ pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Fa
     }
 }
 
-/// Asks until `read` understands what was typed.
-async fn ask_until<T>(question: &str, world: &World, read: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Failure> {
+/// Repeats the question until `parse` accepts the answer.
+async fn ask_until<T>(question: &str, world: &World, parse: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Failure> {
     loop {
         let Some(typed) = world.terminal().ask_value(question).await else {
             return Err(Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done"));
         };
-        match read(typed.trim()) {
-            Ok(read) => return Ok(read),
+        match parse(typed.trim()) {
+            Ok(parsed) => return Ok(parsed),
             Err(failure) => world.screen.say(&text::for_line(&failure.message)),
         }
     }

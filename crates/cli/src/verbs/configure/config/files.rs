@@ -1,4 +1,4 @@
-//! Configuration files, and what is wrong with them.
+//! Shows the configuration files that `config path` lists.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,8 @@ impl File {
     }
 }
 
-/// A line for each file. Later files override earlier ones.
-pub(crate) fn page(files: &[File], look: Layout) -> String {
+/// Returns a line for each file. Later files override earlier ones.
+pub(crate) fn page(files: &[File], layout: Layout) -> String {
     let rows: Vec<_> = files
         .iter()
         .map(|file| {
@@ -35,7 +35,7 @@ pub(crate) fn page(files: &[File], look: Layout) -> String {
             let path = text::for_line(&file.path.display().to_string()).into_owned();
             let path = if file.exists { path } else { format!("{path} (not there)") };
             vec![
-                Cell::new(tone, look.sign(sign)),
+                Cell::new(tone, layout.sign(sign)),
                 Cell::new(Tone::Plain, file.scope),
                 Cell::new(if file.exists { Tone::Plain } else { Tone::Faint }, path),
             ]

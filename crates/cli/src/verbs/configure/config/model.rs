@@ -1,4 +1,4 @@
-//! Which model is configured.
+//! Shows which model is configured.
 
 use std::path::Path;
 
@@ -14,6 +14,6 @@ pub(crate) fn page(model: &ModelChoice, file: &Path) -> Option<String> {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("  {} {}", paint(Tone::Faint, &format!("{name:<16}")), text::for_line(&value))
     });
-    let head = format!("{}  {}", paint(Tone::Strong, "[model]"), text::for_line(&file.display().to_string()));
-    Some(std::iter::once(head).chain(settings).collect::<Vec<_>>().join("\n"))
+    let heading = format!("{}  {}", paint(Tone::Strong, "[model]"), text::for_line(&file.display().to_string()));
+    Some(std::iter::once(heading).chain(settings).collect::<Vec<_>>().join("\n"))
 }

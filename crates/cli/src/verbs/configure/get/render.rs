@@ -1,4 +1,4 @@
-//! An entry of the configuration: its content, and its file.
+//! Shows the entry of a server: its content, and the file that it is in.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,21 +12,21 @@ use crate::render::{Layout, Sign, Tone, paint};
 pub(crate) struct Document<'a> {
     name: &'a str,
     scope: &'static str,
-    /// The file that it is configured in.
+    /// The file that the entry is in.
     source: Option<String>,
     line: Option<usize>,
-    /// Whether it can be used as it is written.
+    /// Whether the entry can be used as it is written.
     valid: bool,
     enabled: bool,
-    /// The file of another layer that switched it on or off.
+    /// The file of another scope that switched the entry on or off.
     switched_by: Option<String>,
     trusted: bool,
-    /// Its content, without secrets; `null` when it cannot be used.
+    /// The content of the entry, without secrets; `null` when the entry is not valid.
     entry: &'a Value,
     hash: &'a str,
-    /// The entries that it replaces, the strongest first.
+    /// The entries of other files that this entry replaces, the strongest first.
     shadows: Vec<ShadowedDocument>,
-    /// Its problems.
+    /// The problems of the entry.
     problems: Vec<String>,
 }
 
@@ -66,8 +66,8 @@ fn problems<'a>(entry: &'a Entry, loaded: &'a Loaded) -> impl Iterator<Item = &'
     loaded.problems.iter().filter(is_about_entry)
 }
 
-/// The entry, whether it may run, and what it hides.
-pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Layout) -> String {
+/// Shows the entry, its state, and the entries that it replaces.
+pub(crate) fn page(entry: &Entry, loaded: &Loaded, layout: Layout) -> String {
     let (sign, tone, state) = if !entry.is_valid {
         (Sign::Bad, Tone::Bad, "broken")
     } else if entry.trust == Trust::Pending {
@@ -78,8 +78,8 @@ pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Layout) -> String {
         (Sign::Off, Tone::Faint, "disabled")
     };
     let name = paint(Tone::Strong, &text::for_line(&entry.name));
-    let sign = paint(tone, look.sign(sign));
-    let mut lines = vec![format!("{sign} {name}  {}  {}", paint(tone, state), paint(Tone::Faint, &place(entry)))];
+    let sign = paint(tone, layout.sign(sign));
+    let mut lines = vec![format!("{sign} {name}  {}  {}", paint(tone, state), paint(Tone::Faint, &location(entry)))];
     lines.extend(details(&entry.view));
     if let Some(by) = &entry.switched_by {
         let word = if entry.enabled { "on" } else { "off" };
@@ -95,7 +95,7 @@ pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Layout) -> String {
 }
 
 /// Returns where the entry is configured, such as `project /home/ada/shop/.mcp.json:3`.
-pub(crate) fn place(entry: &Entry) -> String {
+pub(crate) fn location(entry: &Entry) -> String {
     let Some(path) = &entry.source.path else {
         return entry.scope.to_string();
     };

@@ -17,13 +17,13 @@ pub(crate) struct Document<'a> {
     pub(crate) dry_run: bool,
 }
 
-/// How an offer relates to what is configured.
+/// How an offer relates to the configured servers and to the other offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Standing {
     /// No server here has its name yet.
     New,
-    /// It is configured here already, or an earlier offer is the same server.
+    /// The same server is configured here already, or an earlier offer is the same server.
     Same,
     /// A different server here has its name.
     Taken,
@@ -41,7 +41,7 @@ pub(crate) struct Offered<'a> {
     line: Option<usize>,
     /// Whether it comes from a file of the project, and so is not the user's own.
     from_project: bool,
-    /// The only folder in which it is used, if it is not used everywhere.
+    /// The only folder in which the server is used; `None` if it is used everywhere.
     private_to: Option<String>,
     #[serde(rename = "state")]
     pub(crate) standing: Standing,
@@ -69,7 +69,7 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// A server that was added, or would be.
+/// A server that was added, or that a dry run would add.
 #[derive(Debug, Serialize)]
 pub(crate) struct Added {
     pub(crate) name: String,
@@ -82,19 +82,19 @@ pub(crate) struct Added {
     pub(crate) notes: Vec<String>,
 }
 
-/// The offers of each file below the name of its program.
-pub(crate) fn page(offered: &[Offered<'_>], look: Layout) -> String {
+/// Shows the offers of each file below the name of the program.
+pub(crate) fn page(offered: &[Offered<'_>], layout: Layout) -> String {
     let mut lines = Vec::new();
-    for of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
-        let Some(first) = of_file.first() else { continue };
+    for offers_of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
+        let Some(first) = offers_of_file.first() else { continue };
         if !lines.is_empty() {
             lines.push(String::new());
         }
         let from = if first.from_project { ", this project's" } else { "" };
         let about = format!("({}{from})", text::for_line(&first.source));
         lines.push(format!("{} {}", paint(Tone::Strong, first.offer.client.title()), paint(Tone::Faint, &about)));
-        let rows: Vec<_> = of_file.iter().map(|offered| row(offered, look)).collect();
-        for (offered, line) in of_file.iter().zip(columns(&rows)) {
+        let rows: Vec<_> = offers_of_file.iter().map(|offered| row(offered, layout)).collect();
+        for (offered, line) in offers_of_file.iter().zip(columns(&rows)) {
             lines.push(format!("  {line}"));
             let private =
                 offered.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
@@ -106,7 +106,7 @@ pub(crate) fn page(offered: &[Offered<'_>], look: Layout) -> String {
     lines.join("\n")
 }
 
-fn row(offered: &Offered<'_>, look: Layout) -> Vec<Cell> {
+fn row(offered: &Offered<'_>, layout: Layout) -> Vec<Cell> {
     let (sign, tone, state) = match offered.standing {
         Standing::New => (Sign::Good, Tone::Good, "new"),
         Standing::Same => (Sign::Off, Tone::Faint, "already here"),
@@ -114,21 +114,21 @@ fn row(offered: &Offered<'_>, look: Layout) -> Vec<Cell> {
         Standing::Rival => (Sign::Doubtful, Tone::Waiting, "another program means something else by this name"),
     };
     vec![
-        Cell::new(tone, look.sign(sign)),
+        Cell::new(tone, layout.sign(sign)),
         Cell::new(Tone::Strong, text::for_line(offered.name)),
         Cell::new(tone, state),
         Cell::new(Tone::Plain, text::for_line(&summary(offered.entry))),
     ]
 }
 
-/// An offer in a list to choose from.
+/// Returns the line of an offer in a list to choose from.
 pub(crate) fn line(offered: &Offered<'_>) -> String {
     let from = if offered.from_project { ", project" } else { "" };
     let line = format!("{} ({}{from})  {}", offered.name, offered.offer.client.title(), summary(offered.entry));
     text::for_line(&line).into_owned()
 }
 
-/// The command that runs, or the URL.
+/// Returns the command that runs, or the URL.
 fn summary(entry: &Value) -> String {
     if let Some(url) = entry.get("url").and_then(Value::as_str) {
         return url.to_owned();

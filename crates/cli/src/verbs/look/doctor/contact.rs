@@ -1,4 +1,4 @@
-//! Finds out why an endpoint cannot be reached: because of its name, or of its port.
+//! Finds out why an endpoint cannot be reached: its name may have no address, or its port may not answer.
 
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,15 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the host did for the server. Sends nothing.
 ///
-/// Returns no checks for a server that is not an endpoint, or if there is a proxy or an egress guard: a direct
-/// connection of this machine would then prove nothing.
+/// Returns no checks for a server without a URL. Returns none either if connections go through a proxy or are limited
+/// by the egress profile `hosted`, because a direct connection of this machine would then prove nothing.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
     };
     match endpoint(name, http, world).await {
         Some((host, port)) if !world.has_proxy() && world.egress().rules().profile == Profile::Local => {
-            reach(name.as_str(), &host, port).await
+            check_name_and_port(name.as_str(), &host, port).await
         }
         _ => Vec::new(),
     }
@@ -40,7 +40,7 @@ async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(Stri
     Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
-async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
+async fn check_name_and_port(name: &str, host: &str, port: u16) -> Vec<Check> {
     let without_brackets = host.trim_start_matches('[').trim_end_matches(']');
     let addresses = match tokio::time::timeout(STEP_TIMEOUT, lookup_host((without_brackets, port))).await {
         Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! Engines of containers, and the images that entries name.
+//! Checks the container engines, and the images that entries name.
 
 use toolrack_config::Loaded;
 use toolrack_host::{
@@ -13,7 +13,7 @@ use crate::{
     wire::World,
 };
 
-/// Returns which engines are installed, if no entry uses one. Starts none of them.
+/// If no entry uses a container, reports which engines are installed. Starts no engine.
 pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
     if loaded.desired.values().any(|spec| container_of(spec).is_some()) {
         return None;
@@ -31,22 +31,22 @@ pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
     Some(Check::good("container", "engine", what))
 }
 
-/// Whether the engine and the image of a server's container are there.
+/// Checks whether the engine and the image of a server's container are there.
 pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Some((container, stdio)), Ok(server)) = (container_of(spec), ServerName::new(name)) else { return Vec::new() };
     // The checks of placeholders report a missing value already.
     let Ok(plan) = world.resolver().stdio(&server, stdio).await else { return Vec::new() };
-    let look = match look_at_engine(&server, &plan).await {
+    let inspection = match look_at_engine(&server, &plan).await {
         None => return Vec::new(),
-        Some(Ok(look)) => look,
+        Some(Ok(inspection)) => inspection,
         Some(Err(error)) => {
             let engines = Engine::Auto.programs().join(" or ");
             let hint = format!("install {engines}, or take `container` out of the entry in {}", spec.source);
             return vec![Check::bad("container", name, with_causes(&error), Exit::Unreachable).hint(hint)];
         }
     };
-    let program = text::for_line(&look.program.display().to_string()).into_owned();
-    let engine = match &look.engine {
+    let program = text::for_line(&inspection.program.display().to_string()).into_owned();
+    let engine = match &inspection.engine {
         Ok(facts) => {
             let who = if facts.rootless { "rootless" } else { "as root" };
             Check::good("container", name, format!("{program} {} answers, {who}", facts.version))
@@ -58,18 +58,18 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<
         }
     };
     let image = plan.container.as_ref().map_or(container, |plan| &plan.container);
-    vec![engine, image_check(name, image, &look)]
+    vec![engine, image_check(name, image, &inspection)]
 }
 
-fn image_check(name: &str, container: &Container, look: &EngineLook) -> Check {
+fn image_check(name: &str, container: &Container, inspection: &EngineLook) -> Check {
     let image = text::for_line(&container.image);
-    let digests = look.image.as_ref().and_then(Option::as_deref);
+    let digests = inspection.image.as_ref().and_then(Option::as_deref);
     let place = match (digests, container.pull) {
         (Some(_), _) => "is here",
         (None, Pull::Missing) => "is not here, and is fetched at the first start, within `startup_timeout`",
         (None, Pull::Never) => {
             let what = format!("the image {image} is not here, and `container.pull` is `never`");
-            let program = look.program.file_name().unwrap_or_default().to_string_lossy();
+            let program = inspection.program.file_name().unwrap_or_default().to_string_lossy();
             let hint = format!("{program} pull {}", shell_words::quote(&image));
             return Check::bad("container", name, what, Exit::Unreachable).hint(hint);
         }

@@ -1,4 +1,4 @@
-//! Problems, each with the next step.
+//! Shows the results of the checks of `doctor`, each with its next step.
 
 use serde::Serialize;
 use toolrack_config::Problem;
@@ -20,7 +20,7 @@ pub(crate) struct Document<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     /// `file`, `data`, `secrets`, `egress`, `sandbox`, `path`, `daemon`, `container`, `config`, `trust`, `variables`,
-    /// `program`, `server`, `dns`, `tcp`, `pins` or `tools`.
+    /// `program`, `server`, `dns`, `tcp`, `pins` (the trusted definitions of tools) or `tools`.
     area: &'static str,
     /// The file or server.
     subject: String,
@@ -33,7 +33,7 @@ pub(crate) struct Check {
     pub(crate) exit: Exit,
 }
 
-/// Whether what was checked is good.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Health {
     #[serde(rename = "ok")]
@@ -65,19 +65,19 @@ impl Check {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The server that cannot be connected according to this check, because a placeholder has no value, or because its
-    /// program, engine or image is missing.
+    /// Returns the server, if this check shows that it cannot start: a placeholder has no value, or the program, engine
+    /// or image is missing.
     pub(crate) fn unusable_server(&self) -> Option<&str> {
         let is_needed = matches!(self.area, "variables" | "program" | "container");
         (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
     }
 
     /// Turns this into a check that fails the command.
-    pub(crate) fn fails(self, exit: Exit) -> Self {
+    pub(crate) fn failing_with(self, exit: Exit) -> Self {
         Self { health: Health::Bad, exit, ..self }
     }
 
-    /// The check that reports a problem of a file.
+    /// Makes the check that reports a problem of a file.
     pub(crate) fn of_problem(problem: &Problem) -> Self {
         let place = problem.place();
         let what = match &problem.entry {
@@ -93,8 +93,8 @@ impl Check {
     }
 }
 
-/// A line for each check with the next step below it, and a summary at the end.
-pub(crate) fn page(checks: &[Check], look: Layout) -> String {
+/// Returns a line for each check with the next step below it, and a summary at the end.
+pub(crate) fn page(checks: &[Check], layout: Layout) -> String {
     let row = |check: &Check| {
         let (sign, tone) = match check.health {
             Health::Good => (Sign::Good, Tone::Good),
@@ -102,7 +102,7 @@ pub(crate) fn page(checks: &[Check], look: Layout) -> String {
             Health::Bad => (Sign::Bad, Tone::Bad),
         };
         vec![
-            Cell::new(tone, look.sign(sign)),
+            Cell::new(tone, layout.sign(sign)),
             Cell::new(Tone::Faint, check.area),
             Cell::new(Tone::Strong, text::for_line(&check.subject)),
             Cell::new(Tone::Plain, text::for_line(&check.what)),

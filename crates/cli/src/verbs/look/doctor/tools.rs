@@ -1,4 +1,5 @@
-//! The findings about the tools of the connected servers.
+//! Reports findings about the tools of the connected servers. A tool is in quarantine if its definition differs from
+//! its pin, which is the definition that the user trusted.
 
 use toolrack_host::{Host, findings::Finding};
 
@@ -18,18 +19,18 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
             checks.push(Check::doubtful("pins", &tool, format!("{state} {}", quarantined.cause)).hint(hint));
         }
     }
-    let mut more = 0_usize;
+    let mut unshown = 0_usize;
     for ((server, tool), findings) in host.catalog().findings() {
         for Finding { place, what, .. } in findings {
             if checks.len() >= MAX_FINDINGS {
-                more += 1;
+                unshown += 1;
                 continue;
             }
             checks.push(Check::doubtful("tools", &format!("{server}/{tool}"), format!("{place}: {what}")));
         }
     }
-    if more > 0 {
-        checks.push(Check::doubtful("tools", "all", format!("{more} more findings are not shown")));
+    if unshown > 0 {
+        checks.push(Check::doubtful("tools", "all", format!("{unshown} more findings are not shown")));
     }
     checks
 }

@@ -1,4 +1,4 @@
-//! Servers and their states.
+//! Shows servers and their states.
 
 use std::collections::BTreeSet;
 
@@ -29,13 +29,15 @@ pub(crate) struct Server {
     state: &'static str,
     /// Unknown for a broken entry.
     transport: Option<&'static str>,
+    /// The generation of MCP that the server speaks.
     era: Option<Era>,
     scope: String,
-    /// The file that it is configured in.
+    /// The file with the entry of the server.
     source: Option<String>,
     enabled: bool,
     tools: usize,
-    /// Names of tools that are in quarantine, or would be if pins did not only warn.
+    /// Names of tools whose definitions differ from their pins (the definitions that the user trusted). These tools are
+    /// in quarantine, unless the user wants only warnings about pins.
     quarantined: Vec<String>,
     findings: FindingCount,
     error: Option<String>,
@@ -83,7 +85,7 @@ impl Server {
         &self.name
     }
 
-    /// Counts those of `findings`, which are about all servers, that are about tools of this server.
+    /// Counts the findings about tools of this server. `findings` are those of all servers.
     pub(crate) fn count_findings(&mut self, findings: &Findings) {
         for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
             self.findings.count += found.len();
@@ -91,12 +93,12 @@ impl Server {
         }
     }
 
-    /// Whether it waits for the user's approval.
+    /// Returns whether the server waits for the user's approval.
     pub(crate) fn is_pending(&self) -> bool {
         self.shown.state == State::PendingTrust
     }
 
-    /// Whether one of its tools is in quarantine, or would be if pins did not only warn.
+    /// Returns whether a tool of the server differs from its pin.
     pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }
@@ -112,7 +114,7 @@ impl Server {
         }
     }
 
-    /// An entry that is configured, but cannot be used as it is written.
+    /// Makes the row of an entry that cannot be used as it is written.
     fn broken(entry: &Entry, why: String) -> Self {
         let state = State::Failed { error: why.clone() };
         Self {
@@ -151,15 +153,15 @@ pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
         .collect()
 }
 
-/// A line for each server. Below a server that failed, a line shows where it is configured; findings about its tools
-/// follow.
-pub(crate) fn page(servers: &[Server], look: Layout) -> String {
+/// Returns a line for each server. Below a server that failed, a line shows where it is configured. Warnings of the
+/// server follow.
+pub(crate) fn page(servers: &[Server], layout: Layout) -> String {
     let rows: Vec<_> = servers
         .iter()
         .map(|server| {
-            let (sign, tone, words) = in_words(&server.shown.state, look);
+            let (sign, tone, words) = in_words(&server.shown.state, layout);
             vec![
-                Cell::new(tone, look.sign(sign)),
+                Cell::new(tone, layout.sign(sign)),
                 Cell::new(Tone::Strong, text::for_line(&server.name)),
                 Cell::new(Tone::Plain, server.transport.unwrap_or("?")),
                 Cell::new(Tone::Faint, text::for_line(&server.scope)),
@@ -183,12 +185,12 @@ pub(crate) fn page(servers: &[Server], look: Layout) -> String {
 }
 
 /// A state as a sign, a colour and words; the words alone say everything.
-fn in_words(state: &State, look: Layout) -> (Sign, Tone, String) {
-    let because = |words: &str, why: &str| format!("{words} {} {}", look.dash(), text::for_line(why));
+fn in_words(state: &State, layout: Layout) -> (Sign, Tone, String) {
+    let because = |words: &str, why: &str| format!("{words} {} {}", layout.dash(), text::for_line(why));
     match state {
         State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
         State::ToolsFailed { error } => {
-            (Sign::Doubtful, Tone::Waiting, because(&format!("connected {} tools failed", look.dot()), error))
+            (Sign::Doubtful, Tone::Waiting, because(&format!("connected {} tools failed", layout.dot()), error))
         }
         State::Idle { tools } => {
             let words = format!("idle ({}; starts when called)", count(*tools, "tool"));

@@ -1,4 +1,4 @@
-//! Lines that servers wrote.
+//! Shows lines that servers wrote.
 
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
@@ -26,7 +26,7 @@ impl<'a> From<&'a LogLine> for Line<'a> {
     }
 }
 
-/// A row for each line: time, server, kind, text.
+/// Returns a row for each line: time, server, kind, text.
 pub(crate) fn page(lines: &[LogLine]) -> String {
     let rows: Vec<_> = lines
         .iter()

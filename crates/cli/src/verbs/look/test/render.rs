@@ -1,4 +1,4 @@
-//! The steps of a connection, up to the one that failed.
+//! Shows the steps of a connection, up to the step that failed.
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub(crate) struct Tested {
     ok: bool,
     state: &'static str,
     transport: &'static str,
+    /// The generation of MCP that the server speaks.
     era: Option<Era>,
     protocol_version: Option<String>,
     server_info: Option<ServerInfo>,
@@ -27,7 +28,7 @@ pub(crate) struct Tested {
     instructions: Option<String>,
     tools: usize,
     tokens: usize,
-    /// The time until it was connected or had failed; `null` when nothing was tried.
+    /// The time until the server was connected or had failed; `null` when nothing was tried.
     duration_ms: Option<u64>,
     steps: Vec<WhyStep>,
     error: Option<String>,
@@ -55,12 +56,12 @@ impl Tested {
 }
 
 /// The outcome for each server, with its steps below.
-pub(crate) fn page(tested: &[Tested], look: Layout) -> String {
-    let blocks: Vec<_> = tested.iter().map(|server| block(server, look)).collect();
+pub(crate) fn page(tested: &[Tested], layout: Layout) -> String {
+    let blocks: Vec<_> = tested.iter().map(|server| block(server, layout)).collect();
     blocks.join("\n\n")
 }
 
-fn block(server: &Tested, look: Layout) -> String {
+fn block(server: &Tested, layout: Layout) -> String {
     let (sign, tone) = if server.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
     let name = paint(Tone::Strong, &text::for_line(&server.name));
     let mut about = if server.ok {
@@ -71,34 +72,34 @@ fn block(server: &Tested, look: Layout) -> String {
     if let Some(took) = server.duration_ms {
         about += &format!(", {took} ms");
     }
-    let mut lines = vec![format!("{} {name}  {}", paint(tone, look.sign(sign)), paint(tone, &about))];
+    let mut lines = vec![format!("{} {name}  {}", paint(tone, layout.sign(sign)), paint(tone, &about))];
     if let Some(ServerInfo { name, version, .. }) = &server.server_info {
         let says = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
         lines.push(paint(Tone::Faint, says.trim_end()));
     }
     lines.extend(instructions(&server.name, server.instructions.as_deref(), false));
-    lines.extend(columns(&steps(&server.steps, look)).into_iter().map(|line| format!("  {line}")));
+    lines.extend(columns(&steps(&server.steps, layout)).into_iter().map(|line| format!("  {line}")));
     lines.join("\n")
 }
 
 /// The server's instructions for models, below its name: only the beginning, unless `is_full`.
 pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> Vec<String> {
     let Some(words) = words.map(str::trim).filter(|words| !words.is_empty()) else { return Vec::new() };
-    let all = format!("toolrack tools {} --full", text::for_line(server));
+    let full_command = format!("toolrack tools {} --full", text::for_line(server));
     let words = match is_full {
         true => text::for_terminal(words).lines().map(str::to_owned).collect(),
-        false => excerpt::lines(words, &all),
+        false => excerpt::lines(words, &full_command),
     };
     let heading = std::iter::once(paint(Tone::Faint, "  tells models:"));
     heading.chain(words.into_iter().map(|line| format!("    {line}"))).collect()
 }
 
-/// A row for each step. The first step that failed is the reason.
-pub(crate) fn steps(steps: &[WhyStep], look: Layout) -> Vec<Vec<Cell>> {
+/// Returns a row for each step. The first step that failed is the reason.
+pub(crate) fn steps(steps: &[WhyStep], layout: Layout) -> Vec<Vec<Cell>> {
     let row = |step: &WhyStep| {
         let (sign, tone) = if step.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
         vec![
-            Cell::new(tone, look.sign(sign)),
+            Cell::new(tone, layout.sign(sign)),
             Cell::new(Tone::Strong, step.stage),
             Cell::new(Tone::Plain, text::for_line(&step.what)),
         ]

@@ -1,4 +1,4 @@
-//! The result of a call.
+//! Shows the result of a call.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ fn raw_content(content: &Content) -> Raw<'_> {
     }
 }
 
-/// The contents of a resource as they are.
+/// Returns the contents of a resource unchanged.
 pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
     match &resource.text {
         Some(text) => Raw::Text(text.into()),
@@ -69,14 +69,14 @@ pub(crate) fn plain(outcome: &ToolOutcome) -> String {
         other => anstream::adapter::strip_str(&content(other)).to_string(),
     };
     let mut parts: Vec<String> = outcome.content.iter().map(exact).collect();
-    let mut is_text = outcome.content.iter().all(is_text);
+    let mut only_text = outcome.content.iter().all(is_text);
     if !has_text(outcome)
         && let Some(structured) = &outcome.structured
     {
         parts.push(pretty(structured));
-        is_text = false;
+        only_text = false;
     }
-    join_parts(parts, is_text)
+    join_parts(parts, only_text)
 }
 
 /// The contents of a resource for a file or another program: a text exactly as it came.
@@ -88,10 +88,10 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
 }
 
 /// Joins the parts, one below the other. Unless all of them are text, adds a line break at the end.
-pub(crate) fn join_parts(mut parts: Vec<String>, is_text: bool) -> String {
+pub(crate) fn join_parts(mut parts: Vec<String>, only_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
     let mut all = parts.join("\n");
-    if !is_text && !all.is_empty() && !all.ends_with('\n') {
+    if !only_text && !all.is_empty() && !all.ends_with('\n') {
         all.push('\n');
     }
     all

@@ -1,4 +1,4 @@
-//! Prompts, and prompts filled in.
+//! Shows prompts, and prompts that are filled in.
 
 use serde::Serialize;
 use toolrack_host::{

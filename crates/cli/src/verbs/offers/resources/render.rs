@@ -1,4 +1,4 @@
-//! Resources and resource templates.
+//! Shows resources and resource templates.
 
 use serde::Serialize;
 use toolrack_host::{

@@ -1,4 +1,4 @@
-//! The page of one tool, with everything that is known about it.
+//! Shows one tool with everything that is known about it.
 
 use serde_json::Value;
 use toolrack_host::{CatalogTool, text};
@@ -15,7 +15,7 @@ const MAX_ARGUMENTS: usize = 50;
 /// How many bytes of an argument's default or description are shown, unless the user wants all.
 const MAX_FIELD_BYTES: usize = 300;
 
-/// Everything that the server says about the tool, and the verdict on a model's call.
+/// Shows everything that the server says about the tool, and whether a model may call it.
 ///
 /// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
 pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> String {
@@ -44,8 +44,8 @@ pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> Stri
         let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
         lines.extend(columns(&rows));
         if shown < arguments.len() {
-            let left = count(arguments.len() - shown, "argument");
-            lines.push(paint(Tone::Faint, &format!("… and {left} more: `{full_command}` shows all of them")));
+            let hidden_count = count(arguments.len() - shown, "argument");
+            lines.push(paint(Tone::Faint, &format!("… and {hidden_count} more: `{full_command}` shows all of them")));
         }
     }
     lines.push(String::new());

@@ -1,4 +1,4 @@
-//! Tools and what they take.
+//! Shows tools and their arguments.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) tool: CatalogTool,
-    /// How well it fits what was searched for.
+    /// How well the tool fits the search; `None` without a search.
     pub(crate) score: Option<f32>,
 }
 
@@ -54,9 +54,9 @@ pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warn
 }
 
 fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
-    let of_servers = servers.iter().filter_map(|status| Some((status.name.as_str(), status.instructions.as_deref()?)));
-    let written = of_servers.filter(|(_, instructions)| !instructions.trim().is_empty());
-    written.map(|(name, instructions)| Server { name, instructions }).collect()
+    let all = servers.iter().filter_map(|status| Some((status.name.as_str(), status.instructions.as_deref()?)));
+    let not_empty = all.filter(|(_, instructions)| !instructions.trim().is_empty());
+    not_empty.map(|(name, instructions)| Server { name, instructions }).collect()
 }
 
 /// The output of `tools --json` for the one tool that was named.
@@ -99,17 +99,17 @@ pub(crate) struct Detail {
 pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) -> String {
     let Detail { with_schema, is_full } = detail;
     let mut lines = Vec::new();
-    for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
+    for tools_of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let tokens: usize = of_server.iter().map(|entry| entry.tool.tokens()).sum();
-        let about = format!("({}, about {})", count(of_server.len(), "tool"), count(tokens, "token"));
-        let name = of_server.first().map_or("", |entry| entry.tool.server.as_str());
+        let tokens: usize = tools_of_server.iter().map(|entry| entry.tool.tokens()).sum();
+        let about = format!("({}, about {})", count(tools_of_server.len(), "tool"), count(tokens, "token"));
+        let name = tools_of_server.first().map_or("", |entry| entry.tool.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
         let status = servers.iter().find(|status| status.name.as_str() == name);
         lines.extend(instructions(name, status.and_then(|status| status.instructions.as_deref()), is_full));
-        for entry in of_server {
+        for entry in tools_of_server {
             lines.extend(tool_lines(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
         }
     }
@@ -141,7 +141,7 @@ fn tool_lines(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) 
     lines
 }
 
-/// The server's claim about the tool, in one word.
+/// Returns the server's claim about the tool, in one word.
 pub(crate) fn badge(claims: &Annotations) -> Option<(Tone, &'static str)> {
     if claims.read_only == Some(true) {
         Some((Tone::Good, "read-only"))

@@ -1,4 +1,4 @@
-//! The verbs that read the audit log.
+//! Defines the arguments of the verbs that read the audit log.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,5 @@
-//! `toolrack audit verify-export`: checks the audit logs that a daemon exported, without its database.
+//! Runs `toolrack audit verify-export`, which checks the audit logs that a daemon exported, without the daemon's
+//! database.
 
 use std::{
     fs,
@@ -31,7 +32,8 @@ struct Verified {
 #[derive(Debug, Serialize)]
 struct Log {
     log: String,
-    /// The number of heads. A head is a signed list of exported objects, and of where the log ended then.
+    /// The number of heads. A head is a signed file that lists exported objects, and says where the log ended at that
+    /// time.
     heads: u64,
     rows: u64,
     first: Option<u64>,
@@ -115,6 +117,7 @@ fn page(log: &Log) -> String {
     lines.join("\n")
 }
 
+/// The public keys, and the result for each log; the second error says why nothing could be verified.
 type KeysAndReports = (Result<Vec<PublicKey>, Failure>, Result<Vec<LogReport>, String>);
 
 fn verify_folder(args: &VerifyExportArgs) -> KeysAndReports {

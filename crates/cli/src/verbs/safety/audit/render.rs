@@ -1,4 +1,4 @@
-//! Rows of the audit log.
+//! Shows rows of the audit log.
 
 use chrono::{DateTime, Local};
 use toolrack_host::text;
@@ -6,7 +6,7 @@ use toolrack_store::audit::{AuditRow, Entry};
 
 use crate::render::{Cell, Tone, columns, count};
 
-/// A line for each row: time, caller, event, outcome, reason.
+/// Returns a line for each row: time, caller, event, outcome, reason.
 pub(crate) fn page(rows: &[AuditRow]) -> String {
     let rows: Vec<_> = rows.iter().map(cells).collect();
     columns(&rows).join("\n")

@@ -1,4 +1,4 @@
-//! The verbs about the rules for calls.
+//! Defines the arguments of the verbs about the rules for calls.
 
 use clap::{Args, Subcommand};
 

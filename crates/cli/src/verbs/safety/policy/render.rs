@@ -1,4 +1,4 @@
-//! Rules about calls, and their verdict on one.
+//! Shows the rules about calls, and the verdict of the rules on one call.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use toolrack_store::StandingAnswer;
 
 use crate::render::{Cell, Tone, columns, paint};
 
-/// A rule.
+/// A rule about calls.
 #[derive(Debug, Serialize)]
 pub(crate) struct RuleLine {
     effect: Effect,
@@ -98,7 +98,8 @@ pub(crate) struct Tested {
     rules: Vec<MatchedLine>,
     /// The server's claims about the tool when it was last connected; `null` if they are not known.
     annotations: Option<Annotations>,
-    /// A standing answer, if the verdict is to ask. It is valid only as long as the tool has the same definition.
+    /// The user's standing answer (`always`), if the verdict is to ask. The answer is valid only as long as the tool
+    /// has the same definition.
     answer: Option<Shown>,
     #[serde(skip)]
     answered_at: Option<String>,
@@ -139,7 +140,7 @@ fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// The verdict, the facts behind it, and every rule for the tool.
+/// Shows the verdict, the facts behind the verdict, and every rule for the tool.
 pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
     if let Some(at) = &tested.answered_at {
@@ -157,7 +158,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
     lines.join("\n")
 }
 
-/// The server's claims about a tool, as far as they are known.
+/// Describes what the server claims about a tool, if that is known.
 pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
     let claims = match annotations {
@@ -204,7 +205,7 @@ fn rule(line: &RuleLine) -> Vec<Cell> {
     ]
 }
 
-/// Every rule, and what happens to calls that match no rule.
+/// Shows every rule, and what happens to calls that match no rule.
 pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
     let rows: Vec<_> = rules.iter().map(rule).collect();
     let mut lines = columns(&rows);
@@ -218,13 +219,13 @@ pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_on
     lines.join("\n")
 }
 
-/// When the user gave the answer, in RFC 3339.
+/// Returns when the user gave the answer, in RFC 3339.
 fn answered_at(answer: &StandingAnswer) -> String {
     let at = DateTime::from_timestamp(answer.answered_at, 0).unwrap_or_default();
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// One line per answer.
+/// Returns a line for each answer.
 pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
     let rows: Vec<_> = answers
         .iter()

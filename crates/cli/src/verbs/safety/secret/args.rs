@@ -1,4 +1,4 @@
-//! The verbs that manage secrets.
+//! Defines the arguments of the verbs that manage secrets.
 
 use clap::{Args, Subcommand, ValueEnum};
 

@@ -1,4 +1,4 @@
-//! Secrets, by their names.
+//! Lists secrets by their names.
 
 use serde::Serialize;
 use toolrack_host::text;
@@ -13,22 +13,22 @@ pub(crate) struct List {
     pub(crate) key: String,
 }
 
-/// A secret, never its value.
+/// A secret without its value.
 #[derive(Debug, Serialize)]
 pub(crate) struct Named {
     pub(crate) name: String,
     #[serde(rename = "set")]
     pub(crate) is_set: bool,
-    /// The servers whose entries name it.
+    /// The servers whose entries name the secret.
     pub(crate) used_by: Vec<String>,
 }
 
-/// A line per secret.
-pub(crate) fn page(list: &List, look: Layout) -> String {
+/// Returns a line for each secret.
+pub(crate) fn page(list: &List, layout: Layout) -> String {
     let row = |named: &Named| {
         let (sign, tone) = if named.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
         let used = named.used_by.join(", ");
-        let mut cells = vec![Cell::new(tone, look.sign(sign)), Cell::new(Tone::Strong, text::for_line(&named.name))];
+        let mut cells = vec![Cell::new(tone, layout.sign(sign)), Cell::new(Tone::Strong, text::for_line(&named.name))];
         if !used.is_empty() {
             cells.push(Cell::new(Tone::Faint, text::for_line(&used)));
         }

@@ -1,4 +1,4 @@
-//! The verbs that sign in to servers.
+//! Defines the arguments of the verbs that sign in to servers.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! Sign-ins. No token ever reaches this module.
+//! Shows sign-ins. No token ever reaches this module.
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
@@ -26,6 +26,7 @@ pub(crate) struct LoggedIn<'a> {
 pub(crate) struct LoggedOut<'a> {
     pub(crate) server: &'a str,
     pub(crate) was_signed_in: bool,
+    /// Whether the server has revoked the tokens; `None` if there was no sign-in.
     pub(crate) revoked: Option<bool>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Status {
 pub(crate) struct Row {
     url: String,
     account: Option<String>,
-    /// The configured servers that use it.
+    /// The configured servers that use this sign-in.
     servers: Vec<String>,
     issuer: String,
     scopes: Vec<String>,
@@ -101,8 +102,8 @@ pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
     }
 }
 
-/// A line per sign-in.
-pub(crate) fn page(status: &Status, look: Layout) -> String {
+/// Returns a line for each sign-in.
+pub(crate) fn page(status: &Status, layout: Layout) -> String {
     let row = |row: &Row| {
         let now = Utc::now();
         let expires = row.expires_at.and_then(time);
@@ -117,7 +118,7 @@ pub(crate) fn page(status: &Status, look: Layout) -> String {
         };
         let name = if row.servers.is_empty() { row.url.clone() } else { row.servers.join(", ") };
         vec![
-            Cell::new(tone, look.sign(sign)),
+            Cell::new(tone, layout.sign(sign)),
             Cell::new(Tone::Strong, text::for_line(&name)),
             Cell::new(Tone::Plain, text::for_line(row.account.as_deref().unwrap_or("-"))),
             Cell::new(tone, state),

@@ -1,4 +1,4 @@
-//! `login --to`: the gateway of a team becomes one of the user's servers.
+//! Runs `login --to`, which adds the gateway of a team to the user's servers.
 
 use serde_json::json;
 use toolrack_config::{
@@ -11,15 +11,15 @@ use url::{Host, Url};
 
 use crate::{args::Scope, error::Failure, verbs::configure::edits, wire::World};
 
-/// Returns the name of the server with the address of the team's gateway. If no server has it, adds one to the user's
-/// file.
+/// Returns the name of the server that has the address of the team's gateway. If there is no such server, adds one to
+/// the user's file.
 ///
 /// # Errors
 /// When `to` is not an address, the name is taken, or the file cannot be written.
 pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> Result<String, Failure> {
-    let url = gateway_at(to)?;
+    let url = gateway_url(to)?;
     let loaded = world.read().await;
-    if let Some(known) = known_at(&url, &loaded) {
+    if let Some(known) = server_with_url(&url, &loaded) {
         return match name {
             Some(name) if name != known => {
                 let message = format!("{url} is the server `{known}` already");
@@ -28,10 +28,10 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
             _ => Ok(known),
         };
     }
-    let name = name.unwrap_or_else(|| name_of(&url));
+    let name = name.unwrap_or_else(|| default_name(&url));
     let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let entry = json!({ "type": "http", "url": url.as_str() });
-    let (hash, place) = (content_hash(&entry), edits::place(Scope::User, world));
+    let (hash, place) = (content_hash(&entry), edits::place_for_new(Scope::User, world));
     let (path, added) = (place.path, server.clone());
     let options = Options { replace: false, dry_run: false };
     let edited = edits::run(server.as_str(), move || edit::add(&path, added.as_str(), &entry, options)).await;
@@ -44,8 +44,8 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
     Ok(server.to_string())
 }
 
-/// The address of the MCP endpoint of the team at `to`, which may name the team or the endpoint.
-fn gateway_at(to: &str) -> Result<Url, Failure> {
+/// Returns the address of the team's MCP endpoint. `to` is the address of the team or of the endpoint.
+fn gateway_url(to: &str) -> Result<Url, Failure> {
     let refused = || {
         let message = format!("`{}` is not an address of a team", text::for_line(&text::clip(to, 200)));
         Failure::usage(message).hint("it begins with https://, such as https://tools.example")
@@ -61,8 +61,8 @@ fn gateway_at(to: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// The configured server with this address.
-fn known_at(url: &Url, loaded: &Loaded) -> Option<String> {
+/// Returns the configured server with this address.
+fn server_with_url(url: &Url, loaded: &Loaded) -> Option<String> {
     let has_url = |transport: &Transport| match transport {
         Transport::Http(http) => Url::parse(http.url.trim()).is_ok_and(|known| known == *url),
         _ => false,
@@ -70,8 +70,8 @@ fn known_at(url: &Url, loaded: &Loaded) -> Option<String> {
     loaded.desired.iter().find(|(_, spec)| has_url(&spec.transport)).map(|(name, _)| name.to_string())
 }
 
-/// The first part of the host's name; `team` where the host has none.
-fn name_of(url: &Url) -> String {
+/// Returns the first part of the host's name, or `team` if the host has no name.
+fn default_name(url: &Url) -> String {
     let label = match url.host() {
         Some(Host::Domain(domain)) if domain != "localhost" => domain.split('.').next().unwrap_or_default().to_owned(),
         _ => String::new(),
@@ -92,11 +92,11 @@ mod tests {
             ("http://127.0.0.1:4000", "http://127.0.0.1:4000/mcp", "team"),
             ("http://localhost:4000", "http://localhost:4000/mcp", "team"),
         ] {
-            let url = gateway_at(to).unwrap();
-            assert_eq!((url.as_str(), &*name_of(&url)), (endpoint, name));
+            let url = gateway_url(to).unwrap();
+            assert_eq!((url.as_str(), &*default_name(&url)), (endpoint, name));
         }
         for to in ["tools.example", "", "file:///etc", "https://ann@tools.example", "https://tools.example/?x=1"] {
-            assert!(gateway_at(to).is_err(), "{to}");
+            assert!(gateway_url(to).is_err(), "{to}");
         }
     }
 }

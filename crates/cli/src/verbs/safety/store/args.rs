@@ -1,4 +1,4 @@
-//! The arguments of `store`.
+//! Defines the arguments of `store`.
 
 use std::path::PathBuf;
 

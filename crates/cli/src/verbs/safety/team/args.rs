@@ -1,4 +1,4 @@
-//! The verbs that manage the members of a team.
+//! Defines the arguments of the verbs that manage the members of a team.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! `toolrack team audit`: the rows of the daemon's own audit log and of the logs of all tenants, in one view.
+//! Runs `toolrack team audit`, which shows the daemon's own audit log and those of all tenants in one list.
 
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
@@ -37,6 +37,7 @@ struct Listed {
 
 #[derive(Debug, Serialize)]
 struct Shown {
+    /// The tenant whose log has the row; `None` for the daemon's own log.
     log: Option<String>,
     #[serde(flatten)]
     row: Row,
@@ -99,7 +100,7 @@ async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, world: &World) -> Resu
     Ok(rows.into_iter().map(|row| Found { tenant: Some(tenant.id.clone()), row }).collect())
 }
 
-/// A line for each row, which begins with the log that has the row, and ends with the member who acted.
+/// Returns a line for each row, which begins with the log that has the row, and ends with the member who acted.
 fn page(found: &[Found]) -> String {
     let line = |Found { tenant, row }: &Found| {
         let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(team)"))];

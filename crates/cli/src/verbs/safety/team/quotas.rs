@@ -1,4 +1,4 @@
-//! `toolrack team quotas`: the use of the quotas of all tenants.
+//! Runs `toolrack team quotas`, which shows how much of their quotas all tenants have used.
 
 use serde::Serialize;
 use toolrack_daemon::shown::{quotas::Shown, seconds};
@@ -59,7 +59,7 @@ async fn usage_of(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure>
     Ok(quotas.stored_usage())
 }
 
-/// A line per quota.
+/// Returns a line for each quota.
 fn page(found: &[(&Tenant, Usage)]) -> String {
     let line = |(tenant, usage): &(&Tenant, Usage)| {
         let who = match &usage.holder {

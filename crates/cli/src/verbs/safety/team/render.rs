@@ -1,4 +1,4 @@
-//! Members and their tokens.
+//! Shows members and their tokens.
 
 use serde::Serialize;
 use toolrack_daemon::shown::team::{Member, Token};
@@ -45,7 +45,7 @@ impl From<&TeamToken> for MemberToken {
     }
 }
 
-/// A line per member.
+/// Returns a line for each member.
 pub(crate) fn members(list: &Members) -> String {
     let row = |member: &Member| {
         vec![
@@ -59,7 +59,7 @@ pub(crate) fn members(list: &Members) -> String {
     columns(&list.members.iter().map(row).collect::<Vec<_>>()).join("\n")
 }
 
-/// A line per token.
+/// Returns a line for each token.
 pub(crate) fn tokens(list: &Tokens) -> String {
     let row = |MemberToken { member, token }: &MemberToken| {
         let ends = token.ends_at.as_deref().map_or_else(|| "has no end".to_owned(), |at| format!("until {at}"));

@@ -1,4 +1,5 @@
-//! `toolrack team replicas`: the daemons that serve the team together, and how many tenants each serves.
+//! Runs `toolrack team replicas`, which lists the daemons that serve the team together, and how many tenants each
+//! serves.
 
 use serde::Serialize;
 use toolrack_host::text;
@@ -32,12 +33,14 @@ struct Shown {
 }
 
 impl From<ReplicaHomes> for Shown {
-    fn from(ReplicaHomes { last, tenants }: ReplicaHomes) -> Self {
-        Self { id: last.replica.id, address: last.replica.address, heartbeats: last.number, tenants }
+    fn from(ReplicaHomes { last: last_heartbeat, tenants }: ReplicaHomes) -> Self {
+        let (replica, heartbeats) = (last_heartbeat.replica, last_heartbeat.number);
+        Self { id: replica.id, address: replica.address, heartbeats, tenants }
     }
 }
 
 pub(super) async fn run(args: &ReplicasArgs, world: &World) -> Result<Exit, Failure> {
+    // Only refuses a broken file: `World` has opened the database that the file names.
     team_file::read(&args.team)?;
     let found = store(world).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
     let replicas: Vec<Shown> = found.into_iter().map(Shown::from).collect();
@@ -52,7 +55,7 @@ pub(super) async fn run(args: &ReplicasArgs, world: &World) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// A line per replica.
+/// Returns a line for each replica.
 fn page(replicas: &[Shown]) -> String {
     let line = |shown: &Shown| {
         vec![

@@ -1,4 +1,4 @@
-//! The arguments of `pending`, `trust` and `untrust`.
+//! Defines the arguments of `pending`, `trust` and `untrust`.
 
 use clap::{Args, Subcommand};
 

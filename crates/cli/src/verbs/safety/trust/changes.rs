@@ -1,4 +1,4 @@
-//! The differences between two entries, field by field.
+//! Compares two entries field by field.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,15 +9,15 @@ use crate::render::{Tone, paint};
 /// A field that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Change {
-    /// Its path, such as `args[1]` or `env.TOKEN`.
+    /// The path of the field, such as `args[1]` or `env.TOKEN`.
     pub(crate) field: String,
-    /// `null` when it is new.
+    /// `null` when the field is new.
     pub(crate) before: Option<Value>,
-    /// `null` when it is gone.
+    /// `null` when the field is gone.
     pub(crate) after: Option<Value>,
 }
 
-/// The differences between two values, in the order of `after`; removed fields come last.
+/// Returns the differences between two values, in the order of `after`. Removed fields come last.
 pub(crate) fn between(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     collect("", Some(before), Some(after), &mut changes);

@@ -1,4 +1,5 @@
-//! Tools that differ from their pins, shown so that the user can decide about them.
+//! Shows the tools in quarantine, so that the user can decide about them. Their definitions differ from their pins,
+//! which are the definitions that the user trusted.
 
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub(crate) struct Shown<'a> {
     source: &'a str,
     /// `changed`, `renamed` or `too_many`.
     cause: &'static str,
-    /// The name that it had, if it was renamed.
+    /// The earlier name of a renamed tool.
     was: Option<&'a str>,
     #[serde(skip)]
     why: &'a Cause,
@@ -47,7 +48,7 @@ pub(crate) struct Shown<'a> {
     definition: Value,
     /// The trusted definition; `null` if nothing is pinned.
     pinned: Option<TrustedDefinition<'a>>,
-    /// How the two differ, field by field.
+    /// How the current definition differs from the trusted one, field by field.
     changes: Vec<Change>,
     /// Findings in the new definition, at which the user should look.
     findings: Vec<Finding>,
@@ -100,7 +101,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Parses a stored definition. One that is no longer JSON, because a secret was hidden in it, is shown as text.
+/// Parses a stored definition. A definition that is no longer JSON, because a secret was hidden in it, is shown as
+/// text.
 fn definition(stored: &str) -> Value {
     serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
 }
@@ -115,13 +117,13 @@ fn day(seconds: i64) -> String {
 }
 
 /// Each tool with its changes and findings.
-pub(crate) fn page(shown: &[Shown<'_>], look: Layout) -> String {
-    let blocks: Vec<_> = shown.iter().map(|shown| block(shown, look).join("\n")).collect();
+pub(crate) fn page(shown: &[Shown<'_>], layout: Layout) -> String {
+    let blocks: Vec<_> = shown.iter().map(|shown| block(shown, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(shown: &Shown<'_>, look: Layout) -> Vec<String> {
-    let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
+fn block(shown: &Shown<'_>, layout: Layout) -> Vec<String> {
+    let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
     let from = paint(Tone::Faint, &text::for_line(shown.source));
     let mut lines = vec![format!("{sign} {}  {from}", name(shown))];
     let trusted = shown.pinned.as_ref().map(|pinned| match pinned.approved_by {
@@ -134,7 +136,7 @@ fn block(shown: &Shown<'_>, look: Layout) -> Vec<String> {
         None => lines.extend(difference(&changes::between(&Value::Null, &shown.definition))),
     }
     for Finding { place, what, .. } in &shown.findings {
-        lines.push(format!("  {} {place}: {what}", paint(Tone::Bad, look.sign(Sign::Doubtful))));
+        lines.push(format!("  {} {place}: {what}", paint(Tone::Bad, layout.sign(Sign::Doubtful))));
     }
     lines.push(paint(Tone::Faint, &format!("  hash {}", shown.hash)));
     lines
@@ -144,7 +146,7 @@ fn name(shown: &Shown<'_>) -> String {
     paint(Tone::Strong, &text::for_line(&format!("{}/{}", shown.server, shown.tool)))
 }
 
-/// The differences. Texts of several lines are compared line by line.
+/// Shows the changes. Texts of several lines are compared line by line.
 fn difference(changes: &[Change]) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {
@@ -164,7 +166,7 @@ fn difference(changes: &[Change]) -> Vec<String> {
     lines
 }
 
-/// The changed lines, with one unchanged line before and one after them.
+/// Returns the changed lines, with one unchanged line before and one after the change.
 fn line_diff(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     // How many lines are the same at the start, and at the end.
@@ -181,15 +183,15 @@ fn line_diff(before: &str, after: &str) -> Vec<String> {
     lines
 }
 
-/// The approved tools; with their definitions unless the user has `seen` them.
-pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Layout) -> String {
+/// Shows the approved tools, with their definitions unless the user has `seen` these.
+pub(crate) fn released(shown: &[Shown<'_>], seen: bool, layout: Layout) -> String {
     let blocks: Vec<_> = shown
         .iter()
         .map(|shown| {
-            let sign = paint(Tone::Good, look.sign(Sign::Good));
+            let sign = paint(Tone::Good, layout.sign(Sign::Good));
             let mut lines = vec![format!("{sign} {}  approved as long as it does not change", name(shown))];
             if !seen {
-                lines.extend(block(shown, look).into_iter().skip(1));
+                lines.extend(block(shown, layout).into_iter().skip(1));
             }
             lines.join("\n")
         })

@@ -10,7 +10,7 @@ use toolrack_store::Approval;
 use super::changes::{self, Change};
 use crate::{
     render::{Layout, Sign, Tone, paint},
-    verbs::configure::get::render::{details, place},
+    verbs::configure::get::render::{details, location},
 };
 
 /// `pending --json`.
@@ -26,7 +26,7 @@ pub(crate) struct Document<'a> {
 pub(crate) struct Pending<'a> {
     name: &'a str,
     scope: &'static str,
-    /// The file that it is configured in.
+    /// The file that the entry is in.
     source: Option<String>,
     line: Option<usize>,
     /// The folder that an approval is for.
@@ -37,11 +37,11 @@ pub(crate) struct Pending<'a> {
     /// Findings at which the user should look before approving.
     points: Vec<String>,
     hash: &'a str,
-    /// The word that means something else in each folder, if that is why one of the user's own entries waits.
+    /// Set if one of the user's own entries waits: a word in it that means something else in each folder.
     depends_on: Option<&'a str>,
     /// When another entry of this name was approved, in RFC 3339.
     approved_at: Option<String>,
-    /// The changes since then.
+    /// The changes since that approval.
     changes: Vec<Change>,
     #[serde(skip)]
     configured: &'a Entry,
@@ -50,7 +50,7 @@ pub(crate) struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// `entry`, and the approval of an earlier version of it.
+    /// `before` is the approval of an earlier version of `entry`.
     pub(crate) fn new(entry: &'a Entry, before: Option<&Approval>) -> Self {
         let approved = before.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
         let changes = before.map(|approval| {
@@ -80,17 +80,17 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Everything that would be started or contacted, and its differences from the approved entry.
-pub(crate) fn page(waiting: &[Pending<'_>], look: Layout) -> String {
-    let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, look).join("\n")).collect();
+/// Shows everything that would be started or contacted, and how each entry differs from its approved version.
+pub(crate) fn page(waiting: &[Pending<'_>], layout: Layout) -> String {
+    let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(pending: &Pending<'_>, look: Layout) -> Vec<String> {
-    let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
+fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
+    let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
     let name = paint(Tone::Strong, &text::for_line(pending.name));
     let off = if pending.enabled { "" } else { ", disabled" };
-    let from = paint(Tone::Faint, &format!("{}{off}", place(pending.configured)));
+    let from = paint(Tone::Faint, &format!("{}{off}", location(pending.configured)));
     let mut lines = vec![format!("{sign} {name}  {from}")];
     lines.extend(details(pending.entry));
     if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
@@ -111,12 +111,12 @@ fn block(pending: &Pending<'_>, look: Layout) -> Vec<String> {
     lines
 }
 
-/// The approved entries; with their details unless the user has `seen` them.
-pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Layout) -> String {
+/// Shows the approved entries, with their details unless the user has `seen` these.
+pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, layout: Layout) -> String {
     let blocks: Vec<_> = trusted
         .iter()
         .map(|pending| {
-            let sign = paint(Tone::Good, look.sign(Sign::Good));
+            let sign = paint(Tone::Good, layout.sign(Sign::Good));
             let name = paint(Tone::Strong, &text::for_line(pending.name));
             let mut lines = vec![format!("{sign} {name}  trusted as long as it does not change")];
             if !seen {
@@ -129,9 +129,9 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Layout) -> Strin
 }
 
 /// The refused entries.
-pub(crate) fn refused(servers: &[Pending<'_>], look: Layout) -> String {
+pub(crate) fn refused(servers: &[Pending<'_>], layout: Layout) -> String {
     let line = |pending: &Pending<'_>| {
-        let sign = paint(Tone::Faint, look.sign(Sign::Paused));
+        let sign = paint(Tone::Faint, layout.sign(Sign::Paused));
         let name = paint(Tone::Strong, &text::for_line(pending.name));
         format!("{sign} {name}  refused as long as it does not change")
     };

@@ -1,4 +1,5 @@
-//! `toolrack trust diff` and `toolrack trust approve`
+//! Runs `toolrack trust diff` and `toolrack trust approve`. A tool is in quarantine if its definition differs from its
+//! pin, which is the definition that the user trusted.
 
 use toolrack_config::Loaded;
 use toolrack_host::{Caller, DefinitionHash, Way, pins::PinnedServer};
@@ -86,8 +87,8 @@ fn changed(message: &str) -> Failure {
     Failure::new(Exit::NotTrusted, "CHANGED", message).hint("look at it again with `toolrack trust diff`")
 }
 
-/// The tools in quarantine that `targets` name: servers, or single tools as `server/tool`. Without `targets`, all that
-/// are in quarantine here.
+/// Returns the tools in quarantine that `targets` name. A target is a server, or a single tool as `server/tool`.
+/// Without targets, returns all tools in quarantine here.
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
@@ -113,7 +114,7 @@ async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<
     Ok(quarantined_tools)
 }
 
-/// The tools in quarantine of the servers that are configured here.
+/// Returns the tools in quarantine whose servers are configured here.
 ///
 /// # Errors
 /// When the database cannot be read.

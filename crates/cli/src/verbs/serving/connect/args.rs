@@ -1,4 +1,4 @@
-//! The arguments of `connect`.
+//! Defines the arguments of `connect`.
 
 use clap::Args;
 use toolrack_config::import::Client;

@@ -1,4 +1,4 @@
-//! Programs that are connected, and changes of their files.
+//! Shows which programs are connected, and how their files change.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,8 @@ pub(super) struct Document<'a> {
     connected: bool,
     created: bool,
     removed: bool,
-    /// Whether the file has exactly the bytes that it had before it was connected, or an undo restores them.
+    /// Whether the file has exactly the bytes that it had before the program was connected, or an undo restores these
+    /// bytes.
     exact: bool,
     dry_run: bool,
     diff: String,
@@ -71,13 +72,13 @@ pub(super) struct Row {
     title: &'static str,
     /// Whether this machine has the program or its files.
     found: bool,
-    /// Its configuration file of this user, which need not exist.
+    /// The program's configuration file for this user, which may not exist.
     path: Option<PathBuf>,
     /// The names under which that file has Toolrack.
     connected: Vec<String>,
     /// The names under which the program's file of this project has Toolrack.
     connected_here: Vec<String>,
-    /// Why its file cannot be read.
+    /// Why a file of the program cannot be read.
     pub(super) problem: Option<String>,
 }
 
@@ -86,6 +87,7 @@ impl Row {
         let place = Place::of_user(client, environment, folder);
         let names = |place: &Result<Place, ConnectError>| match place {
             Ok(place) => connect::names(place).map_err(|error| in_one_line(&error)),
+            // The program has no such file.
             Err(_) => Ok(Vec::new()),
         };
         let (connected, here) = (names(&place), names(&Place::of_project(client, environment, folder)));
@@ -123,12 +125,12 @@ impl Row {
 }
 
 /// The installed programs, each on a line, and all others on one line.
-pub(super) fn clients(rows: &[Row], look: Layout) -> String {
+pub(super) fn clients(rows: &[Row], layout: Layout) -> String {
     let cells = rows.iter().filter(|row| row.is_there()).map(|row| {
         let (sign, tone, state) = row.state();
         let path = row.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         vec![
-            Cell::new(tone, look.sign(sign)),
+            Cell::new(tone, layout.sign(sign)),
             Cell::new(Tone::Strong, row.client.id()),
             Cell::new(tone, text::for_line(&state)),
             Cell::new(Tone::Faint, text::for_line(&path)),

@@ -34,14 +34,14 @@ pub(super) fn log_path(data: &Path) -> PathBuf {
 /// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it.
 ///
 /// # Errors
-/// When it does not start; the failure has its last message.
+/// When the daemon does not start. The failure contains the daemon's last message.
 pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
     let path = log_path(data);
     let (file, length_before) = open_log(&path).map_err(|error| unusable(&path, &error))?;
     let mut child = spawn(&to_serve(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
-    let end = Instant::now() + START_TIMEOUT;
+    let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
             && lending::daemon_status(data).await.is_some()
@@ -52,7 +52,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
             let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::of);
             return Err(not_started(exit, &read_end(&path, length_before)));
         }
-        if Instant::now() > end {
+        if Instant::now() > deadline {
             // No command would find a daemon that does not listen.
             let _ = child.kill();
             let _ = child.wait();
@@ -68,8 +68,8 @@ pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
 
-/// Opens the log for appending, and returns its length. A long log is first renamed, which replaces the last renamed
-/// one.
+/// Opens the log for appending, and returns its length. A log that is too long is first renamed, and replaces the log
+/// that was renamed before.
 fn open_log(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -88,7 +88,7 @@ fn spawn(words: &[OsString], log: File) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Turns the command line `words`, which runs `daemon VERB`, into that of `serve`, without the program's name.
+/// Turns the command line `words` of `daemon VERB` into a command line of `serve`, without the program's name.
 pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let options_with_value: Vec<String> = Cli::command()
         .get_arguments()
@@ -98,7 +98,7 @@ pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let takes_value = |word: &OsStr| options_with_value.iter().any(|option| word == option.as_str());
     let mut serve = Vec::new();
     let mut words = words.iter().skip(1);
-    // Before each of the two words, only options of every command can stand.
+    // Only options that every command has can stand before each of the two words.
     for name in ["daemon", verb] {
         while let Some(word) = words.next() {
             if word == name {
@@ -119,13 +119,14 @@ pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
 
 /// The failure that a daemon wrote before it ended.
 fn not_started(exit: Exit, output: &str) -> Failure {
-    let last_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
-    let why = last_after("error: ").unwrap_or("it ended without an error message");
+    let last_line_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
+    let why = last_line_after("error: ").unwrap_or("it ended without an error message");
     let failure = Failure::new(exit, "NOT_STARTED", format!("the daemon did not start: {why}"));
-    failure.hint(last_after("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
+    failure.hint(last_line_after("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }
 
 /// Returns the text in `path` from byte `start` on, but at most its last [`MAX_LOG`] bytes. Invalid UTF-8 is replaced.
+/// The text of a file that cannot be read is empty.
 pub(super) fn read_end(path: &Path, start: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

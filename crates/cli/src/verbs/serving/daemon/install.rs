@@ -1,4 +1,5 @@
-//! `toolrack daemon install` and `uninstall`: the daemon as a unit of systemd, for one user or for the machine.
+//! Runs `toolrack daemon install` and `uninstall`, which write and remove a systemd unit for the daemon of one user or
+//! of the machine.
 
 use std::{
     ffi::OsString,
@@ -103,7 +104,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
     let text = unit_text(&program, &serve_command(args, words), args.unit.system, &world.environment);
     if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(FIRST_LINE)) {
-        return Err(foreign(&unit).hint("move it away, or name another folder with --unit-folder"));
+        return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| not_written(&unit, &error))?;
     // npx and uvx run programs from folders with these names.
@@ -131,7 +132,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
     let unit = unit_path(&args.unit, &world.environment)?;
     let before = fs::read_to_string(&unit);
     if before.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
-        return Err(foreign(&unit).hint("remove it yourself, if you no longer want it"));
+        return Err(foreign_unit(&unit).hint("remove it yourself, if you no longer want it"));
     }
     let removed = before.is_ok();
     if removed {
@@ -164,8 +165,8 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
     if args.system {
         return Ok(Path::new("/etc/systemd/system").join(UNIT_NAME));
     }
-    let set = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let folder = set.or_else(|| environment.home().map(|home| home.join(".config")));
+    let config_home = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = config_home.or_else(|| environment.home().map(|home| home.join(".config")));
     let folder = folder.ok_or_else(|| Failure::config("no home folder is known: set `HOME`, or name --unit-folder"))?;
     Ok(folder.join("systemd/user").join(UNIT_NAME))
 }
@@ -177,6 +178,7 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--system" => {}
+            // The next word is the value of the option.
             "--unit-folder" => drop(words.next()),
             other if other.starts_with("--unit-folder=") => {}
             _ => command.push(word),
@@ -257,7 +259,7 @@ fn not_written(unit: &Path, error: &io::Error) -> Failure {
 }
 
 /// Returns the failure for a unit that `daemon install` has not written.
-fn foreign(unit: &Path) -> Failure {
+fn foreign_unit(unit: &Path) -> Failure {
     let message = format!("{} was not written by `toolrack daemon install`", unit.display());
     Failure::new(Exit::Other, "NOT_OURS", message)
 }

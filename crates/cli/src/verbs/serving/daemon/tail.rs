@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-/// Bytes that are read at once.
+/// The maximum number of bytes of one read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The most bytes of a line. The rest of a longer line is the next line.
@@ -43,7 +43,7 @@ impl Tail {
     /// # Errors
     /// When the file cannot be read. The call may be repeated.
     pub(super) fn read_lines(&mut self) -> io::Result<Option<Vec<String>>> {
-        // Look at the path before reading: what is written to a file before it is rotated is then read before the next
+        // Look at the path before reading. Then everything that was written before a rotation is read before the next
         // file is opened.
         let at_path = self.metadata_of_path()?;
         let mut lines = Vec::new();

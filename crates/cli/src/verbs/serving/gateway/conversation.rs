@@ -32,7 +32,7 @@ const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 pub(super) struct Conversation {
     /// Requests of the client without a response, by their ids as JSON.
     waiting: HashMap<String, Waiting>,
-    /// The `initialize` request, once it was answered. Only the older era has one.
+    /// The `initialize` request, once it was answered. Only the older era of MCP (before 2026-07-28) has this request.
     initialize: Option<Value>,
     /// The client's `initialized` notification.
     initialized: Option<Vec<u8>>,
@@ -110,8 +110,8 @@ impl Conversation {
         }
     }
 
-    /// Handles the loss of the backend: returns an error for each request that it may have carried out. Repeatable
-    /// requests still wait, and are in [`Self::lines_to_repeat`].
+    /// Handles the loss of the backend: returns an error for each request that the backend may have carried out.
+    /// Repeatable requests still wait, and are in [`Self::lines_to_repeat`].
     pub(super) fn fail_unanswered(&mut self) -> Vec<Vec<u8>> {
         let mut errors = Vec::new();
         self.waiting.retain(|id, waiting| {
@@ -151,8 +151,8 @@ impl Conversation {
     }
 
     /// Returns the notifications to the client once there is a new backend, which may have other tools, resources and
-    /// prompts. There are none for a client of the era without `initialize`: its subscriptions ended with the backend,
-    /// and it makes them again.
+    /// prompts. A client of the newer era, which has no `initialize`, gets none: its subscriptions ended with the
+    /// backend, and the client subscribes again.
     pub(super) fn list_changes(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);
@@ -165,9 +165,9 @@ impl Conversation {
     fn with_own_id(&mut self, mut request: Value) -> (Vec<u8>, String) {
         self.last_own_id += 1;
         let id = json!(format!("{OWN_ID_PREFIX}{}", self.last_own_id));
-        let as_json = id.to_string();
+        let id_json = id.to_string();
         request["id"] = id;
-        (request.to_string().into_bytes(), as_json)
+        (request.to_string().into_bytes(), id_json)
     }
 }
 

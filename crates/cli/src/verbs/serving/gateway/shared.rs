@@ -25,8 +25,8 @@ use crate::{
 /// How long responses may still take after the client has closed its end.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for the next daemon before this process takes its place: longer than `daemon restart` usually
-/// takes.
+/// How long to wait for the next daemon before this process serves the client itself: longer than `daemon restart`
+/// usually takes.
 const NEXT_DAEMON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look for the next daemon.
@@ -57,24 +57,24 @@ impl<'a> Backend<'a> {
     }
 
     fn this_process(args: &'a GatewayArgs, world: &'a World) -> Self {
-        let (here, there) = tokio::io::duplex(PIPE_BYTES);
-        let (reader, writer) = tokio::io::split(here);
-        let (gateway_reader, gateway_writer) = tokio::io::split(there);
+        let (client_end, gateway_end) = tokio::io::duplex(PIPE_BYTES);
+        let (reader, writer) = tokio::io::split(client_end);
+        let (gateway_reader, gateway_writer) = tokio::io::split(gateway_end);
         let work = Box::pin(serve_alone(args, world, gateway_reader, gateway_writer));
         Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 }
 
 /// The client, and the conversation so far.
-struct Front {
+struct ClientSide {
     input: BufReader<Stdin>,
-    /// The line of the client that is being read, up to now.
+    /// The part of the client's current line that was read so far.
     partial_line: Vec<u8>,
     output: Stdout,
     conversation: RefCell<Conversation>,
 }
 
-/// Why [`Front::forward`] has ended.
+/// Why [`ClientSide::forward`] has ended.
 enum Ended {
     /// The client has closed its end, and has all its responses or has waited [`RESPONSE_TIMEOUT`] for them.
     Client,
@@ -84,7 +84,7 @@ enum Ended {
     Work(Result<Exit, Failure>),
 }
 
-/// Forwards the client's messages to `daemon` and, when that ends, to the next backend, until the client ends.
+/// Forwards the client's messages to `daemon`, and to the next backend each time that one ends, until the client ends.
 ///
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot take the daemon's place either.
@@ -92,21 +92,22 @@ pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Fai
     // Only a gateway without options shares a daemon.
     let args = GatewayArgs::default();
     let conversation = RefCell::default();
-    let mut front = Front { input: BufReader::new(stdin()), partial_line: Vec::new(), output: stdout(), conversation };
+    let mut client =
+        ClientSide { input: BufReader::new(stdin()), partial_line: Vec::new(), output: stdout(), conversation };
     let mut backend = Backend::daemon(daemon);
     loop {
-        match front.forward(&mut backend).await.map_err(|error| client_lost(&error))? {
+        match client.forward(&mut backend).await.map_err(|error| client_lost(&error))? {
             Ended::Client => return Ok(Exit::Ok),
             Ended::Work(ended) => return ended,
             Ended::Backend => {}
         }
         drop(backend);
-        let errors = front.conversation.borrow_mut().fail_unanswered();
-        front.send(&errors).await.map_err(|error| client_lost(&error))?;
+        let errors = client.conversation.borrow_mut().fail_unanswered();
+        client.send(&errors).await.map_err(|error| client_lost(&error))?;
         world.screen.warning("the toolrack daemon has ended: waiting for the next one");
-        backend = front.next_backend(&args, world).await?;
-        let changes = front.conversation.borrow_mut().list_changes();
-        front.send(&changes).await.map_err(|error| client_lost(&error))?;
+        backend = client.next_backend(&args, world).await?;
+        let changes = client.conversation.borrow_mut().list_changes();
+        client.send(&changes).await.map_err(|error| client_lost(&error))?;
     }
 }
 
@@ -114,7 +115,7 @@ fn client_lost(error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "CLIENT_LOST", with_causes(error))
 }
 
-impl Front {
+impl ClientSide {
     /// Sends messages of this process to the client.
     ///
     /// # Errors
@@ -126,10 +127,10 @@ impl Front {
         Ok(())
     }
 
-    /// Returns the next daemon that continues the conversation, or this process if none does in time.
+    /// Returns the next daemon that continues the conversation, or this process if no daemon does so in time.
     async fn next_backend<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Backend<'a>, Failure> {
-        let end = Instant::now() + NEXT_DAEMON_TIMEOUT;
-        while Instant::now() < end {
+        let deadline = Instant::now() + NEXT_DAEMON_TIMEOUT;
+        while Instant::now() < deadline {
             if let Some(stream) = connect_to_daemon(world).await {
                 let mut daemon = Backend::daemon(stream);
                 if self.continues_with(&mut daemon).await {
@@ -140,14 +141,14 @@ impl Front {
             sleep(POLL_INTERVAL).await;
         }
         world.screen.note("no toolrack daemon is up: the servers are started here");
-        let mut here = Backend::this_process(args, world);
-        let Backend { reader, writer, work } = &mut here;
+        let mut this_process = Backend::this_process(args, world);
+        let Backend { reader, writer, work } = &mut this_process;
         let started = tokio::select! {
             started = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => started,
             ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_continued)),
         };
         match started {
-            Ok(Ok(())) => Ok(here),
+            Ok(Ok(())) => Ok(this_process),
             _ => Err(not_continued()),
         }
     }
@@ -216,6 +217,7 @@ impl Front {
                     return std::future::pending().await;
                 }
             }
+            // A failure means that the backend is gone, which `to_client` notices.
             let _ = writer.shutdown().await;
             io::Result::Ok(())
         };
@@ -231,6 +233,7 @@ impl Front {
                         _ = work.as_mut() => {}
                     }
                 };
+                // Responses that take longer are not forwarded.
                 let _ = timeout(RESPONSE_TIMEOUT, remaining_responses).await;
                 Ok(Ended::Client)
             }

@@ -1,4 +1,4 @@
-//! The arguments of `serve`.
+//! Defines the arguments of `serve`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -95,7 +95,7 @@ pub(crate) struct ServeArgs {
 /// Parses the address of a replica, boxed because few daemons have one.
 ///
 /// # Errors
-/// When `text` is not an address, or the address leads to no machine.
+/// When `text` is not an address, or is one that leads to no machine, such as 0.0.0.0.
 fn address_of_replica(text: &str) -> Result<Box<SocketAddr>, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| "write an IP address and a port, such as 10.0.0.3:7718".to_owned())?;

@@ -66,7 +66,8 @@ fn signing_key_reader(table: &AuditExportTable, world: &World) -> ReadSigningKey
 /// Returns the text of a field of the table, with its placeholder resolved.
 async fn resolve(secrets: &Interpolate, field: &str, text: &str) -> Result<String, String> {
     let field = format!("audit_export.{field} of the team file");
-    secrets.setting(&field, text, true).await.map_err(|error| with_causes(&error))
+    let is_secret = true;
+    secrets.setting(&field, text, is_secret).await.map_err(|error| with_causes(&error))
 }
 
 async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>, Failure> {
@@ -146,6 +147,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
     make_folder(folder)?;
     let unfinished = path.with_extension(format!("{}.part", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o440).open(&unfinished)?;
+    // Unlike a rename, a hard link never replaces a file.
     let linked = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&unfinished, path));
     fs::remove_file(&unfinished)?;
     match linked {

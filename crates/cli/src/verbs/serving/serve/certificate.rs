@@ -1,4 +1,4 @@
-//! The certificate of a daemon that speaks TLS: files that are read again when they change.
+//! Reads the certificate of a daemon that speaks TLS, and reads it again when its files change.
 
 use std::{
     fs,
@@ -29,12 +29,13 @@ pub(super) struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// The files that the command line names.
+    /// Returns the files that the command line names.
     pub(super) fn from_args(args: &ServeArgs) -> Option<Self> {
         let (certificate, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
         Some(Self { certificate, key })
     }
 
+    /// Reads the files for the first time.
     pub(super) fn read(&self) -> Result<Tls, Failure> {
         let read = self.contents().and_then(|(certificate, key)| {
             Tls::new(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))
@@ -76,7 +77,7 @@ impl CertificateFiles {
 
     async fn read_again(&self, tls: &Tls) -> Result<(), String> {
         let files = self.clone();
-        // If reading panics, the old certificate stays as well.
+        // A panic of this task becomes an error, so the old certificate stays in use.
         let read = tokio::task::spawn_blocking(move || files.contents()).await;
         let (certificate, key) = read.map_err(|error| error.to_string())??;
         let is_new = tls.replace(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))?;

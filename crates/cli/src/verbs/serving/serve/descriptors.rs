@@ -5,7 +5,7 @@ use toolrack_daemon::Options;
 
 use crate::screen::Screen;
 
-/// The open files that a daemon can use: one for each connection, and as many again for its servers.
+/// The maximum number of open files that a daemon asks for: one for each connection, and as many again for its servers.
 const MAX_OPEN_FILES: u64 = 16 * 1024;
 
 /// The open files that are reserved for servers, the database and everything else.
@@ -15,21 +15,27 @@ const RESERVED_FILES: u64 = 1_024;
 /// and allowed; child processes inherit the limit.
 pub(super) fn limit_connections(options: Options, screen: &Screen) -> Options {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
-    let wanted = hard.min(MAX_OPEN_FILES);
-    let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
-        true => wanted,
+    let desired_limit = hard.min(MAX_OPEN_FILES);
+    let limit = match soft < desired_limit && setrlimit(Resource::RLIMIT_NOFILE, desired_limit, hard).is_ok() {
+        true => desired_limit,
         false => soft,
     };
-    let most = connections_within(limit).min(options.connections);
-    if most < options.connections {
+    let max_connections = connections_within(limit).min(options.connections);
+    if max_connections < options.connections {
         screen.warning(&format!(
-            "at most {most} connections are served at once, because a process may have {limit} open files (`ulimit -n`)"
+            "at most {max_connections} connections are served at once, because a process may have {limit} open files \
+             (`ulimit -n`)"
         ));
     }
-    Options { connections: most, unauthenticated: options.unauthenticated.min(most / 2).max(1), ..options }
+    Options {
+        connections: max_connections,
+        unauthenticated: options.unauthenticated.min(max_connections / 2).max(1),
+        ..options
+    }
 }
 
-/// How many connections `limit` open files allow: all but the reserved files, or half of all files if that is more.
+/// Returns how many connections `limit` open files allow: one for each file that is not reserved, or half of all files
+/// if that is more.
 fn connections_within(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_FILES).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }

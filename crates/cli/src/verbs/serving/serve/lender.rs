@@ -1,4 +1,6 @@
-//! The daemon's side of [lending](crate::lending): runs the commands of other processes of the same user.
+//! Runs the commands of other processes of the same user in the daemon: the daemon's side of [lending](crate::lending).
+//! `World` is what a command works with: its configuration, database, screen and servers. Here, the servers are those
+//! of the daemon.
 
 use std::{
     collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as StdUnixListener,
@@ -74,7 +76,7 @@ pub(super) async fn lend(
                 Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
                     commands.push(Box::pin(serve_command(stream, &lender)));
                 }
-                // There are too many: when the connection closes, the command does the work itself.
+                // Too many commands run here already. The connection closes, and the command's own process runs it.
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("a command could not be served: {error}");
@@ -91,8 +93,8 @@ pub(super) async fn lend(
 /// Serves one command, from its greeting to its end. The outcome is sent over the connection.
 async fn serve_command(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
     let Some(stream) = lender.guard.admit(LocalSocket::Commands, stream).await else { return };
-    let (from, to) = stream.into_split();
-    let mut command = Command { from: BufReader::new(from), to, outbox: Outbox::default() };
+    let (reader, writer) = stream.into_split();
+    let mut command = Command { reader: BufReader::new(reader), writer, outbox: Outbox::default() };
     if let Err(error) = command.run(lender).await {
         tracing::debug!("a command went away: {error}");
     }
@@ -100,8 +102,9 @@ async fn serve_command(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb
 
 /// A command of another process, and the connection to that process.
 struct Command {
-    from: BufReader<OwnedReadHalf>,
-    to: OwnedWriteHalf,
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    /// The messages to that process that were not sent yet.
     outbox: Outbox,
 }
 
@@ -110,31 +113,33 @@ impl Command {
         &mut self,
         lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
     ) -> io::Result<()> {
-        let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.from)).await?? {
+        let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
             Some(ToDaemon::Compare(hello)) => (hello, true),
-            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
+            Some(ToDaemon::Status) => return send(&mut self.writer, &ToCommand::Status(lender.status())).await,
             _ => return Ok(()),
         };
         let lines = BorrowerLines::new(self.outbox.clone());
-        let (verb, lent) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
+        let (verb, lent_world) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
             Ok(verb_and_world) => verb_and_world,
-            Err(why) => return send(&mut self.to, &ToCommand::Declined(why)).await,
+            Err(why) => return send(&mut self.writer, &ToCommand::Declined(why)).await,
         };
         if only_compares {
-            return send(&mut self.to, &ToCommand::Differences(lent.differences().await)).await;
+            return send(&mut self.writer, &ToCommand::Differences(lent_world.differences().await)).await;
         }
-        send(&mut self.to, &ToCommand::Ready).await?;
-        // By now, the command may have given up waiting and do the work itself, so nothing begins without its `Start`.
-        let Ok(Some(ToDaemon::Start)) = timeout(GREETING_TIMEOUT, receive(&mut self.from)).await? else {
+        send(&mut self.writer, &ToCommand::Ready).await?;
+        // By now, the command may have stopped waiting and run in its own process, so nothing begins before it sends
+        // `Start`.
+        let Ok(Some(ToDaemon::Start)) = timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await? else {
             return Ok(());
         };
-        let working = run_to_end((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
+        let working =
+            run_to_end((lender.run)(verb, &lent_world), &lent_world, read_until_stop(&mut self.reader, &lines));
         tokio::pin!(working);
         loop {
             tokio::select! {
                 message = self.outbox.next() => match message {
-                    Some(message) => send(&mut self.to, &message).await?,
+                    Some(message) => send(&mut self.writer, &message).await?,
                     None => return Ok(()),
                 },
                 is_connected = &mut working => {
@@ -147,7 +152,7 @@ impl Command {
         }
         self.outbox.open();
         while let Some(message) = self.outbox.next().await {
-            send(&mut self.to, &message).await?;
+            send(&mut self.writer, &message).await?;
             if matches!(message, ToCommand::End(_) | ToCommand::Declined(_)) {
                 break;
             }
@@ -157,7 +162,7 @@ impl Command {
 }
 
 impl<R> Lender<'_, R> {
-    fn about(&self) -> DaemonStatus {
+    fn status(&self) -> DaemonStatus {
         let mut servers = BTreeMap::new();
         for server in self.world.host().status() {
             *servers.entry(server.state.word().to_owned()).or_default() += 1;
@@ -193,9 +198,9 @@ fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsStrin
 }
 
 /// Reads the typed input until a signal comes, and returns the exit code of the signal; `None` if the command is gone.
-async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &BorrowerLines) -> Option<Exit> {
+async fn read_until_stop(reader: &mut BufReader<OwnedReadHalf>, lines: &BorrowerLines) -> Option<Exit> {
     loop {
-        match receive(from).await {
+        match receive(reader).await {
             Ok(Some(ToDaemon::Line(number, line))) => lines.receive(number, line),
             Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::of(exit)),
             _ => return None,
@@ -221,6 +226,7 @@ async fn run_to_end(
     };
     world.close_server_output().await;
     if let Some(why) = reason_to_run_elsewhere(&result, world)
+        // Only output that was not sent yet can be taken back.
         && outbox.is_none_or(Outbox::take_back)
     {
         outbox.inspect(|outbox| outbox.push(ToCommand::Declined(why)));
@@ -235,8 +241,8 @@ async fn run_to_end(
     true
 }
 
-/// Returns why the command would do something else in its own process: it has other servers, or the daemon's rules,
-/// which are made for callers without a terminal, forbid what the user typed. In both cases, nothing has begun.
+/// Returns why the command must run in its own process: it has other servers there, or the daemon's rules forbid what
+/// the user typed. These rules are made for callers without a terminal. In both cases, nothing has begun.
 fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
     let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
     let why = world.decline_reason().map(str::to_owned);

@@ -1,4 +1,5 @@
-//! The record of a running daemon, which other commands of the same user read.
+//! Reads and writes the record of a running daemon: a file in which other commands of the same user look for the
+//! daemon.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -20,7 +21,7 @@ use crate::local_socket::{Key, LocalSocket, folder};
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) address: String,
-    /// The beginning of its URLs; `None` in the record of an older version.
+    /// The beginning of the daemon's URLs; `None` in the record of an older version.
     #[serde(default)]
     pub(crate) base: Option<String>,
     pub(crate) token: String,
@@ -33,7 +34,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of this process.
+    /// Makes the record of this process.
     pub(crate) fn of_this_process(address: String, base: String, token: String) -> Self {
         let (pid, base) = (std::process::id(), Some(base));
         Self {
@@ -60,7 +61,7 @@ impl Record {
         self.base.clone().unwrap_or_else(|| format!("http://{}", self.address))
     }
 
-    /// The record of the last daemon, whether it still runs or not.
+    /// Reads the record of the last daemon, which may have ended.
     pub(crate) fn read(data: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(record_path(data)).ok()?).ok()
     }
@@ -88,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Whether its process still runs. Another process that now has its number does not count.
+    /// Returns whether the daemon's process still runs. A new process with the same number does not count.
     pub(crate) fn is_alive(&self) -> bool {
         let number_is_used = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
         number_is_used && (self.process_start.is_none() || ProcessStart::read(self.pid) == self.process_start)
@@ -105,7 +106,7 @@ impl Record {
     }
 }
 
-/// The folder of the sockets, which only this user can enter.
+/// Makes the folder of the sockets, which only this user can enter.
 pub(crate) fn make_socket_folder(data: &Path) -> io::Result<()> {
     let folder = folder(data);
     fs::create_dir_all(&folder)?;

@@ -1,5 +1,5 @@
-//! Makes the world of each session of an MCP client: a host for the servers that run once for each session, and the
-//! parts that the session shares with its user's world.
+//! Makes a world (a host with its rules, questions and events) for each session of an MCP client. Its host runs the
+//! servers that run once for each session. All other parts come from the world of the session's user.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl UserParts {
     }
 
     fn make_session_world(&self) -> WorldParts {
-        // `before_applying` replaces these rules by those of the files, before any server of the world starts.
+        // No server starts under this empty policy: `before_applying` first sets the rules of the files.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(self.questions.clone())));
         let host = self.hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
@@ -112,7 +112,7 @@ impl UserParts {
 
 /// Returns the function that makes the world of a session of a user.
 pub(super) fn session_world_maker(user_parts: UserParts) -> MakeWorld {
-    Box::new(move |_, _| {
+    Box::new(move |_id, _member| {
         let world = user_parts.make_session_world();
         Box::pin(async move { Ok(world) })
     })

@@ -1,4 +1,5 @@
-//! `serve --team`: makes the worlds of tenants, each from the tenant's own folder, and of their members.
+//! Prepares `serve --team`. Makes the world of each tenant from the tenant's own folder, and the worlds of the tenant's
+//! members. A world is a host with its rules, questions and events.
 
 use std::{
     collections::BTreeMap,
@@ -74,6 +75,7 @@ pub(super) async fn read(
     let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
     let no_http_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
+    // The front door checks every request of the team.
     let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), world.egress());
     let door = door.map_err(|error| no_http_client(&error))?;
     let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
@@ -92,10 +94,10 @@ pub(super) async fn read(
     Ok(ServedTeam { team, replica, exporter })
 }
 
-/// A team, and what runs together with it.
+/// The team, and what the daemon runs in addition.
 pub(super) struct ServedTeam {
     pub(super) team: Team,
-    /// With `--replica`: how this daemon works together with its siblings.
+    /// With `--replica`: how this daemon works together with the other replicas.
     pub(super) replica: Option<ReplicaOptions>,
     /// Exports the audit logs, if the team file has `[audit_export]`.
     pub(super) exporter: Option<AuditExporter>,
@@ -124,14 +126,14 @@ async fn replica_at(
     let defaults = ReplicaOptions::at(address, heartbeats);
     let times = file.replicas;
     let heartbeat_timeout = times.heartbeat_timeout.unwrap_or(defaults.heartbeat_timeout);
-    // A replica is the home of the tenants that it serves. They can get another home when the replica ends and has
-    // finished its calls, or when the other replicas remove it because it died.
+    // A replica is the home of the tenants that it serves. The tenants can get another home when the replica has ended
+    // and finished its calls, or when the other replicas remove a replica that died.
     let default_takeover = defaults.takeover_timeout.max(grace + 2 * heartbeat_timeout);
     let takeover_timeout = times.takeover_timeout.unwrap_or(default_takeover);
     Ok(ReplicaOptions { heartbeat_timeout, takeover_timeout, ..defaults })
 }
 
-/// The database with the rows of the tenants: a server, or a file in each tenant's folder.
+/// The database with the rows of the tenants: a database server, or a file in each tenant's folder.
 #[derive(Clone)]
 struct TenantDatabase {
     /// The full path of the team file, without symbolic links.
@@ -236,7 +238,8 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
     let Some(text) = file.sign_in.as_ref().and_then(|sign_in| sign_in.client_secret.as_deref()) else {
         return Ok(None);
     };
-    let secret = world.secrets().setting("sign_in.client_secret of the team file", text, true).await;
+    let is_secret = true;
+    let secret = world.secrets().setting("sign_in.client_secret of the team file", text, is_secret).await;
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
@@ -250,7 +253,7 @@ fn tenant_world_maker(
 ) -> MakeWorld {
     let (environment, world_options) = (world.environment.clone(), world_options.clone());
     let key = world.stored().variable().map(OsStr::to_owned);
-    Box::new(move |id, _| {
+    Box::new(move |id, _member| {
         let (tenant, world_options, tenant_database) =
             (tenants.get(&id).cloned(), world_options.clone(), tenant_database.clone());
         let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment, key.as_deref()));
@@ -350,7 +353,7 @@ async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnSer
 /// Returns the function that makes the world of a member of the tenant: a host for the member alone, to which the
 /// tenant's host lends its servers, and the parts that only the member has.
 fn member_world_maker(world_options: &WorldOptions, world: &World, tenant_parts: &Parts) -> MakeWorld {
-    let (members, world_options, model_context) =
+    let (member_parts_maker, world_options, model_context) =
         (Arc::new(world.make_member_world()), world_options.clone(), world.model_context());
     let tenant_parts = TenantParts {
         request: tenant_parts.request.clone(),
@@ -360,15 +363,15 @@ fn member_world_maker(world_options: &WorldOptions, world: &World, tenant_parts:
         vault: Arc::clone(&tenant_parts.vault),
         own_servers: tenant_parts.own_servers.clone(),
     };
-    Box::new(move |_, member| {
-        let (members, world_options, model_context) =
-            (Arc::clone(&members), world_options.clone(), model_context.clone());
+    Box::new(move |_id, member| {
+        let (member_parts_maker, world_options, model_context) =
+            (Arc::clone(&member_parts_maker), world_options.clone(), model_context.clone());
         let tenant_parts = tenant_parts.clone();
         Box::pin(async move {
             let Some(member) = member else {
                 return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
             };
-            let member_parts = members.parts_of(&member).map_err(|error| {
+            let member_parts = member_parts_maker.parts_of(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
@@ -454,13 +457,14 @@ fn make_member_world(
     }
 }
 
-/// Returns the environment of a tenant: the daemon's variables that say nothing about its user, those that the team
-/// file names, the tenant's folder as home, and the key to secrets, which [`World::open`] takes out of the environment.
-fn environment_of(tenant: &Tenant, of_daemon: &Environment, key: Option<&OsStr>) -> Environment {
-    let says_nothing_of_the_user =
+/// Returns the environment of a tenant. From the daemon, it has the variables that say nothing about the daemon's user,
+/// and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
+/// [`World::open`] takes out of the environment.
+fn environment_of(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
+    let is_about_no_user =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
-    let passes = |name: &str| says_nothing_of_the_user(name) || tenant.environment.iter().any(|named| named == name);
-    let kept = of_daemon.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
+    let passes = |name: &str| is_about_no_user(name) || tenant.environment.iter().any(|named| named == name);
+    let kept = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
     let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
     let key = key.map(|key| (OsString::from(secrets::VARIABLE), key.to_owned()));

@@ -1,4 +1,4 @@
-//! A token that a daemon uses again at its next start.
+//! Reads and writes the file with the token that a daemon uses again at its next start.
 
 use std::{
     fs::{self, OpenOptions},
@@ -19,13 +19,13 @@ pub(super) fn new_token() -> Result<Token, Failure> {
     Token::new().map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))
 }
 
-/// Returns the token in `file`, or a new one if there is no such file or `anew` is set. Writes nothing.
+/// Returns the token in `file`, or a new token if there is no such file or `replace` is set. Writes nothing.
 ///
 /// # Errors
 /// When the file cannot be used, holds something else than a token, or can be read by other users.
-pub(super) fn read_or_make(file: &Path, anew: bool) -> Result<Token, Failure> {
+pub(super) fn read_or_make(file: &Path, replace: bool) -> Result<Token, Failure> {
     match read(file)? {
-        Some(token) if !anew => Ok(token),
+        Some(token) if !replace => Ok(token),
         _ => new_token(),
     }
 }
@@ -82,6 +82,7 @@ fn write(file: &Path, token: &Token) -> io::Result<()> {
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let written = writeln!(opened, "{}", token.reveal()).and_then(|()| opened.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&new, file)) {
+        // The first error is the one to report.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
@@ -98,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    fn kept(file: &Path, anew: bool) -> Token {
-        let token = read_or_make(file, anew).unwrap();
+    fn kept(file: &Path, replace: bool) -> Token {
+        let token = read_or_make(file, replace).unwrap();
         store(file, &token).unwrap();
         token
     }
@@ -124,15 +125,18 @@ mod tests {
         kept(&file, false);
         for mode in [0o640, 0o604, 0o660] {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-            for anew in [false, true] {
-                assert!(read_or_make(&file, anew).unwrap_err().message.contains("other users"), "{mode:o}");
+            for replace in [false, true] {
+                assert!(read_or_make(&file, replace).unwrap_err().message.contains("other users"), "{mode:o}");
             }
         }
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"x".repeat(LENGTH), &"a".repeat(LENGTH + 1)] {
             fs::write(&file, text).unwrap();
-            for anew in [false, true] {
-                assert!(read_or_make(&file, anew).unwrap_err().message.contains("does not hold a token"), "{text:?}");
+            for replace in [false, true] {
+                assert!(
+                    read_or_make(&file, replace).unwrap_err().message.contains("does not hold a token"),
+                    "{text:?}"
+                );
             }
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }

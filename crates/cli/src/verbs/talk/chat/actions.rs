@@ -1,4 +1,4 @@
-//! The actions of the commands that begin with a slash.
+//! Runs the commands that begin with a slash.
 
 use toolrack_agent::Message;
 use toolrack_host::text;
@@ -96,7 +96,7 @@ impl Chat<'_> {
         Ok(NextStep::ReadInput)
     }
 
-    /// Shows a page for users. There is no JSON form of it.
+    /// Shows a page for users, which has no JSON form.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
         if self.world.screen.json() {
             self.world.screen.say(&page);
@@ -105,7 +105,7 @@ impl Chat<'_> {
         self.world.screen.page(page).await
     }
 
-    /// Shows the page of the prompts or resources; `plural` is their name in messages.
+    /// Shows `page`, which lists prompts or resources. `plural` names these items in messages.
     async fn show_offers(&self, plural: &str, page: String, failures: &[Failure]) -> Result<(), Failure> {
         for failure in failures {
             self.world.screen.warning(&failure.message);
@@ -175,7 +175,7 @@ impl Chat<'_> {
 }
 
 impl Conversation {
-    /// Begins an empty conversation. The one before stays stored.
+    /// Begins an empty conversation. The previous conversation stays stored.
     fn begin_new(&mut self, chat: &Chat<'_>) {
         let store = chat.world.store().ok().cloned();
         *self = Self::resumed((Journal::new(store, chat.agent.model.name(), chat.world.conceal()), Opened::default()));

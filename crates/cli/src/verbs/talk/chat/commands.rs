@@ -1,4 +1,4 @@
-//! Commands that begin with a slash: they are for the program, and not for the model.
+//! Parses commands that begin with a slash. They are for the program, and not for the model.
 
 use toolrack_config::closest;
 use toolrack_host::{Pattern, ServerName, text};
@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure};
 #[derive(Debug)]
 pub(super) struct CommandHelp {
     pub(super) name: &'static str,
-    /// Its argument, in brackets if it may be left out.
+    /// The argument of the command, in brackets if it may be left out.
     pub(super) argument: &'static str,
     pub(super) about: &'static str,
 }
@@ -90,7 +90,7 @@ pub(super) fn parse(text: &str, servers: &[ServerName]) -> Option<Result<Command
 }
 
 /// Parses `text` as `SERVER:PROMPT …`; `None` when it is meant for the model. Names of servers may contain colons: if
-/// several fit, the longest one counts.
+/// several names fit, the longest one counts.
 fn parse_prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
     let rest_after = |server: &ServerName| text.strip_prefix(server.as_str())?.strip_prefix(':');
     let fitting = servers.iter().filter(|server| rest_after(server).is_some());
@@ -114,7 +114,7 @@ fn parse_prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Fa
 
 fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
     let name = name.to_ascii_lowercase();
-    // Other programs have these names for it.
+    // Other programs use these names for `quit`.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
         let meant = closest(&name, COMMANDS.iter().map(|known| known.name));
@@ -130,21 +130,21 @@ fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
         }
         _ => {}
     }
-    let given = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+    let optional = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
     let pattern = || rest.parse::<Pattern>().map_err(|error| usage(&error.to_string()));
     Ok(match known.name {
         "mcp" => Command::Mcp,
-        "tools" => Command::Tools(given()),
+        "tools" => Command::Tools(optional()),
         "resources" => Command::Resources,
         "prompts" => Command::Prompts,
         "allow" => Command::Allow(pattern()?),
         "deny" => Command::Deny(pattern()?),
-        "model" => Command::Model(given()),
-        "system" => Command::System(given()),
+        "model" => Command::Model(optional()),
+        "system" => Command::System(optional()),
         "sessions" => Command::Sessions,
         "resume" => Command::Resume(rest.to_owned()),
         "new" => Command::New,
-        "export" => Command::Export(given()),
+        "export" => Command::Export(optional()),
         "cost" => Command::Cost,
         "clear" => Command::Clear,
         "quit" => Command::Quit,

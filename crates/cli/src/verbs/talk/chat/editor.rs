@@ -39,17 +39,17 @@ const MAX_WAITING_LINES: usize = 64;
 /// The name of the menu of completions.
 const MENU: &str = "completions";
 
-/// How a request gets the text that the user typed.
+/// A request for the next text that the user types: the channel on which the text is sent.
 type Request = oneshot::Sender<io::Result<Typed>>;
 
-/// Edits one text per request.
+/// The handle of the editor's thread, which edits one text per request.
 #[derive(Debug)]
 pub(super) struct Editor {
     /// `None` once the editor ends.
     requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     must_end: Arc<AtomicBool>,
-    above: SyncSender<String>,
+    lines_above: SyncSender<String>,
 }
 
 impl Editor {
@@ -67,7 +67,7 @@ impl Editor {
         });
         let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.layout().unicode);
         let printer = ExternalPrinter::new(MAX_WAITING_LINES);
-        let above = printer.sender();
+        let lines_above = printer.sender();
         let (to_thread, requests) = mpsc::channel();
         let break_signal = Arc::clone(&must_end);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
@@ -76,13 +76,13 @@ impl Editor {
                 .with_external_printer(printer);
             serve(&requests, editor, &LinePrompt { unicode });
         });
-        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), must_end, above })
+        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), must_end, lines_above })
     }
 
     /// Shows a line above the edited text, a moment later.
-    pub(super) fn above(&self, line: String) {
+    pub(super) fn show_above(&self, line: String) {
         // Lines that come too fast to be read are dropped.
-        let _ = self.above.try_send(line);
+        let _ = self.lines_above.try_send(line);
     }
 
     /// Returns the next text that the user types.
@@ -107,6 +107,7 @@ impl Drop for Editor {
         self.must_end.store(true, Ordering::Relaxed);
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
+            // A panic of the editor must not become a panic of the program.
             let _ = thread.join();
         }
     }
@@ -125,6 +126,7 @@ fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &Line
             Ok(_) => Ok(Typed::End),
             Err(error) => Err(io::Error::other(error)),
         };
+        // The conversation may have ended meanwhile.
         let _ = request.send(typed);
     }
 }

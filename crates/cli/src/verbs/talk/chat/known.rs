@@ -1,4 +1,5 @@
-//! The prompts and resources that connected servers have listed so far. Completion uses them, because it cannot wait.
+//! Collects the prompts and resources that connected servers have listed so far. Completion offers only these, because
+//! it cannot wait for servers.
 
 use std::sync::Arc;
 
@@ -38,9 +39,9 @@ struct ServerItems {
 pub(super) struct KnownPrompt {
     /// `server:prompt`.
     pub(super) word: String,
-    /// What it is for; safe to print.
+    /// What the prompt is for; safe to print.
     pub(super) about: String,
-    /// The names of its arguments.
+    /// The names of the prompt's arguments.
     pub(super) arguments: Vec<String>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct KnownResource {
     pub(super) server: String,
     /// `server:uri`.
     pub(super) word: String,
-    /// What it is; safe to print.
+    /// What the resource is; safe to print.
     pub(super) about: String,
     /// Whether `word` has a complete URI, and not the beginning of a template's URIs.
     pub(super) is_complete: bool,
@@ -94,7 +95,7 @@ impl KnownItems {
         self.0.rcu(|known| {
             let rest = known.iter().filter(|known| known.server != items.server);
             let mut all: Vec<_> = rest.chain([&items]).cloned().collect();
-            all.sort_by(|one, other| one.server.cmp(&other.server));
+            all.sort_by(|a, b| a.server.cmp(&b.server));
             all
         });
     }
@@ -117,6 +118,7 @@ impl KnownResource {
         }
         let is_word = is_word(uri);
         let word = if is_word { format!("{server}:{uri}") } else { format!("{server}:<{uri}>") };
+        // Users type on after the beginning of a template's URIs, so it cannot be in brackets.
         (is_word || is_complete).then(|| Self {
             server: server.to_owned(),
             word,
@@ -126,12 +128,12 @@ impl KnownResource {
     }
 }
 
-/// Whether `text` can be shown and typed.
+/// Returns whether `text` can be shown and typed.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_WORD && text::for_line(text) == text
 }
 
-/// Whether `text` can be typed without quotes.
+/// Returns whether `text` can be typed without quotes.
 fn is_word(text: &str) -> bool {
     is_plain(text) && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'' || c == '\\')
 }
@@ -140,7 +142,7 @@ fn first_line(about: &str) -> String {
     text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), MAX_DESCRIPTION)).into_owned()
 }
 
-/// The task that collects the items of the servers during a conversation. It ends when this is dropped.
+/// The task that collects the items of the servers during a conversation. The task ends when the collector is dropped.
 #[derive(Debug)]
 pub(super) struct ItemCollector {
     _task: JoinSet<()>,

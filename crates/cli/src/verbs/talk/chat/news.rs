@@ -1,4 +1,4 @@
-//! Changes of servers during a conversation.
+//! Tells the user about changes of servers during a conversation.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ const MAX_LINE_BYTES: usize = 240;
 #[derive(Debug)]
 pub(super) struct News {
     events: broadcast::Receiver<Event>,
-    look: Layout,
+    layout: Layout,
     /// The tools that each server was known to have.
     tools: BTreeMap<ServerName, Vec<String>>,
 }
 
 impl News {
     /// Subscribes to the events from now on.
-    pub(super) fn subscribe(host: &Host, look: Layout) -> Self {
+    pub(super) fn subscribe(host: &Host, layout: Layout) -> Self {
         let mut tools = BTreeMap::<_, Vec<_>>::new();
         for tool in host.catalog().tools() {
             tools.entry(tool.server.clone()).or_default().push(tool.name.clone());
         }
         tools.values_mut().for_each(|names| names.sort_unstable());
-        Self { events: host.events(), look, tools }
+        Self { events: host.events(), layout, tools }
     }
 
-    /// The next line, safe to print. Never resolves once nothing more can happen.
+    /// Returns the next line, safe to print. Waits forever once the host is gone.
     pub(super) async fn next(&mut self) -> String {
         loop {
             match self.events.recv().await {
@@ -51,7 +51,7 @@ impl News {
             Event::McpServerState { server, state } => self.state_line(&server, &state),
             Event::McpToolsUpdated { server, tools } => self.tools_line(server, tools),
             Event::McpToolQuarantined { server, quarantined } => {
-                let sign = paint(Tone::Waiting, self.look.sign(Sign::Paused));
+                let sign = paint(Tone::Waiting, self.layout.sign(Sign::Paused));
                 let tool = format!("`{server}/{}`", quarantined.tool);
                 let line = format!("{tool}: {}; `toolrack trust diff` shows it", quarantined.cause);
                 Some(format!("{sign} {}", text::clip(&text::for_line(&line), MAX_LINE_BYTES)))
@@ -80,7 +80,7 @@ impl News {
             State::Disconnected => (Sign::Off, Tone::Faint, format!("`{server}` is disconnected")),
             _ => return None,
         };
-        Some(format!("{} {}", paint(tone, self.look.sign(sign)), text::for_line(&text::clip(&words, MAX_LINE_BYTES))))
+        Some(format!("{} {}", paint(tone, self.layout.sign(sign)), text::for_line(&text::clip(&words, MAX_LINE_BYTES))))
     }
 
     fn tools_line(&mut self, server: ServerName, mut tools: Vec<String>) -> Option<String> {
@@ -91,6 +91,6 @@ impl News {
         }
         let words = format!("the tools of `{server}` have changed ({})", count(tools.len(), "tool"));
         self.tools.insert(server, tools);
-        Some(format!("{} {words}", paint(Tone::Faint, self.look.sign(Sign::Again))))
+        Some(format!("{} {words}", paint(Tone::Faint, self.layout.sign(Sign::Again))))
     }
 }

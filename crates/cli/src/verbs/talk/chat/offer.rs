@@ -1,4 +1,4 @@
-//! Completion in a conversation: commands, prompts and their arguments, servers and their resources.
+//! Completes what the user types in a conversation: commands, prompts and their arguments, servers and their resources.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ fn mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let (servers, resources) = (known.servers(), known.resources());
     let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
-        let fits = resources.iter().filter(|resource| resource.word.starts_with(typed));
-        return fits
+        let matching = resources.iter().filter(|resource| resource.word.starts_with(typed));
+        return matching
             .map(|found| Suggestion {
                 append_whitespace: found.is_complete,
                 ..suggestion(format!("@{}", found.word), &found.about, span)
@@ -67,19 +67,19 @@ fn mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
             .collect();
     }
     let has_some = |server: &&String| resources.iter().any(|found| found.server == **server);
-    let fits = servers.iter().filter(|server| server.starts_with(typed)).filter(has_some);
-    fits.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
+    let matching = servers.iter().filter(|server| server.starts_with(typed)).filter(has_some);
+    matching.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
 fn commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
-    let fits = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
-    let commands = fits.map(|command| Suggestion {
+    let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
+    let commands = matching.map(|command| Suggestion {
         append_whitespace: !command.argument.is_empty(),
         ..suggestion(format!("/{}", command.name), command.about, span)
     });
     let prompts = known.prompts();
-    let fits = prompts.iter().filter(|prompt| prompt.word.starts_with(typed));
-    let prompts = fits.map(|prompt| Suggestion {
+    let matching = prompts.iter().filter(|prompt| prompt.word.starts_with(typed));
+    let prompts = matching.map(|prompt| Suggestion {
         append_whitespace: !prompt.arguments.is_empty(),
         ..suggestion(format!("/{}", prompt.word), &prompt.about, span)
     });
@@ -94,9 +94,9 @@ fn arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<S
     let Some(prompt) = prompts.iter().find(|prompt| prompt.word == first) else {
         return Vec::new();
     };
-    let given: Vec<_> = words.filter_map(|word| Some(word.split_once('=')?.0)).collect();
-    let fits = |name: &&String| name.starts_with(word) && !given.contains(&name.as_str());
-    prompt.arguments.iter().filter(fits).map(|name| suggestion(format!("{name}="), "", span)).collect()
+    let typed_names: Vec<_> = words.filter_map(|word| Some(word.split_once('=')?.0)).collect();
+    let is_offered = |name: &&String| name.starts_with(word) && !typed_names.contains(&name.as_str());
+    prompt.arguments.iter().filter(is_offered).map(|name| suggestion(format!("{name}="), "", span)).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `/server:prompt name=value`: a prompt of a server, as the user's turn.
+//! Runs `/server:prompt name=value`, which sends a prompt of a server as the user's turn.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     verbs::offers::prompts::render,
 };
 
-/// The most bytes of a server's description of an argument, in the question for it.
+/// The question for an argument shows at most this many bytes of the server's description of the argument.
 const MAX_DESCRIPTION_BYTES: usize = 200;
 
 /// A prompt that the user typed, and its arguments.
@@ -78,8 +78,8 @@ impl Chat<'_> {
         prompt: &Prompt,
         arguments: &mut BTreeMap<String, String>,
     ) -> Result<(), Failure> {
-        let missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
-        let missing: Vec<_> = prompt.arguments.iter().filter(missing).collect();
+        let is_missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
+        let missing: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
         let terminal = self.world.terminal();
         for argument in &missing {
             let name = text::for_line(&argument.name);
@@ -100,7 +100,7 @@ impl Chat<'_> {
     }
 }
 
-/// The prompt of this name.
+/// Finds the prompt called `name`.
 fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
         let shown = text::for_line(name);
@@ -115,9 +115,9 @@ fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt,
 }
 
 /// Refuses arguments that the prompt does not have: a misspelt one would go unnoticed.
-fn refuse_unknown(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
+fn refuse_unknown(prompt: &Prompt, typed: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
-    match given.keys().find(|name| !names().any(|known| known == *name)) {
+    match typed.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
             let hint = match closest(name, names()) {
@@ -151,8 +151,7 @@ async fn to_model_message(
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
-/// begins and speaks last: if that is not so, all become one message of the user, in which those of the model are
-/// marked.
+/// speaks first and last. Otherwise, all messages become one message of the user, which marks what the model said.
 fn turn_of(messages: Vec<Message>) -> Vec<Message> {
     let is_users = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let keeps_roles = is_users(messages.first()) && is_users(messages.last());

@@ -29,7 +29,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Returns the input at a terminal, where an editor offers `known`, or that from anything else.
+    /// Opens the input: an editor at a terminal, whose completion offers `known`, or lines from a pipe or file.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -45,10 +45,10 @@ impl Input {
         matches!(self, Self::Editor(..))
     }
 
-    /// Shows a line, which is safe to print, without disturbing the user who types.
-    pub(super) fn above(&self, line: &str, screen: &Screen) {
+    /// Shows a line above the text that the user types. The line must be safe to print.
+    pub(super) fn show_above(&self, line: &str, screen: &Screen) {
         match self {
-            Self::Editor(editor, _) => editor.above(screen.rendered(line)),
+            Self::Editor(editor, _) => editor.show_above(screen.rendered(line)),
             Self::Lines(_) => screen.aside(line),
         }
     }
@@ -65,7 +65,7 @@ impl Input {
     }
 }
 
-/// The next line, and those that belong to it.
+/// Reads the next line, and the lines that continue it.
 async fn lines(terminal: &Terminal) -> Typed {
     let mut text = String::new();
     loop {
@@ -82,7 +82,7 @@ async fn lines(terminal: &Terminal) -> Typed {
     }
 }
 
-/// Whether `text` continues on another line.
+/// Returns whether `text` continues on another line.
 pub(super) fn is_continued(text: &str) -> bool {
     text.ends_with(CONTINUATION)
 }

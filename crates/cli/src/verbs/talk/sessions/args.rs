@@ -1,4 +1,4 @@
-//! The verbs that manage conversations.
+//! Defines the arguments of the verbs that manage conversations.
 
 use std::path::PathBuf;
 

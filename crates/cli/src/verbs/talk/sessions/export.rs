@@ -1,4 +1,4 @@
-//! `toolrack sessions export`
+//! Runs `toolrack sessions export`.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::{
 struct Exported {
     id: String,
     format: &'static str,
-    /// Where it was written; `content` is null then.
+    /// The file with the conversation, if it was written to one; `content` is then null.
     file: Option<PathBuf>,
     content: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The output of `sessions`: lists, totals and single conversations.
+//! Formats the output of `sessions`: lists, totals and single conversations.
 
 pub(crate) mod replay;
 
@@ -51,9 +51,9 @@ impl ShownSession {
     }
 
     /// Returns tokens and cost, as far as they are known.
-    pub(crate) fn cost(&self, look: Layout) -> Option<String> {
+    pub(crate) fn cost(&self, layout: Layout) -> Option<String> {
         let facts = spent(self.session.spent);
-        (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
+        (!facts.is_empty()).then(|| facts.join(&format!(" {} ", layout.dot())))
     }
 
     /// Returns the number of messages, the model, the agent, the time and the cost.
@@ -101,14 +101,14 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
 }
 
 /// Returns a line for each session, and one with the totals.
-pub(crate) fn list(list: &List, look: Layout) -> String {
+pub(crate) fn list(list: &List, layout: Layout) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
         let Totals { sessions, messages: message_count, spent: total } = &list.totals;
         let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
         let facts: Vec<_> =
             [count(sessions, "session"), messages(*message_count)].into_iter().chain(spent(*total)).collect();
-        lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", look.dot())))));
+        lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", layout.dot())))));
     }
     lines.join("\n")
 }

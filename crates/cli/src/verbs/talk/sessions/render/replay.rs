@@ -17,10 +17,10 @@ use crate::{
 const MAX_FOLDED_LINES: usize = 8;
 const MAX_FOLDED_CHARACTERS: usize = 800;
 
-/// The conversation: its title, and then `messages`, which are its last ones. Unless `full`, long results are folded,
-/// and the arguments of a call are one line.
-pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, look: Layout) -> String {
-    let facts = shown.facts().join(&format!(" {} ", look.dot()));
+/// Shows the title of the conversation, and then `messages`, its last messages. Unless `full` is set, long results are
+/// cut, and the arguments of a call are one line.
+pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, layout: Layout) -> String {
+    let facts = shown.facts().join(&format!(" {} ", layout.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
         paint(Tone::Strong, &shown.session.prefix),
@@ -29,26 +29,26 @@ pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: b
     )];
     let left_out = usize::try_from(shown.session.messages).unwrap_or(usize::MAX).saturating_sub(messages.len());
     if left_out > 0 {
-        parts.push(paint(Tone::Faint, &format!("{} {} before", look.ellipsis(), count(left_out, "message"))));
+        parts.push(paint(Tone::Faint, &format!("{} {} before", layout.ellipsis(), count(left_out, "message"))));
     }
-    parts.extend((0..messages.len()).map(|index| message(messages, index, full, look)));
+    parts.extend((0..messages.len()).map(|index| message(messages, index, full, layout)));
     if shown.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
     parts.join("\n\n")
 }
 
-fn message(all: &[TranscriptMessage], index: usize, full: bool, look: Layout) -> String {
+fn message(all: &[TranscriptMessage], index: usize, full: bool, layout: Layout) -> String {
     let entry = &all[index];
     let mut lines = vec![heading(entry, tool_of(all, index))];
     let content = text::for_terminal(&entry.content);
     let content = content.trim_end();
     if !content.is_empty() {
         let folded = entry.kind == Role::Tool && !full;
-        lines.extend(if folded { fold(content, look) } else { content.lines().map(indented).collect() });
+        lines.extend(if folded { fold(content, layout) } else { content.lines().map(indented).collect() });
     }
     lines.extend(entry.parts.iter().map(|part| indented(&part_label(part))));
-    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, full, look)));
+    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, full, layout)));
     lines.join("\n")
 }
 
@@ -70,8 +70,8 @@ fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
     line + &paint(Tone::Faint, &format!("  {}", local(entry.at).format("%H:%M:%S")))
 }
 
-/// The first lines, and how much more there is.
-fn fold(content: &str, look: Layout) -> Vec<String> {
+/// Returns the first lines, and a line that says how much more there is.
+fn fold(content: &str, layout: Layout) -> Vec<String> {
     let mut room = MAX_FOLDED_CHARACTERS;
     let mut shown = Vec::new();
     let mut rest = content.lines();
@@ -80,29 +80,29 @@ fn fold(content: &str, look: Layout) -> Vec<String> {
         room -= cut.chars().count();
         shown.push(indented(cut));
         if cut.len() < line.len() {
-            let left =
+            let hidden =
                 line.chars().count() - cut.chars().count() + rest.map(|line| line.chars().count()).sum::<usize>();
-            shown.push(fold_mark(&count(left, "more character"), look));
+            shown.push(fold_mark(&count(hidden, "more character"), layout));
             return shown;
         }
     }
     match rest.count() {
         0 => shown,
-        left => {
-            shown.push(fold_mark(&count(left, "more line"), look));
+        hidden => {
+            shown.push(fold_mark(&count(hidden, "more line"), layout));
             shown
         }
     }
 }
 
 /// The line in place of what is left out.
-fn fold_mark(left_out: &str, look: Layout) -> String {
-    indented(&paint(Tone::Faint, &format!("{} {left_out}; --full shows all", look.ellipsis())))
+fn fold_mark(left_out: &str, layout: Layout) -> String {
+    indented(&paint(Tone::Faint, &format!("{} {left_out}; --full shows all", layout.ellipsis())))
 }
 
 /// `→ fs__list {"path":"."}`
-fn call_lines(call: &TranscriptCall, full: bool, look: Layout) -> Vec<String> {
-    let arrow = if look.unicode { "→" } else { "->" };
+fn call_lines(call: &TranscriptCall, full: bool, layout: Layout) -> Vec<String> {
+    let arrow = if layout.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
     let written = match &call.input {
         Value::String(not_json) => not_json.clone(),
