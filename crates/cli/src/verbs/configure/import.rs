@@ -20,7 +20,7 @@ use crate::{
     verbs::input,
     wire::World,
 };
-use render::{Added, Document, Offered, Standing};
+use render::{Added, Document, ListedOffer, Standing};
 
 /// `import`.
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
         world.screen.problem(problem);
     }
     let offered: Vec<_> =
-        found.offers.iter().map(|offer| Offered::new(offer, standing(offer, &found, &loaded))).collect();
+        found.offers.iter().map(|offer| ListedOffer::new(offer, standing(offer, &found, &loaded))).collect();
     let is_choosing = world.screen.interactive() && !args.all && args.server.is_empty() && !world.screen.json();
     if !world.screen.json() {
         world.screen.page(render::page(&offered, world.screen.layout())).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
 }
 
 async fn print_outcome(
-    offered: &[Offered<'_>],
+    offered: &[ListedOffer<'_>],
     added: &[Added],
     args: &ImportArgs,
     world: &World,
@@ -108,7 +108,7 @@ async fn print_outcome(
     for added in added {
         screen.page(if args.write.dry_run { added.diff.clone() } else { render::outcome(added) }).await?;
     }
-    let is_new = |offer: &Offered<'_>| offer.standing == Standing::New;
+    let is_new = |offer: &ListedOffer<'_>| offer.standing == Standing::New;
     if offered.is_empty() {
         screen.note("no other program has servers that could be imported");
     } else if added.is_empty() && !offered.iter().any(is_new) {
@@ -144,7 +144,7 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
 /// The new servers that the user has configured in other programs, without those whose names are ambiguous. Skips
 /// servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`). Notes on the
 /// screen which new servers are skipped.
-fn all_unambiguous<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
+fn all_unambiguous<'a>(offered: &[ListedOffer<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
@@ -189,8 +189,8 @@ fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
 }
 
 /// Lets the user choose from the new servers.
-async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
-    let new: Vec<&Offered<'_>> =
+async fn ask<'a>(offered: &'a [ListedOffer<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
+    let new: Vec<&ListedOffer<'_>> =
         offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
     if new.is_empty() {
         return Ok(Vec::new());

@@ -21,7 +21,7 @@ use crate::{
     wire::World,
 };
 use args::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
-use render::{Judged, RuleLine, Tested};
+use render::{CallVerdict, RuleLine, Tested};
 
 /// `policy list --json`.
 #[derive(Debug, Serialize)]
@@ -84,11 +84,11 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The verdict on a model's call of `tool` without arguments.
-pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
+pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> CallVerdict {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
     let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
-    Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
+    CallVerdict::from(&policy_for(loaded, &caller).explain(&request).verdict)
 }
 
 /// Returns the policy for calls of this caller.

@@ -18,7 +18,7 @@ use crate::{
     wire::World,
 };
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
-use render::{List, Named};
+use render::{List, ListedSecret};
 
 /// A value with fewer characters is not hidden where a server repeats it, because it would be found by chance in other
 /// text.
@@ -124,11 +124,11 @@ async fn list(world: &World) -> Result<Exit, Failure> {
     let mut servers = servers_by_secret(&world.load().await?);
     let stored = world.stored();
     let names = stored.names().await.map_err(|error| failed(&error))?;
-    let mut secrets: Vec<Named> = names
+    let mut secrets: Vec<ListedSecret> = names
         .into_iter()
-        .map(|name| Named { used_by: servers.remove(&name).unwrap_or_default(), name, is_set: true })
+        .map(|name| ListedSecret { used_by: servers.remove(&name).unwrap_or_default(), name, is_set: true })
         .collect();
-    secrets.extend(servers.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
+    secrets.extend(servers.into_iter().map(|(name, used_by)| ListedSecret { name, is_set: false, used_by }));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     let list = List { secrets, key: stored.place() };
     if world.screen.json() {
@@ -153,8 +153,8 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
     if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
         let names = world.stored().names().await.map_err(|error| failed(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
-        let near = closest(name, names.iter().map(String::as_str));
-        return Err(unknown.meant(near, "`toolrack secret list` shows all"));
+        let similar = closest(name, names.iter().map(String::as_str));
+        return Err(unknown.meant(similar, "`toolrack secret list` shows all"));
     }
     let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {

@@ -130,8 +130,8 @@ async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
-    let which = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
-    let tokens = store(world).await?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
+    let selection = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
+    let tokens = store(world).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
     let list = render::Tokens { tokens: tokens.iter().map(MemberToken::from).collect() };
     show(&list, render::tokens(&list), "tokens", world).await
 }
@@ -150,13 +150,13 @@ async fn show(list: &impl Serialize, page: String, plural: &str, world: &World) 
 }
 
 async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
-    let which = match (&args.id, &args.member) {
+    let selection = match (&args.id, &args.member) {
         (_, Some(member)) => Tokens::Of(TokenOwner { issuer: &args.issuer, subject: member }),
         (Some(id), None) => Tokens::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
     let revoked =
-        store(world).await?.revoke_tokens(which, &operator()).await.map_err(|error| database::unusable(&error))?;
+        store(world).await?.revoke_tokens(selection, &operator()).await.map_err(|error| database::unusable(&error))?;
     if let (0, Some(id)) = (revoked, &args.id) {
         let message = format!("the team has no token with the id `{}`", text::for_line(id));
         return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));

@@ -107,23 +107,23 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
     let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
-    let meant = by_exact_title.or_else(|| {
+    let suggested = by_exact_title.or_else(|| {
         // Compare with as many characters of each id as the user typed, but at least 8.
-        let starts = newest.iter().map(|session| session.id.to_string());
-        let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
-        let near = closest(typed, starts.iter().map(String::as_str));
-        let by_id = near.and_then(|near| starts.iter().position(|start| start == near));
+        let id_starts = newest.iter().map(|session| session.id.to_string());
+        let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
+        let similar = closest(typed, id_starts.iter().map(String::as_str));
+        let by_id = similar.and_then(|similar| id_starts.iter().position(|start| start == similar));
         let by_similar_title = || {
-            let near = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
-            newest.iter().position(|session| session.title == near)
+            let similar = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
+            newest.iter().position(|session| session.title == similar)
         };
         by_id.or_else(by_similar_title).and_then(|index| newest.get(index))
     });
-    match meant {
-        Some(meant) => {
+    match suggested {
+        Some(suggested) => {
             let conceal = concealer(world).await;
-            let title = conceal(meant.title.trim());
-            failure.hint(format!("did you mean `{}` ({title})?", meant.prefix))
+            let title = conceal(suggested.title.trim());
+            failure.hint(format!("did you mean `{}` ({title})?", suggested.prefix))
         }
         None => failure.hint("`toolrack sessions list` shows them"),
     }

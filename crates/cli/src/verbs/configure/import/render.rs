@@ -12,7 +12,7 @@ use crate::render::{Cell, Layout, Sign, Tone, columns, paint};
 /// `import --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) offers: &'a [Offered<'a>],
+    pub(crate) offers: &'a [ListedOffer<'a>],
     pub(crate) added: &'a [Added],
     pub(crate) dry_run: bool,
 }
@@ -31,9 +31,9 @@ pub(crate) enum Standing {
     Rival,
 }
 
-/// A server that could be added.
+/// An offer (a server in a file of another program), as the list and the JSON show it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Offered<'a> {
+pub(crate) struct ListedOffer<'a> {
     client: &'static str,
     name: &'a str,
     /// The file of the other program.
@@ -52,7 +52,7 @@ pub(crate) struct Offered<'a> {
     pub(crate) offer: &'a Offer,
 }
 
-impl<'a> Offered<'a> {
+impl<'a> ListedOffer<'a> {
     pub(crate) fn new(offer: &'a Offer, standing: Standing) -> Self {
         Self {
             client: offer.client.id(),
@@ -83,7 +83,7 @@ pub(crate) struct Added {
 }
 
 /// Shows the offers of each file below the name of the program.
-pub(crate) fn page(offered: &[Offered<'_>], layout: Layout) -> String {
+pub(crate) fn page(offered: &[ListedOffer<'_>], layout: Layout) -> String {
     let mut lines = Vec::new();
     for offers_of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
         let Some(first) = offers_of_file.first() else { continue };
@@ -106,7 +106,7 @@ pub(crate) fn page(offered: &[Offered<'_>], layout: Layout) -> String {
     lines.join("\n")
 }
 
-fn row(offered: &Offered<'_>, layout: Layout) -> Vec<Cell> {
+fn row(offered: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
     let (sign, tone, state) = match offered.standing {
         Standing::New => (Sign::Good, Tone::Good, "new"),
         Standing::Same => (Sign::Off, Tone::Faint, "already here"),
@@ -122,7 +122,7 @@ fn row(offered: &Offered<'_>, layout: Layout) -> Vec<Cell> {
 }
 
 /// Returns the line of an offer in a list to choose from.
-pub(crate) fn line(offered: &Offered<'_>) -> String {
+pub(crate) fn line(offered: &ListedOffer<'_>) -> String {
     let from = if offered.from_project { ", project" } else { "" };
     let line = format!("{} ({}{from})  {}", offered.name, offered.offer.client.title(), summary(offered.entry));
     text::for_line(&line).into_owned()

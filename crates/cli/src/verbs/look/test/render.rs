@@ -77,7 +77,8 @@ fn block(server: &Tested, layout: Layout) -> String {
         let says = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
         lines.push(paint(Tone::Faint, says.trim_end()));
     }
-    lines.extend(instructions(&server.name, server.instructions.as_deref(), false));
+    let is_full = false;
+    lines.extend(instructions(&server.name, server.instructions.as_deref(), is_full));
     lines.extend(columns(&steps(&server.steps, layout)).into_iter().map(|line| format!("  {line}")));
     lines.join("\n")
 }

@@ -7,7 +7,7 @@ use super::render::{Detail, badge};
 use crate::{
     arguments::{Listed, listed},
     render::{Cell, Tone, columns, count, excerpt, one_line, paint},
-    verbs::safety::policy::render::{Judged, claimed},
+    verbs::safety::policy::render::{CallVerdict, claimed},
 };
 
 /// How many arguments are shown, unless the user wants all.
@@ -18,7 +18,7 @@ const MAX_FIELD_BYTES: usize = 300;
 /// Shows everything that the server says about the tool, and whether a model may call it.
 ///
 /// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
-pub(crate) fn page(entry: &CatalogTool, judged: &Judged, detail: Detail) -> String {
+pub(crate) fn page(entry: &CatalogTool, judged: &CallVerdict, detail: Detail) -> String {
     let Detail { with_schema, is_full } = detail;
     let tool = entry.tool();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();

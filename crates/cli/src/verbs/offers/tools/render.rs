@@ -6,7 +6,7 @@ use toolrack_host::{CatalogTool, ServerStatus, mcp::Annotations, signature, text
 
 use crate::{
     render::{Tone, count, one_line, paint},
-    verbs::{look::test::render::instructions, safety::policy::render::Judged},
+    verbs::{look::test::render::instructions, safety::policy::render::CallVerdict},
 };
 
 /// A tool that is shown.
@@ -44,7 +44,7 @@ struct Tool<'a> {
     tokens: usize,
     score: Option<f32>,
     /// The verdict on a model's call, for a tool that the user named.
-    policy: Option<&'a Judged>,
+    policy: Option<&'a CallVerdict>,
 }
 
 /// The output of `tools --json`.
@@ -62,14 +62,14 @@ fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
 /// The output of `tools --json` for the one tool that was named.
 pub(crate) fn one_document<'a>(
     tool: &'a CatalogTool,
-    judged: &'a Judged,
+    judged: &'a CallVerdict,
     servers: &'a [ServerStatus],
     warnings: &'a [String],
 ) -> Document<'a> {
     Document { tools: vec![as_json(tool, None, Some(judged))], servers: with_instructions(servers), warnings }
 }
 
-fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Judged>) -> Tool<'a> {
+fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a CallVerdict>) -> Tool<'a> {
     let tool = entry.tool();
     Tool {
         name: &entry.name,

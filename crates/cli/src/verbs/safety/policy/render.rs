@@ -62,12 +62,12 @@ impl From<&Matched<'_>> for MatchedLine {
 
 /// The verdict on a call.
 #[derive(Debug, Serialize)]
-pub(crate) struct Judged {
+pub(crate) struct CallVerdict {
     verdict: Effect,
     why: String,
 }
 
-impl From<&Verdict> for Judged {
+impl From<&Verdict> for CallVerdict {
     fn from(verdict: &Verdict) -> Self {
         let (verdict, why) = match verdict {
             Verdict::Allow { why } => (Effect::Allow, why.to_string()),
@@ -78,7 +78,7 @@ impl From<&Verdict> for Judged {
     }
 }
 
-impl Judged {
+impl CallVerdict {
     /// The verdict on `subject`, such as the name of a tool. `subject` must be safe to print.
     pub(crate) fn line(&self, subject: &str) -> String {
         let verdict = paint(tone(self.verdict), &self.verdict.to_string());
@@ -94,7 +94,7 @@ pub(crate) struct Tested {
     client: &'static str,
     client_name: Option<String>,
     #[serde(flatten)]
-    judged: Judged,
+    judged: CallVerdict,
     rules: Vec<MatchedLine>,
     /// The server's claims about the tool when it was last connected; `null` if they are not known.
     annotations: Option<Annotations>,
@@ -112,7 +112,7 @@ impl Tested {
         explained: &Explained<'_>,
         answer: Option<StandingAnswer>,
     ) -> Self {
-        let judged = Judged::from(&explained.verdict);
+        let judged = CallVerdict::from(&explained.verdict);
         let answer = answer.filter(|_| judged.verdict == Effect::Confirm);
         Self {
             server: request.server.to_string(),

@@ -8,14 +8,14 @@ use crate::render::{Cell, Layout, Sign, Tone, columns};
 /// `secret list --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
-    pub(crate) secrets: Vec<Named>,
+    pub(crate) secrets: Vec<ListedSecret>,
     /// The place of the key.
     pub(crate) key: String,
 }
 
 /// A secret without its value.
 #[derive(Debug, Serialize)]
-pub(crate) struct Named {
+pub(crate) struct ListedSecret {
     pub(crate) name: String,
     #[serde(rename = "set")]
     pub(crate) is_set: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Named {
 
 /// Returns a line for each secret.
 pub(crate) fn page(list: &List, layout: Layout) -> String {
-    let row = |named: &Named| {
+    let row = |named: &ListedSecret| {
         let (sign, tone) = if named.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
         let used = named.used_by.join(", ");
         let mut cells = vec![Cell::new(tone, layout.sign(sign)), Cell::new(Tone::Strong, text::for_line(&named.name))];

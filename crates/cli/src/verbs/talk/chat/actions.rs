@@ -129,8 +129,9 @@ impl Chat<'_> {
         if found.is_empty() {
             self.world.screen.note(if search.is_some() { "no tool fits" } else { "there are no tools" });
         }
+        let with_schema = false;
         self.show(if search.is_some() {
-            tools::render::ranked(&found, false)
+            tools::render::ranked(&found, with_schema)
         } else {
             tools::render::page(&found, &[], Detail::default())
         })

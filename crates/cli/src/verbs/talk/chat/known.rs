@@ -83,12 +83,14 @@ impl KnownItems {
         let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::new(&server, prompt)).take(MAX_ITEMS).collect();
         let complete = resources.iter().filter_map(|found| {
             let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
-            KnownResource::new(&server, &found.uri, about, true)
+            let is_complete = true;
+            KnownResource::new(&server, &found.uri, about, is_complete)
         });
         let template_starts = templates.iter().filter_map(|template| {
             let start = template.uri_template.split('{').next().filter(|start| !start.is_empty())?;
             let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
-            KnownResource::new(&server, start, about, false)
+            let is_complete = false;
+            KnownResource::new(&server, start, about, is_complete)
         });
         let resources = complete.chain(template_starts).take(MAX_ITEMS).collect();
         let items = Arc::new(ServerItems { server, prompts, resources });
