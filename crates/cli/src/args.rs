@@ -1,4 +1,4 @@
-//! The arguments that several verbs share. Nothing here reads files or connects to servers: the verbs do that.
+//! Defines the arguments that several verbs share. Nothing here reads files or connects to servers: the verbs do that.
 
 mod model;
 mod once;
@@ -108,7 +108,8 @@ pub(crate) fn is_typed(word: &Path) -> bool {
 }
 
 impl Global {
-    /// Adds the options that were typed after these.
+    /// Merges these options with `more`, which were typed after them: lists are joined, and a single value of `more`
+    /// replaces the one here.
     pub(crate) fn followed_by(mut self, more: Self) -> Self {
         self.mcp_config.extend(more.mcp_config);
         self.root.extend(more.root);

@@ -19,8 +19,8 @@ pub(crate) use self::{
 
 /// The maximum depth of nested `$ref`, `anyOf` and similar keywords that are followed while a value is read.
 const MAX_DEPTH: usize = 16;
-/// The most places of a schema that one command visits. Schemas are untrusted, and a few lines of `anyOf` and `$ref` can
-/// expand to 2^60 places. Beyond the limit, the schema counts as empty.
+/// The most places (parts of a schema, each for one value) that one command visits. Schemas are untrusted, and a few
+/// lines of `anyOf` and `$ref` can expand to 2^60 places. Beyond the limit, the schema counts as empty.
 const MAX_PLACES: usize = 10_000;
 /// The most values of an `enum` that an error lists.
 const MAX_CHOICES: usize = 20;
@@ -62,18 +62,18 @@ enum Typed {
     Json(Value),
 }
 
-/// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object gives all its
-/// members, before those of other words.
+/// Splits each word at its first `=`; with a `:` before the `=`, the value is JSON. A word that is a JSON object stands
+/// for all its members. The members of objects come before the values of other words.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<NamedValue>, BadArguments> {
     let (objects, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.trim_start().starts_with('{'));
-    let mut given = Vec::new();
+    let mut named_values = Vec::new();
     for object in objects {
         let object: Map<String, Value> = serde_json::from_str(object)
             .map_err(|error| BadArguments::ObjectNotJson { word: object.clone(), why: error.to_string() })?;
-        given.extend(object.into_iter().map(|(name, value)| NamedValue { name, value: Typed::Json(value) }));
+        named_values.extend(object.into_iter().map(|(name, value)| NamedValue { name, value: Typed::Json(value) }));
     }
-    given.extend(pairs(&words)?);
-    Ok(given)
+    named_values.extend(pairs(&words)?);
+    Ok(named_values)
 }
 
 fn pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
@@ -109,9 +109,9 @@ pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArgument
 }
 
 /// Returns the arguments as strings, for prompts, whose arguments are always strings.
-pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
+pub(crate) fn texts(named_values: Vec<NamedValue>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
     let mut texts = std::collections::BTreeMap::new();
-    for NamedValue { name, value } in given {
+    for NamedValue { name, value } in named_values {
         let text = match value {
             Typed::Text(text) | Typed::Json(Value::String(text)) => text,
             Typed::Json(json) => json.to_string(),
@@ -123,16 +123,16 @@ pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap
     Ok(texts)
 }
 
-/// Adds the values of `given` to `base`, each converted to the type that `schema` (the tool's whole input schema)
-/// demands. A value that cannot be converted is an error, or becomes a string if `lenient`.
+/// Adds the values of `named_values` to `base`, each converted to the type that `schema` (the tool's whole input
+/// schema) demands. A value that cannot be converted is an error, or becomes a string if `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
-    given: Vec<NamedValue>,
+    named_values: Vec<NamedValue>,
     schema: &Value,
     lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
     let mut grouped: Vec<(String, Vec<Typed>)> = Vec::new();
-    for NamedValue { name, value } in given {
+    for NamedValue { name, value } in named_values {
         match grouped.iter_mut().find(|(known, _)| *known == name) {
             Some((_, values)) => values.push(value),
             None => grouped.push((name, vec![value])),
@@ -270,8 +270,8 @@ impl<'a> Expected<'a> {
         place.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
-    /// Follows `$ref`, inside this schema only. `None` if the schema says nothing here, is nested too deeply, or no more
-    /// places may be visited.
+    /// Follows `$ref`, inside this schema only. `None` if the schema says nothing here, is nested too deeply, or no
+    /// more places may be visited.
     fn resolved(self, depth: usize) -> Option<Self> {
         let mut schema = self.schema?;
         self.places_left.set(self.places_left.get().checked_sub(1)?);

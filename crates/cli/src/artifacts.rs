@@ -1,4 +1,5 @@
-//! The server with which a model reads results that were too long for it.
+//! Serves the results of calls that were too long for a model, so that the model can read them in pieces. This is an
+//! MCP server inside this program.
 
 use rmcp::{
     ErrorData, ServerHandler,

@@ -56,7 +56,7 @@ pub(crate) struct Terminal {
     sampler: ArcSwapOption<Sampler>,
 }
 
-/// A question on the terminal. Dropping it ends its line, so that the next output begins on a new one.
+/// A question on the terminal. Dropping it ends its line, so that the next output begins on a new line.
 struct OpenQuestion<'a>(&'a Screen);
 
 impl Drop for OpenQuestion<'_> {
@@ -96,7 +96,7 @@ impl Terminal {
     }
 
     /// Lets `sampler` answer the sampling requests of servers from now on, each after the user has agreed. A server of
-    /// 2025-11-25 or older that is already connected does not learn of it.
+    /// 2025-11-25 or older that is already connected is not told that sampling is possible now.
     pub(crate) fn sample_with(&self, sampler: Sampler) {
         self.sampler.store(Some(Arc::new(sampler)));
     }
@@ -215,8 +215,8 @@ impl Terminal {
         Some(answers)
     }
 
-    /// Asks whether to send the form. Enter is no answer here, because the user has just confirmed fields with it. `None`
-    /// at the end of input (Ctrl-D).
+    /// Asks whether to send the form. Enter is no answer here, because the user has just confirmed fields with it.
+    /// `None` at the end of input (Ctrl-D).
     async fn decision(&self, server: &ServerName) -> Option<FormDecision> {
         for _ in 0..MAX_TRIES {
             let key = self.ask_key(&format!("Send this to `{server}`? [y]es [n]o [e]dit ")).await?;
@@ -232,8 +232,8 @@ impl Terminal {
         None
     }
 
-    /// Returns the answers that `--answer` and `--answers` give to a form; `None` if the user at the terminal must fill it
-    /// in.
+    /// Returns the answers that `--answer` and `--answers` give to a form; `None` if the user at the terminal must fill
+    /// it in.
     fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
         match answers.values_for(fields) {
@@ -306,7 +306,7 @@ impl Asker for Terminal {
         abilities
     }
 
-    /// Also true for a command that a daemon runs, which must not wait for the user of the dashboard.
+    /// No other asker takes part: even a command that a daemon runs must not wait for the user of the dashboard.
     fn is_alone(&self) -> bool {
         true
     }

@@ -13,14 +13,14 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writes the audit log of a world (the context of one command, tenant or member). Nothing is written before something
-/// happens.
+/// Writes the audit log of a world (the context of one command, tenant or member). Writes nothing before the first
+/// event.
 pub(crate) struct Audited {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
-    /// The agent in whose name events are recorded, unless they name another.
+    /// Events are recorded in the name of this agent, unless they name another agent.
     agent: Option<String>,
-    /// Hides the secrets of a member, if the events are those of a member of a tenant.
+    /// Hides the secrets of the member of a tenant whose events these are; `None` for other events.
     hide_for_member: Option<Hide>,
     writing: TaskTracker,
 }
@@ -48,20 +48,21 @@ impl Audited {
         Self { log, agent, hide_for_member: None, writing }
     }
 
-    /// Returns a handle for a member of the tenant, which also hides the `secrets` of the member. The log of the tenant
-    /// keeps the settings and writes the rows.
+    /// Returns a handle for a member of the tenant. It hides the `secrets` of the member in addition to those of the
+    /// tenant. The log of the tenant keeps the settings and writes the rows.
     pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
         Self { log: self.log.clone(), agent: None, hide_for_member: Some(hide(secrets)), writing: TaskTracker::new() }
     }
 
     /// Applies the settings from now on.
-    pub(crate) fn set(&self, settings: Audit) {
+    pub(crate) fn apply_settings(&self, settings: Audit) {
         if let Some(log) = &self.log {
             log.set(settings.arguments_in_full, AuditRetention { days: settings.days, rows: settings.rows });
         }
     }
 
-    /// Returns the witness of the events of `agent`, or of this world if there is none; `None` without a database.
+    /// Returns the witness (the observer that records events in the audit log) for `agent`. With `None`, the events are
+    /// recorded for this world's own agent, if it has one. Returns `None` without a database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
         Some(match (&self.hide_for_member, agent.or(self.agent.as_deref())) {

@@ -1,5 +1,5 @@
-//! The process that the user has started, when a daemon runs its command: it borrows the daemon's servers, and is the
-//! terminal of the command.
+//! Lets a running daemon run the command that the user typed. This process, which the user has started, then borrows
+//! the daemon's servers, and serves as the terminal of the command.
 
 use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -121,7 +121,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     // Options that the servers of the daemon cannot satisfy: a server learns its roots when it connects, and a daemon
     // does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
-    let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
+    let has_typed_server = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
     let data = places.map(|places| places.data().to_owned());
     let Some(data) = data.filter(|data| std::fs::symlink_metadata(LocalSocket::Commands.path(data)).is_ok()) else {
@@ -134,7 +134,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
         () if !global.root.is_empty() => "its servers have no `--root`",
         () if has_answers => "`--answer` is for the servers of one command",
         () if global.tape.is_some() => "`record` and `replay` have servers of their own",
-        () if is_typed => "a server that the command line gives is started by the command itself",
+        () if has_typed_server => "a server that the command line gives is started by the command itself",
         () => return DaemonUse::Use(data),
     };
     DaemonUse::Unused(why.to_owned())
@@ -154,7 +154,7 @@ async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
 /// The two halves of a connection to a daemon that runs the command.
 type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
-/// Sends the command to the daemon; the inner error says why the daemon cannot run it.
+/// Sends the command to the daemon; the inner error says why the daemon cannot run the command.
 async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
     let stream = local_socket::connect(data, LocalSocket::Commands).await?;
     let (from, mut to) = stream.into_split();
@@ -243,8 +243,8 @@ async fn give_up_after(stopped: Option<Exit>) -> Exit {
     }
 }
 
-/// Reads the daemon's messages into `inbox`, and never returns. It is a future of its own, which is not dropped while the
-/// command runs, because dropping a read would lose a part of a message.
+/// Reads the daemon's messages into `inbox`, and never returns. It is a future of its own, which is not dropped while
+/// the command runs, because dropping a read would lose a part of a message.
 async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
         let message = receive::<ToCommand>(&mut from).await;

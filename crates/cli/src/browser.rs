@@ -1,4 +1,4 @@
-//! The browsers of the user at the terminal and of the user at the dashboard.
+//! Shows sign-in pages in the browser of the user at the terminal, or of the user at the dashboard.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,7 +62,7 @@ impl Browser for TerminalBrowser {
 #[derive(Debug)]
 pub(crate) struct DashboardBrowser {
     loopback: Loopback,
-    /// The dashboard's end of the sign-in, which the first visit uses up.
+    /// The two channels to the dashboard. The first visit takes them, so a second visit fails.
     page: ArcSwapOption<SignInPage>,
 }
 
@@ -93,7 +93,7 @@ impl Browser for DashboardBrowser {
 }
 
 impl TerminalBrowser {
-    /// Waits for the address that the user types; forever if there is none.
+    /// Waits for the address that the user types. Never returns if no right address is typed.
     async fn pasted(&self) -> Url {
         for _ in 0..MAX_TRIES {
             let Some(line) = self.terminal.line().await else {

@@ -1,4 +1,4 @@
-//! Completion in shells, when TAB is pressed.
+//! Completes words in shells, when TAB is pressed.
 //!
 //! [`script`](crate::verbs::itself::script) is what a shell runs once; it makes the shell call this very program on
 //! each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server, from

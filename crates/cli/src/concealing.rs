@@ -1,5 +1,5 @@
-//! Hides the secrets that servers received in their stored output: a server can repeat one in a result that is stored
-//! as a file, or in the description of a tool.
+//! Hides secrets in the output of servers before it is stored: a server that received a secret can repeat it in a
+//! result that is stored as a file, or in the description of a tool.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -65,8 +65,8 @@ impl<T: Memory> Memory for Concealing<T> {
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         match self.hidden(&tools) {
-            // With the secret hidden, the tools would differ from their pins. So none are stored, and the server is
-            // started eagerly.
+            // With the secret hidden, the tools would differ from their pins (the hashes of their definitions as they
+            // were first seen). So no tools are stored, and the server is started eagerly.
             Cow::Owned(_) => self.inner.remember_tools(fingerprint, Bytes::new()),
             Cow::Borrowed(_) => self.inner.remember_tools(fingerprint, tools),
         }

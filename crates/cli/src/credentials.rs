@@ -1,4 +1,5 @@
-//! The values that users give to their own servers, and the servers that they add, stored in the vault.
+//! Stores the values that users give to their own servers, and the servers that users add, in the vault (the encrypted
+//! values in the database).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +19,11 @@ use crate::{error::with_causes, secrets::Stored};
 #[derive(Debug)]
 pub(crate) struct MemberCredentials {
     stored: Arc<Stored>,
-    /// The prefix of the names of the rows: the [key](toolrack_host::Principal::key) of the member.
+    /// The prefix of the names of the member's rows: the member's [key](toolrack_host::Principal::key) and a `/`.
     prefix: String,
 }
 
-/// The values of the only user of a machine: their secrets.
+/// The values of the only user of a machine, which are stored as the user's secrets.
 #[derive(Debug)]
 pub(crate) struct MachineCredentials(Arc<Stored>);
 
@@ -55,7 +56,7 @@ impl MemberCredentials {
         })
     }
 
-    fn row(&self, name: &str) -> String {
+    fn row_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 }
@@ -67,7 +68,7 @@ impl Secrets for MemberCredentials {
     }
 
     fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-        let row = self.row(name);
+        let row = self.row_name(name);
         Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error)) })
     }
 }
@@ -83,7 +84,7 @@ impl Credentials for MemberCredentials {
 
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let row = self.row(name);
+            let row = self.row_name(name);
             self.stored.set_in(Space::MemberValue, &row, value).await.map_err(|error| with_causes(&error))?;
             record(&self.stored, by, name, Change::Added).await
         })
@@ -91,7 +92,7 @@ impl Credentials for MemberCredentials {
 
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let row = self.row(name);
+            let row = self.row_name(name);
             let removed = self.stored.remove_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))?;
             if removed {
                 record(&self.stored, by, name, Change::Removed).await?;
@@ -128,7 +129,8 @@ impl Credentials for MachineCredentials {
     }
 }
 
-/// The servers that the members of a tenant add for themselves. They are sealed, because headers hold secrets.
+/// The servers that the members of a tenant add for themselves. Their configurations are encrypted, because headers
+/// hold secrets.
 #[derive(Debug)]
 pub(crate) struct AddedByMembers(Arc<Stored>);
 

@@ -1,4 +1,4 @@
-//! The database of the user: where it is, and how its errors are reported.
+//! Finds and opens the database of the user, and reports its errors.
 
 pub(crate) mod link;
 #[cfg(feature = "postgres")]
@@ -46,18 +46,18 @@ impl From<Store> for Opened {
     }
 }
 
-/// The database of the user whose places these are, if it is a file.
+/// The path of the user's database, if the database is a file.
 pub(crate) fn file(places: &Places) -> PathBuf {
     file_in(places.data())
 }
 
-/// The database of the folder `data`, if it is a file.
+/// The path of the database of the data folder `data`, if the database is a file.
 pub(crate) fn file_in(data: &Path) -> PathBuf {
     data.join("toolrack.db")
 }
 
-/// Returns the failure for an error of the database. It names the database, because only those who run the daemon see
-/// it.
+/// Returns the failure for an error of the database. The failure names the database: it is shown only to users who run
+/// the daemon.
 pub(crate) fn unusable(error: &StoreError) -> Failure {
     let database_name = error.database().map(|name| format!(" ({name})")).unwrap_or_default();
     Failure::new(Exit::Other, "DATABASE", with_causes(error) + &database_name)
@@ -74,7 +74,7 @@ pub(crate) async fn open(places: &Places, environment: &Environment) -> Result<O
     }
 }
 
-/// Opens the database that `link` leads to.
+/// Opens the database of a team. `link` names the team file whose `[store]` says where the database is.
 async fn open_linked(link: &Link, places: &Places, environment: &Environment) -> Result<Opened, Failure> {
     let Some(table) = team_file::read(&link.team)?.store else {
         return Err(no_store(&link.team, link, places));

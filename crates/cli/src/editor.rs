@@ -1,4 +1,4 @@
-//! Text that the user changes in an editor.
+//! Lets the user change a text in an editor.
 
 use std::{io::Write as _, path::PathBuf, process::Stdio, time::Duration};
 
@@ -77,7 +77,7 @@ impl Editor {
         if !status.success() {
             return Err(format!("it ended with {status}"));
         }
-        // Read it by its path, because some editors replace the file.
+        // Read the file by its path, because some editors replace it.
         let size = std::fs::metadata(file.path()).map_err(|error| in_words(&error))?.len();
         if size > MAX_BYTES as u64 {
             return Err("the text is larger than 1 MiB".to_owned());

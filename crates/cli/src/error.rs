@@ -1,4 +1,4 @@
-//! Failures, for users and for programs, with their exit codes.
+//! Describes failures, for users and for programs, with their exit codes.
 
 use std::{error::Error, fmt::Write, io, process::ExitCode};
 
@@ -149,7 +149,7 @@ impl Failure {
         self
     }
 
-    /// Adds a hint with the similar name `near`; `otherwise` if there is none.
+    /// Adds a hint: the similar name `near`, or the text `otherwise` if there is no similar name.
     pub(crate) fn meant(self, near: Option<&str>, otherwise: &str) -> Self {
         self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
     }

@@ -1,4 +1,4 @@
-//! The protocol messages between the host and its servers, on the user's stderr: for `-vv`.
+//! Shows the protocol messages between the host and its servers on the user's stderr, for `-vv`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,7 +26,7 @@ pub(crate) fn show_messages(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> O
     })
 }
 
-/// The beginning of a message as one safe line, which is not cut inside a secret.
+/// Returns the beginning of a message as one line that is safe to print. The line is never cut inside a secret.
 fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
     let start = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
     let mut shown_text = match str::from_utf8(start) {

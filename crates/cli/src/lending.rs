@@ -2,8 +2,8 @@
 //!
 //! The daemon (the lender, a part of `serve`) runs the same verb that the command's own process (the
 //! [borrower](crate::borrower)) would run, on servers that are connected already. The output and the questions of the
-//! verb go through the borrower, which is only its terminal. So the same code runs in either case, and the output is the
-//! same.
+//! verb go through the borrower, which is only its terminal. So the same code runs in either case, and the output is
+//! the same.
 //!
 //! ```text
 //! toolrack call …  (the borrower)                  toolrack serve  (the lender)
@@ -155,7 +155,7 @@ pub(crate) enum ToCommand {
     AskKey(u32),
     /// Lets the user change this text in an editor. The answer is an [`Edited`](crate::editor::Edited) as JSON.
     Edit(u32, String),
-    /// The line is no longer needed.
+    /// The line, key or text that was asked for is no longer needed.
     Withdraw,
     /// Discards earlier input, so that it answers no question.
     Forget,
@@ -168,8 +168,8 @@ pub(crate) enum ToCommand {
 }
 
 impl ToCommand {
-    /// Returns its size in bytes for the limits of the [`Outbox`]. A message without output counts as one byte, because
-    /// the reader handles it at once.
+    /// Returns the size in bytes that counts for the limits of the [`Outbox`]. A message without output counts as one
+    /// byte, because the reader handles it at once.
     fn len(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
@@ -178,8 +178,8 @@ impl ToCommand {
     }
 }
 
-/// Asks the daemon whose data are in `data` for its status. `None` if no daemon answers, or it refuses this process or is of
-/// another version.
+/// Asks the daemon whose data are in `data` for its status. `None` if no daemon answers, if the daemon refuses this
+/// process, or if it is of another version.
 pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
     let exchange = async {
         let mut stream = local_socket::connect(data, LocalSocket::Commands).await?;
@@ -192,10 +192,10 @@ pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
     }
 }
 
-/// Asks the daemon whose data are in `data` why a command of this process would not use it: one line for each server that
-/// differs there, or one for all. `None` if the daemon gives no answer.
+/// Asks the daemon whose data are in `data` why a command of this process would not use that daemon. Returns one line
+/// for each server that differs there, or one line for all servers; `None` if the daemon gives no answer.
 pub(crate) async fn differences(data: &Path, terminal: BorrowerTerminal) -> Option<Vec<String>> {
-    // The servers are the same for all commands, so this one stands for any.
+    // The servers are the same for all commands, so `list` stands for any command.
     let words = ["toolrack", "list"].map(OsString::from);
     let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
     let exchange = async {

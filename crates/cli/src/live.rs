@@ -42,11 +42,11 @@ const MAX_REASON_BYTES: usize = 200;
 /// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnFormat {
-    /// For users, as it happens.
+    /// For users, while the turn happens.
     ToPeople,
     /// One JSON document, at the end.
     AsDocument,
-    /// JSON documents as it happens, one on each line.
+    /// JSON documents while the turn happens, one on each line.
     AsRecords,
 }
 
@@ -55,12 +55,14 @@ pub(crate) enum TurnFormat {
 pub(crate) struct Live {
     screen: Arc<Screen>,
     catalog: Arc<Catalog>,
+    /// Stores the conversation.
     journal: Journal,
-    shown: TurnFormat,
+    format: TurnFormat,
     /// Text of the model that may end inside a secret, and so cannot be shown yet.
     secret_buffer: SecretBuffer,
-    /// What the model has written so far of an answer that is not complete yet.
+    /// What the model has written so far, while its answer is not complete.
     partial: String,
+    /// Ends the turn or its calls early.
     brake: Arc<Brake>,
     calls: Vec<CallRecord>,
     /// The calls that are under way.
@@ -81,7 +83,7 @@ struct CallRecord {
     arguments: Value,
     is_error: bool,
     duration_ms: u64,
-    /// The calls that a script made.
+    /// The calls that a script made, if the tool runs one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<ScriptCall>,
 }
@@ -136,13 +138,13 @@ struct Answer<'a> {
 }
 
 impl Live {
-    pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: TurnFormat) -> Self {
+    pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, format: TurnFormat) -> Self {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
         printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
         let (calls, running, unasked) = (Vec::new(), Running::default(), Vec::new());
         let (secret_buffer, partial, brake) = (SecretBuffer::default(), String::new(), Arc::default());
-        Self { screen, catalog, journal, shown, secret_buffer, partial, brake, calls, running, unasked, out, printing }
+        Self { screen, catalog, journal, format, secret_buffer, partial, brake, calls, running, unasked, out, printing }
     }
 
     /// The [`Brake`] that ends this turn, or its calls, early.
@@ -191,7 +193,7 @@ impl Live {
 
     /// Prints `record`, if the turn is shown as records.
     fn record(&self, record: Value) {
-        if self.shown == TurnFormat::AsRecords {
+        if self.format == TurnFormat::AsRecords {
             self.send(Out::Record(record));
         }
     }
@@ -210,7 +212,7 @@ impl Live {
             Delta::Thinking(piece) => self.show_piece(TextKind::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
-                if self.shown == TurnFormat::ToPeople {
+                if self.format == TurnFormat::ToPeople {
                     let words = format!("waiting {} s: {why}", after.as_secs().max(1));
                     self.send(Out::Status(StatusLine::Words(words)));
                 }
@@ -221,7 +223,8 @@ impl Live {
 
     /// Shows a piece of the model's text; holds back the part that may be the beginning of a secret.
     fn show_piece(&mut self, kind: TextKind, piece: &str) {
-        if self.shown == TurnFormat::AsDocument || (self.shown == TurnFormat::ToPeople && kind == TextKind::Thinking) {
+        if self.format == TurnFormat::AsDocument || (self.format == TurnFormat::ToPeople && kind == TextKind::Thinking)
+        {
             return;
         }
         let screen = &self.screen;
@@ -238,7 +241,7 @@ impl Live {
     }
 
     fn show(&self, kind: TextKind, words: String) {
-        match (self.shown, kind) {
+        match (self.format, kind) {
             (TurnFormat::ToPeople, _) => self.send(Out::Piece(words)),
             (_, TextKind::Text) => self.record(json!({ "type": "text", "text": words })),
             (_, TextKind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
@@ -248,7 +251,7 @@ impl Live {
     fn call_begins(&mut self, call: &ToolCallData) {
         let tool = self.tool_name(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
-        if self.shown == TurnFormat::ToPeople {
+        if self.format == TurnFormat::ToPeople {
             self.running.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
             self.show_running();
         }
@@ -281,7 +284,7 @@ impl Live {
             record["calls"] = json!(script_calls);
         }
         self.record(record);
-        if self.shown == TurnFormat::ToPeople {
+        if self.format == TurnFormat::ToPeople {
             self.send(Out::Line(ended.line(self.screen.layout(), &tool)));
             self.running.end(&call.id);
             self.show_running();
@@ -310,7 +313,7 @@ impl Live {
             tool_calls: &self.calls,
             spent: journal::spent(turn.usage(), turn.cost()),
         };
-        match self.shown {
+        match self.format {
             TurnFormat::ToPeople => self.send(Out::Piece("\n".to_owned())),
             TurnFormat::AsDocument => self.send(Out::Record(json!(answer))),
             TurnFormat::AsRecords => {
@@ -323,7 +326,7 @@ impl Live {
         if let Some(Ok(printed)) = self.printing.join_next().await {
             printed?;
         }
-        if self.shown == TurnFormat::ToPeople && end == Some(&End::Cut) {
+        if self.format == TurnFormat::ToPeople && end == Some(&End::Cut) {
             self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
         }
         Ok(Report { journal: self.journal, unasked: self.unasked })
@@ -382,9 +385,9 @@ impl Front for Live {
 /// How a call ended.
 struct EndedCall<'a> {
     call: &'a ToolCallData,
-    /// Why it has no result.
+    /// Why the call has no result.
     error: Option<&'a CallError>,
-    /// The calls that its script made, if it runs one.
+    /// The calls that a script made, if the tool runs one.
     script_calls: &'a [ScriptCall],
     /// The text that the model gets.
     text: &'a str,
@@ -394,14 +397,14 @@ struct EndedCall<'a> {
 
 impl EndedCall<'_> {
     /// Returns `✔ fs/list_directory path=. 12 ms`, or the reason of the failure in place of the time.
-    fn line(&self, look: Layout, tool: &str) -> String {
+    fn line(&self, layout: Layout, tool: &str) -> String {
         let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
-        let sign = paint(tone, look.sign(sign));
+        let sign = paint(tone, layout.sign(sign));
         let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
         if self.is_error {
             // Skip the line that tells the model that the text is a server's data.
             let why = self.text.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
-            line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, MAX_REASON_BYTES))));
+            line.push_str(&format!(" {} {}", layout.dash(), text::for_line(&text::clip(why, MAX_REASON_BYTES))));
         } else {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
         }

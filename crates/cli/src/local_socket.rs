@@ -1,4 +1,4 @@
-//! The two local (Unix) sockets of a daemon: one for commands, one for MCP clients.
+//! Connects processes to the two local (Unix) sockets of a daemon: one is for commands, one for MCP clients.
 //!
 //! A sandboxed server cannot open its user's files, but Landlock does not stop it from connecting to a socket with a
 //! path. A connection alone therefore proves nothing. Instead, both ends prove that they can read a key file of mode
@@ -7,8 +7,8 @@
 //! ```text
 //! the process that connects                           daemon
 //!                                    ◄── a number (32 random bytes)
-//!   a number, and an HMAC of both ──►
-//!                                    ◄── another HMAC of both, and then the messages of the socket
+//!   a number, and an HMAC of both numbers ──►
+//!                                    ◄── another HMAC of both numbers, and then the messages of the socket
 //! ```
 //!
 //! A server without a sandbox can read the key. If the system identifies the peer, the daemon refuses every process
@@ -124,7 +124,7 @@ impl Key {
     }
 }
 
-/// The side that makes a proof. It is a part of the proof, so that a proof cannot be sent back to its sender as the
+/// The side that makes a proof. The proof covers the side, so that a proof cannot be sent back to its sender as the
 /// answer.
 #[derive(Clone, Copy)]
 enum Side {
@@ -257,7 +257,7 @@ impl SocketGuard {
     }
 }
 
-/// Returns a process by name and id, for the audit log.
+/// Describes a process by its name and id, for the audit log.
 fn describe_process(pid: i32) -> String {
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("{} (process {pid})", name.trim_end()),

@@ -25,7 +25,7 @@ pub(crate) struct LogKeeper {
     end: watch::Sender<bool>,
 }
 
-/// The files in which servers are configured, by the names of the servers. Clones share it.
+/// The files in which servers are configured, by the names of the servers. All clones share one map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
@@ -74,7 +74,7 @@ impl LogKeeper {
         self.sources.clone()
     }
 
-    /// Writes the messages so far, and ends. Waits at most a second.
+    /// Writes the lines so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         let _ = self.end.send(true);
         if tokio::time::timeout(FLUSH_TIMEOUT, self.writing.wait()).await.is_err() {
@@ -86,9 +86,9 @@ impl LogKeeper {
 impl Writer {
     async fn run(mut self) {
         loop {
-            let (first, last) = tokio::select! {
+            let (first, is_last) = tokio::select! {
                 event = self.events.recv() => (Some(event), false),
-                // Also resolves when the keeper itself was dropped.
+                // Resolves at `LogKeeper::close`, and when the `LogKeeper` was dropped.
                 _ = self.end.changed() => (None, true),
             };
             if let Some(Err(broadcast::error::RecvError::Closed)) = first {
@@ -106,7 +106,7 @@ impl Writer {
                 }
             }
             self.write(&lines).await;
-            if last {
+            if is_last {
                 return;
             }
         }

@@ -1,8 +1,10 @@
-//! The command `toolrack`: what was typed → what it means → what is shown.
+//! The command `toolrack` reads the words that the user typed, runs the verb that they name, and shows its result.
 //!
 //! This crate decides nothing about servers and calls; it puts the other crates together ([`wire`]), asks the user at
 //! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
 //! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
+//!
+//! An arrow means "uses":
 //!
 //! ```text
 //! words ──► run ──► verbs ──► render ──► screen ──► stdout, stderr
@@ -16,12 +18,17 @@
 //!        a command that a daemon runs   the daemon's side: the same verb, on its own connections
 //! ```
 //!
-//! The other modules: `args` are arguments that several verbs share, `arguments` those of tools, `completion` and `notebook`
-//! complete both; `live`, `frames` and `server_output` show a turn, protocol messages and what servers write, and
-//! `output` is the file that `-o` names; `editor`, `rules`, `mention` and `models` are for conversations and their
-//! calls, and `artifacts` is the server with which a model reads results that were too long for it; `database` and
-//! `team_file` find the store, and `credentials` are what members keep in it; `browser` is for signing in; `builtin` and
-//! `native` are the server that the program carries; `stop`, `log`, `traces` and `metrics` are signals, diagnostics, spans and counts.
+//! The other modules:
+//! - `args`: the arguments that several verbs share; `arguments`: the arguments of tools; `completion` and `notebook`
+//!   complete both in shells
+//! - `live`, `frames` and `server_output` show a turn, protocol messages and what servers write; `output` writes the
+//!   file of `-o`
+//! - `editor`, `rules`, `mention` and `models`: for conversations and their calls; `artifacts`: the server from which a
+//!   model reads results that were too long for it
+//! - `database` and `team_file` find the store; `credentials`: the values that members keep in the store
+//! - `browser`: signing in
+//! - `builtin` and `native`: the server that the program carries
+//! - `stop`, `log`, `traces` and `metrics`: signals, diagnostics, spans and counts
 
 mod args;
 mod arguments;
@@ -65,7 +72,7 @@ mod wire;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: as a supervisor of child processes, this program does none of what follows.
+    // This process may have been started as the supervisor of a child process. It then does nothing else.
     if let Some(code) = toolrack_host::supervisor::run_if_asked() {
         return code;
     }

@@ -1,4 +1,5 @@
-//! Resources that the user names in a message, as `@server:uri`: read before anything is sent, and included as data.
+//! Finds the resources that the user names in a message, as `@server:uri`. They are read before anything is sent, and
+//! are included as data.
 
 mod find;
 
@@ -35,7 +36,7 @@ impl Sources<'_> {
     /// Returns the message `typed`, followed by the contents of the resources that it names, and then by `more`.
     ///
     /// # Errors
-    /// When one of them cannot be read; the message must then not be sent.
+    /// When one of these resources cannot be read; the message must then not be sent.
     pub(crate) async fn compose(&self, typed: &str, more: Option<&str>) -> Result<Composed, Failure> {
         let mentions = find::mentions(typed, self.servers);
         if mentions.len() > MAX_RESOURCES {

@@ -1,5 +1,5 @@
-//! Metrics of the daemon for an OpenTelemetry collector, if the feature `otel` is built in and the environment names a
-//! collector. Prometheus reads the same at `/metrics`, with or without it.
+//! Sends metrics of the daemon to an OpenTelemetry collector, if the feature `otel` is built in and the environment
+//! names a collector. Prometheus reads the same values at `/metrics`, with or without a collector.
 
 use toolrack_config::Environment;
 use toolrack_daemon::Metrics;

@@ -25,6 +25,7 @@ use crate::{
 /// The prefix of the name of a test model that reads its answers from a file: `mock/FILE`.
 const MOCK: &str = "mock/";
 
+/// Converts the name on the command line into the wire (the API format of a provider).
 impl From<WireName> for Wire {
     fn from(name: WireName) -> Self {
         match name {
@@ -68,7 +69,7 @@ impl ModelContext {
     }
 }
 
-/// The settings of the command line, and those of the configuration, which the command line overrides.
+/// The settings of the command line, and those of the configuration. A setting of the command line wins.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelOptions {
     pub(crate) model: ModelArgs,
@@ -201,7 +202,8 @@ fn parse_name(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
     })
 }
 
-/// Returns the model with this name, else the only one at `base_url`, else that of the first provider whose key is set.
+/// Returns the model with this name, else the only model at `base_url`, else the default model of the first provider
+/// whose key is set.
 async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Environment) -> Result<Selector, Failure> {
     if let Some(name) = name {
         return parse_name(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
@@ -237,8 +239,8 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// Returns the failure for a user without a model. Its hint names a model of the local servers that are `running`.
-/// That model is not used by itself: the user has to choose it.
+/// Returns the failure for a user without a model. The hint of the failure names a model of the local servers that are
+/// `running`. That model is used only if the user chooses it.
 fn no_model(running: &[LocalServer]) -> Failure {
     let providers = PROVIDERS.iter().filter(|provider| provider.default_model.is_some());
     // A few examples are enough.

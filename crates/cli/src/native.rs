@@ -1,4 +1,4 @@
-//! Servers that this program carries, written with `rmcp`.
+//! Runs servers that are a part of this program, written with `rmcp`.
 
 use std::{
     io,

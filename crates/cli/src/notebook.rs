@@ -1,5 +1,5 @@
-//! A cache for completion: the tools that each server had when it was last connected, and the prompts and resources
-//! that it had when those were last listed.
+//! Caches names for completion: the tools that each server had when it was last connected, and the prompts and
+//! resources that it had when they were last listed. What is cached of one server is its note.
 //!
 //! The note of a server is one small file below the data folder, named after the place where the server is configured.
 //! It is valid only for the entry that was connected: if the entry changes, the note is ignored. Notes can be deleted
@@ -41,8 +41,8 @@ const MAX_ABOUT: usize = 80;
 /// The most bytes of one file.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// How many hex digits of a hash the name of a file has: 128 bits, which do not collide by chance.
-const PLACE_DIGITS: usize = 32;
+/// The name of a file consists of this many hex digits of a hash: 128 bits, which do not collide by chance.
+const FILE_STEM_DIGITS: usize = 32;
 
 /// The format version of the files. Files of another version are not read.
 const FORMAT_VERSION: u32 = 2;
@@ -77,7 +77,7 @@ pub(crate) struct Argument {
 pub(crate) struct Configured {
     pub(crate) name: String,
     /// The name of the note's file: a hash of the place where the server is configured.
-    place: String,
+    file_stem: String,
     /// The hash of the server's entry.
     hash: String,
 }
@@ -85,12 +85,16 @@ pub(crate) struct Configured {
 impl From<&Entry> for Configured {
     fn from(entry: &Entry) -> Self {
         let file = entry.source.path.as_ref().map(|path| path.to_string_lossy());
-        let place = content_hash(&json!([entry.scope.as_str(), file, entry.name]));
-        Self { name: entry.name.clone(), place: place[..PLACE_DIGITS].to_owned(), hash: entry.hash.clone() }
+        let place_hash = content_hash(&json!([entry.scope.as_str(), file, entry.name]));
+        Self {
+            name: entry.name.clone(),
+            file_stem: place_hash[..FILE_STEM_DIGITS].to_owned(),
+            hash: entry.hash.clone(),
+        }
     }
 }
 
-/// The content of one file. [`Notebook::is_up_to_date`] relies on the order of its fields: `tools` comes last.
+/// The content of one file. [`Notebook::is_up_to_date`] relies on the order of these fields: `tools` comes last.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// The [`FORMAT_VERSION`] of the program that wrote the note.
@@ -130,7 +134,7 @@ impl Notebook {
     }
 
     fn file(&self, server: &Configured) -> PathBuf {
-        self.folder.join(format!("{}.json", server.place))
+        self.folder.join(format!("{}.json", server.file_stem))
     }
 
     /// Returns the noted tools of `server`, or none if there is no note for its current entry.

@@ -1,4 +1,4 @@
-//! Files that the user asked a command to write (`-o FILE`).
+//! Writes the files that the user asked for (`-o FILE`).
 
 use std::{
     fs::{self, File},
@@ -20,11 +20,11 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Checks that `file` can be written, as far as possible without writing: the user should know of a missing folder
-/// before a tool is called, because its result could not be stored then.
+/// Checks that `file` can be written, as far as possible without writing. So the user learns of a missing folder before
+/// a tool is called: the result of the call could not be stored.
 ///
 /// # Errors
-/// When `file` is a folder, or its parent is not one.
+/// When `file` is a folder, or its parent is not a folder.
 pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     let kind = if fs::metadata(file).is_ok_and(|metadata| metadata.is_dir()) {
         Some(io::ErrorKind::IsADirectory)

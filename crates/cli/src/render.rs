@@ -139,9 +139,9 @@ pub(crate) fn one_line(line: &str) -> String {
     format!("{CUT_MARK}{line}")
 }
 
-/// Returns `url` as a link of the terminal (OSC 8, <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which
-/// stays one link where the terminal wraps it. Without colour, only the text is printed. A URL that could end the link
-/// early is printed as escaped text.
+/// Returns `url` as a link of the terminal (OSC 8,
+/// <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which stays one link where the terminal wraps
+/// it. Without colour, only the text is printed. A URL that could end the link early is printed as escaped text.
 pub(crate) fn link(url: &str) -> String {
     let shown = text::for_line(url);
     if shown != url || url.contains(|c: char| c.is_control() || !c.is_ascii()) {
@@ -151,8 +151,9 @@ pub(crate) fn link(url: &str) -> String {
 }
 
 impl Layout {
-    /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide, with the rest
-    /// indented to their last column. `page` may have colours. Without a terminal, it cuts and wraps nothing.
+    /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide. The rest of a
+    /// wrapped line is indented to its last column. `page` may have colours. Without a terminal, it cuts and wraps
+    /// nothing.
     pub(crate) fn fit(self, page: &str) -> String {
         if self.width == usize::MAX {
             return page.replace(CUT_MARK, "");
@@ -214,6 +215,7 @@ pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
             for (column, cell) in row.iter().enumerate() {
                 line += &paint(cell.tone, &cell.words);
                 if column + 1 < row.len() {
+                    // The first column is a sign, close to what it belongs to.
                     let gap = if column == 0 { 1 } else { 2 };
                     let missing = widths[column].saturating_sub(cell.words.width());
                     line.extend(std::iter::repeat_n(' ', missing + gap));
@@ -235,7 +237,7 @@ pub(crate) fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "users see only two digits of it")]
     let mut number = bytes as f64;
     let mut unit = 0;
-    // Rounding would show 999.5 as 1000, and 9.95 below as 10.0.
+    // Rounding would show 999.5 as 1000, and 9.95 (the bound further below) as 10.0.
     while number >= 999.5 && unit + 1 < UNITS.len() {
         number /= 1000.0;
         unit += 1;

@@ -1,4 +1,4 @@
-//! The rules about calls while the program runs: the rules of the files, and those that the user adds.
+//! Holds the rules about calls while the program runs: the rules of the files, and those that the user adds.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use toolrack_host::{
     policy::{Effect, Rule},
 };
 
-/// A policy that changes. The user's last decision is used: an allow rule removes an earlier deny rule with the same
-/// pattern, and vice versa. Rules in a file are changed there.
+/// A policy that changes. The user's last decision counts: an allow rule removes an earlier deny rule with the same
+/// pattern, and vice versa. Only rules that were added here are removed; a rule of a file can be changed only there.
 #[derive(Debug)]
 pub(crate) struct LiveRules(ArcSwap<Policy>);
 

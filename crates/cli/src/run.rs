@@ -1,4 +1,4 @@
-//! From the words of the command line to the exit code.
+//! Runs a command: parses the words of the command line, runs their verb, and returns the exit code.
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
@@ -112,7 +112,7 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // Such a verb uses nothing outside of the program, so it works everywhere, also while a package is built.
+        // Such a verb uses nothing outside of the program, so it works everywhere, even while a package is built.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
         _ => runtime.block_on(run_verb(cli, words, environment, screen, tracer)),
     };
@@ -146,10 +146,10 @@ async fn run_verb(
         exit = stop.requested() => return Ok(exit),
         read = asker::read_answers(&mut cli.global) => read?,
     }
-    let rows = cli.verb.team_file().map_or(DatabaseChoice::OfFolder, DatabaseChoice::OfTeam);
+    let database_choice = cli.verb.team_file().map_or(DatabaseChoice::OfFolder, DatabaseChoice::OfTeam);
     let command_line = CommandLine { global: cli.global, typed, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
-    let world = World::open(command_line, surroundings, rows).await?;
+    let world = World::open(command_line, surroundings, database_choice).await?;
     let result = tokio::select! {
         biased;
         exit = stopped(&mut stop, own_signals) => Ok(exit),

@@ -1,4 +1,4 @@
-//! Output: data on stdout, messages on stderr.
+//! Prints data on stdout and messages on stderr.
 
 mod device;
 
@@ -36,7 +36,7 @@ pub(crate) struct Screen {
     quiet: bool,
     verbose: bool,
     device: Device,
-    look: Layout,
+    layout: Layout,
     /// Whether a user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
@@ -67,7 +67,7 @@ enum Status {
 /// The time that questions take.
 #[derive(Debug, Default)]
 struct Asking {
-    /// Since when a question waits for its answer, if one does.
+    /// When the open question was asked; `None` if no question is open.
     since: Option<Instant>,
     /// How long earlier questions took in total.
     before: Duration,
@@ -111,7 +111,7 @@ impl Screen {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose > 0,
-            look: Layout { unicode, width: device.columns(Stream::Out) },
+            layout: Layout { unicode, width: device.columns(Stream::Out) },
             device,
             interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
@@ -120,7 +120,8 @@ impl Screen {
         }
     }
 
-    /// Returns the messages to the borrower, if this screen writes to the terminal of one.
+    /// Returns the queue of messages to the borrower (the process whose terminal this screen writes to), if there is
+    /// one.
     pub(crate) fn outbox(&self) -> Option<&Outbox> {
         self.device.outbox()
     }
@@ -132,7 +133,7 @@ impl Screen {
             err: self.device.properties(Stream::Err),
             interactive: self.interactive,
             shows_status: *self.status() != Status::Disabled,
-            unicode: self.look.unicode,
+            unicode: self.layout.unicode,
         }
     }
 
@@ -152,7 +153,7 @@ impl Screen {
 
     /// How to lay out pages for the current width of the terminal.
     pub(crate) fn layout(&self) -> Layout {
-        Layout { width: self.device.columns(Stream::Out), ..self.look }
+        Layout { width: self.device.columns(Stream::Out), ..self.layout }
     }
 
     /// Whether data is printed as JSON (`--json`).
@@ -175,8 +176,8 @@ impl Screen {
         self.device.has_colour(Stream::Err)
     }
 
-    /// Prints a page for users, with a line end. On a terminal, it cuts or wraps lines that are too wide. Empty text prints
-    /// nothing.
+    /// Prints a page for users, with a line end. On a terminal, it cuts or wraps lines that are too wide. Empty text
+    /// prints nothing.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -289,23 +290,23 @@ impl Screen {
 
     /// Prints lines for the user at the terminal; they must be safe to print.
     pub(crate) fn say(&self, lines: &str) {
-        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
-        self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
+        let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
+        self.to_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
     }
 
     /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
     pub(crate) fn rendered(&self, lines: &str) -> String {
-        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
-        let lines = look.fit(&self.concealed(lines));
+        let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
+        let lines = layout.fit(&self.concealed(lines));
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
 
     /// Prints a question without a line end, so that the user types behind it. Call [`Self::answered`] afterwards.
     pub(crate) fn prompt(&self, question: &str) {
         self.asking.lock().begin();
-        let look = Layout { width: self.device.columns(Stream::Err), ..self.look };
+        let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         let words = question.trim_end();
-        let fitted = look.fit(&self.concealed(words));
+        let fitted = layout.fit(&self.concealed(words));
         self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
         let mut status = self.status();
         if *status != Status::Disabled {
@@ -338,7 +339,7 @@ impl Screen {
         let mut status = self.status();
         if matches!(*status, Status::Clear | Status::Shown) {
             let room = self.device.columns(Stream::Err).saturating_sub(1);
-            let words = self.look.clip(&text::for_line(&self.concealed(words)), room);
+            let words = self.layout.clip(&text::for_line(&self.concealed(words)), room);
             self.device.write_control(&format!("\r{words}{ERASE_REST}"));
             *status = Status::Shown;
         }

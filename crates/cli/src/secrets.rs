@@ -1,4 +1,4 @@
-//! Stored secrets, and the place of their key.
+//! Stores secrets in the vault (the values in the database that are encrypted, or sealed), and finds the vault's key.
 //!
 //! If `TOOLRACK_SECRET_KEY` is set, it is the key: 32 bytes as 64 hex digits or as base64, or a passphrase of at least
 //! 12 characters. Otherwise the file `secret.key` beside the database either contains the key, or names the id under
@@ -28,7 +28,7 @@ use base64::{
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 use toolrack_config::Secrets;
-use toolrack_daemon::Vault as NewSecrets;
+use toolrack_daemon::Vault as DaemonVault;
 use toolrack_store::{Space, Store, Uuid, Vault, VaultError, VaultKey};
 
 use self::file::StoredKey;
@@ -45,7 +45,7 @@ const FILE: &str = "secret.key";
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Where to look for the key.
+/// Where to look for the key, as the environment decides it.
 #[derive(Debug)]
 enum KeyOrigin {
     Variable(VariableValue),
@@ -53,7 +53,7 @@ enum KeyOrigin {
     File(PathBuf),
 }
 
-/// Where the key is.
+/// Where the key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
@@ -73,7 +73,7 @@ impl std::fmt::Debug for VariableValue {
     }
 }
 
-/// Why a stored secret is not available. Names places and never a value.
+/// Why a stored secret is not available. The messages name places and never a value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecretsError {
     #[error("secrets are in the database, which cannot be used")]
@@ -146,7 +146,7 @@ impl Stored {
     /// Returns whether a process with this value of [`VARIABLE`] would use the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
         match (&self.origin, variable.filter(|value| !value.is_empty())) {
-            (KeyOrigin::Variable(VariableValue(ours)), Some(theirs)) => *ours == theirs,
+            (KeyOrigin::Variable(VariableValue(own_value)), Some(other_value)) => *own_value == other_value,
             (KeyOrigin::File(_), None) => true,
             _ => false,
         }
@@ -173,8 +173,8 @@ impl Stored {
         }
     }
 
-    /// Returns why the keychain refused the key that this process made. Also `None` if there is no keychain, because
-    /// the user need not be warned of that.
+    /// Returns why the keychain refused the key that this process made; `None` if it did not. A missing keychain is no
+    /// refusal: the user need not be warned of it.
     pub(crate) fn refusal(&self) -> Option<&KeychainError> {
         self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
@@ -219,16 +219,17 @@ impl Stored {
         stored
     }
 
-    /// Moves the key into the keychain, or from the keychain into the file; the secrets stay sealed as they are. If there
-    /// is no key yet, makes one in that place. Returns `false` if the key was there already.
+    /// Moves the key into the keychain, or from the keychain into the file; the secrets stay sealed as they are. If
+    /// there is no key yet, makes one in that place. Returns `false` if the key was there already.
     ///
     /// # Errors
-    /// As [`Self::vault`], and when the key comes from [`VARIABLE`]. The key is then where it was.
+    /// As [`Self::vault`], and when the key comes from [`VARIABLE`]. After an error, the key is where it was.
     pub(crate) async fn move_key(&self, to_keychain: bool) -> Result<bool, SecretsError> {
         let KeyOrigin::File(path) = &self.origin else {
             return Err(SecretsError::KeyInVariable);
         };
         let lock = rotation::lock(path).await?;
+        // Finishes a rotation that was interrupted. The vault that it may return is not needed here.
         let _ = self.finish_rotation(path, Some(&lock)).await?;
         let stored = file::read(path)?;
         if stored.is_none() && !self.is_empty().await? {
@@ -307,7 +308,7 @@ impl Stored {
 
     /// As [`Self::get`], in `space`.
     pub(crate) async fn get_in(&self, space: Space, name: &str) -> Result<Option<String>, SecretsError> {
-        let Some(vault) = self.vault_with(space, name).await? else {
+        let Some(vault) = self.vault_for_reading(space, name).await? else {
             return Ok(None);
         };
         let found = match vault.get(space, name).await {
@@ -317,12 +318,12 @@ impl Stored {
         Ok(found.map_err(|error| self.vault_error(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
-    /// Opens the vault to read `name`. Returns `None` if there is no key, and also if the key is in the keychain and
-    /// there is nothing under that name: otherwise the user might have to unlock the keychain in vain.
+    /// Opens the vault to read `name`. Returns `None` if there is no key. If the key is in the keychain, also returns
+    /// `None` if no value has that name, so that the user need not unlock the keychain in vain.
     ///
     /// # Errors
     /// As [`Self::vault`].
-    pub(crate) async fn vault_with(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
+    pub(crate) async fn vault_for_reading(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
         if let KeyOrigin::File(path) = &self.origin
             && let Some(StoredKey::InKeychain(id)) = file::read(path)?
             && !self.keychain.knows(id)
@@ -338,8 +339,8 @@ impl Stored {
     /// Opens the vault, if there is a key to it.
     async fn existing_vault(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.origin {
-            KeyOrigin::Variable(given) => {
-                let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
+            KeyOrigin::Variable(value) => {
+                let opened = self.opened.get_or_try_init(|| async { self.open(key_in(value)?).await });
                 Ok(Some(opened.await?.clone()))
             }
             KeyOrigin::File(path) => {
@@ -358,7 +359,7 @@ impl Stored {
         }
     }
 
-    /// Returns the key in the file, or the one in the keychain that the file names.
+    /// Returns the key in the file, or the key in the keychain whose id the file holds.
     async fn key_of(&self, stored: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
         let key = match stored {
             StoredKey::InFile(key) => Ok(key),
@@ -405,7 +406,7 @@ impl Secrets for Stored {
     }
 }
 
-impl NewSecrets for Stored {
+impl DaemonVault for Stored {
     fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async move { self.names().await.map_err(|error| with_causes(&error)) })
     }
@@ -436,8 +437,8 @@ fn bytes_in(text: &str) -> Option<[u8; 32]> {
 /// Generates a key. `path` is the key file, for the error.
 fn new_key(path: &Path) -> Result<[u8; 32], SecretsError> {
     let key = VaultKey::generate().ok().and_then(|key| key.expose().copied());
-    let nothing = || io::Error::other("the system provides no random numbers");
-    key.ok_or_else(|| SecretsError::File { path: path.to_owned(), source: nothing() })
+    let no_random_numbers = || io::Error::other("the system provides no random numbers");
+    key.ok_or_else(|| SecretsError::File { path: path.to_owned(), source: no_random_numbers() })
 }
 
 /// Writes a key as 64 hex digits.

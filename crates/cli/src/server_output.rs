@@ -13,7 +13,8 @@ use crate::{
     screen::Screen,
 };
 
-/// Shows lines of servers until it is closed or dropped.
+/// Shows lines of servers until it is closed or dropped. Holds the sender that ends the task, and the task; `None` once
+/// it is closed.
 #[derive(Debug)]
 pub(crate) struct ServerOutput(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
 

@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM, and SIGHUP, which comes when the terminal is closed.
+//! Waits for the signals that ask the program to stop: Ctrl-C, SIGTERM, and SIGHUP, which comes when the terminal is
+//! closed.
 
 #[cfg(unix)]
 use std::io;
@@ -103,8 +104,8 @@ impl Stop {
     }
 }
 
-/// Whether the process that started this program had it ignore SIGHUP. Where the system does not tell, the program
-/// leaves SIGHUP alone.
+/// Returns whether this program was started with SIGHUP ignored, as by `nohup`. Where the system does not tell, returns
+/// `true`, so that SIGHUP is left alone.
 #[cfg(target_os = "linux")]
 fn is_hang_up_ignored() -> bool {
     // Read once, at the first call: afterwards it would show a handler of this program.

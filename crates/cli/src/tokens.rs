@@ -1,4 +1,4 @@
-//! Keeps tokens in the vault.
+//! Keeps the tokens of sign-ins in the vault (the encrypted values in the database).
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,9 @@ impl TokenStore for Tokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
         Box::pin(async move {
             let name = key.to_text();
-            let Some(vault) = self.0.vault_with(Space::Token, &name).await.map_err(|error| store_error(&error))? else {
+            let Some(vault) =
+                self.0.vault_for_reading(Space::Token, &name).await.map_err(|error| store_error(&error))?
+            else {
                 return Ok(None);
             };
             let found = match vault.get(Space::Token, &name).await {
@@ -60,7 +62,7 @@ impl TokenStore for Tokens {
     }
 }
 
-/// A lease of the vault's row for these tokens.
+/// The lease of the vault's row for these tokens: until it is released or expires, no other process may change the row.
 struct VaultLease {
     stored: Arc<Stored>,
     vault: Vault,

@@ -1,5 +1,5 @@
-//! Traces of calls for an OpenTelemetry collector, if the feature `otel` is built in and the environment names a
-//! collector. Otherwise there are none, and the trace context of a caller is forwarded to servers unchanged.
+//! Sends traces of calls to an OpenTelemetry collector, if the feature `otel` is built in and the environment names a
+//! collector. Otherwise there are no traces, and the trace context of a caller is forwarded to servers unchanged.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::with_causes;
 #[cfg(feature = "otel")]
 const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// The name under which a collector gets traces and metrics.
+/// The name of the program that its traces and metrics have at a collector.
 #[cfg(feature = "otel")]
 pub(crate) fn service_name(environment: &Environment) -> &str {
     environment.get("OTEL_SERVICE_NAME").and_then(|name| name.to_str()).unwrap_or("toolrack")

@@ -58,13 +58,14 @@ pub(crate) struct World {
     terminal: Arc<Terminal>,
     /// The values of `${secret:NAME}`.
     stored: Arc<Stored>,
-    /// The database server, if the database is not a file. On it, the daemon of a team opens the stores of its tenants.
+    /// The database server, if the database is not a file. The daemon of a team opens the stores of its tenants on this
+    /// server.
     server: Option<Server>,
     /// Makes the hosts of this world.
     hosts: Hosts,
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
-    /// The host of the command, once it is started. [`World::close`] ends it, also after a failure.
+    /// The host of the command, once it is started. [`World::close`] ends it, even after a failure.
     running: OnceLock<RunningHost>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<LentWorld>>,
@@ -172,7 +173,8 @@ impl World {
     /// Starts and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
     pub(crate) async fn concealer_of_configured(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
-            // If the placeholders of an entry cannot be resolved, its server has not been given any secret.
+            // `secrets` remembers each value that it fills in, so the results themselves are not needed. If the
+            // placeholders of an entry cannot be resolved, its server has not been given any secret.
             match &spec.transport {
                 Transport::Stdio(stdio) => drop(self.hosts.secrets.stdio(name, stdio).await),
                 Transport::Http(http) | Transport::Sse(http) => {
@@ -185,7 +187,7 @@ impl World {
         self.concealer()
     }
 
-    /// Returns a function that hides all secrets that servers have been given by the time when the function is called.
+    /// Returns a function that hides all secrets that servers have been given by then, whenever it is called.
     pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
         let secrets = Arc::clone(&self.hosts.secrets);
         move |text| secrets.conceal(text).into_owned()
@@ -231,7 +233,7 @@ impl World {
     /// Returns a function that passes the settings to the audit log. Does nothing without a database.
     pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
         let audit = Arc::clone(&self.hosts.audit);
-        move |settings| audit.set(settings)
+        move |settings| audit.apply_settings(settings)
     }
 
     /// Returns the terminal, which asks the user.
@@ -269,7 +271,8 @@ impl World {
     pub(crate) async fn close(&self) {
         let running = self.running.get();
         if let Some(running) = running {
-            // `note_tools` reads the catalog when it is first polled, and writes the notes while the servers end.
+            // `note_tools` must come first: when it is first polled, it reads the catalog, while the servers are still
+            // connected. It writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
         // Wait for sign-ins and renewals before the audit log closes, because their outcomes become rows of it.

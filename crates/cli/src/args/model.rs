@@ -1,4 +1,4 @@
-//! The verbs that talk with a model.
+//! Defines the arguments of the verbs that talk with a model.
 
 use std::num::{NonZeroU32, NonZeroU64};
 

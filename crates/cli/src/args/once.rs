@@ -1,4 +1,4 @@
-//! A server for one command: a URL instead of a server's name, or a command after `--`.
+//! Describes a server for one command: a URL instead of a server's name, or a command after `--`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Once {
         })
     }
 
-    /// The configuration that has this server as its only one.
+    /// Returns a configuration whose only server is this one.
     pub(crate) fn configuration(&self) -> String {
         let entry: Value = match self {
             Self::Command(words) => {

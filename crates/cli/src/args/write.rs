@@ -1,4 +1,4 @@
-//! The options of the verbs that change the configuration.
+//! Defines the options of the verbs that change the configuration.
 
 use clap::{Args, ValueEnum};
 

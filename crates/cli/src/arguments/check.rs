@@ -8,7 +8,7 @@ use super::{
     slips::{meant_for, probably_meant},
 };
 
-/// Whether `arguments` fit `schema`, the tool's whole input schema.
+/// Checks that `arguments` fit `schema`, the tool's whole input schema.
 ///
 /// Arguments are accepted if the schema cannot be used or the check would take too long: the server checks them itself.
 pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Result<(), BadArguments> {
@@ -27,22 +27,22 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
 fn mismatches(arguments: &Value, schema: &Value) -> Vec<String> {
     match Validator::compile(schema).map(|validator| validator.validate(arguments)) {
         Ok(Err(Unfit::Mismatch { mismatches })) => {
-            let given = arguments.as_object().cloned().unwrap_or_default();
-            mismatches.iter().map(|mismatch| in_words(mismatch, &given, schema)).collect()
+            let arguments = arguments.as_object().cloned().unwrap_or_default();
+            mismatches.iter().map(|mismatch| in_words(mismatch, &arguments, schema)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn in_words(mismatch: &Mismatch, given: &Map<String, Value>, schema: &Value) -> String {
+fn in_words(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value) -> String {
     let place = mismatch.place.trim_start_matches('/').replace('/', ".");
     match &mismatch.kind {
-        MismatchKind::Missing { property } if place.is_empty() => match meant_for(property, given, schema) {
+        MismatchKind::Missing { property } if place.is_empty() => match meant_for(property, arguments, schema) {
             Some(other) => format!("`{property}` is missing (`{other}` is given)"),
             None => format!("`{property}` is missing"),
         },
         MismatchKind::Unexpected { names } if place.is_empty() => {
-            let names: Vec<_> = names.iter().map(|name| no_such_argument(name, given, schema)).collect();
+            let names: Vec<_> = names.iter().map(|name| no_such_argument(name, arguments, schema)).collect();
             names.join(", ")
         }
         _ if place.is_empty() => mismatch.message.clone(),
@@ -50,8 +50,8 @@ fn in_words(mismatch: &Mismatch, given: &Map<String, Value>, schema: &Value) -> 
     }
 }
 
-fn no_such_argument(name: &str, given: &Map<String, Value>, schema: &Value) -> String {
-    match probably_meant(name, given, schema) {
+fn no_such_argument(name: &str, arguments: &Map<String, Value>, schema: &Value) -> String {
+    match probably_meant(name, arguments, schema) {
         Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
         None => format!("there is no `{name}`"),
     }

@@ -1,4 +1,4 @@
-//! The arguments of a tool, listed for the user.
+//! Lists the arguments of a tool for the user.
 
 use std::{cell::Cell, collections::HashSet};
 

@@ -5,11 +5,11 @@ use toolrack_config::{abbreviated, closest};
 
 use super::is_name;
 
-/// The most bytes of a call for which another form is suggested.
+/// A call with more bytes than this is not converted into another syntax.
 const MAX_CALL: usize = 4096;
 
-/// Returns a message about each argument that an open schema (one that allows further arguments) does not name, with
-/// its probable meaning. For a closed schema, see [`check()`](super::check()).
+/// Returns a message about each argument that the schema does not name, with the argument's probable meaning. Only for
+/// an open schema (one that allows further arguments): for a closed schema, see [`check()`](super::check()).
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
@@ -48,6 +48,7 @@ pub(super) fn probably_meant<'a>(name: &str, arguments: &Map<String, Value>, sch
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
         let only = missing.next().filter(|_| missing.next().is_none());
+        // With several unknown arguments, any of them could be the missing one.
         only.filter(|_| unknown(arguments, schema).take(2).count() == 1)
     };
     closest(name, unused()).or_else(|| abbreviated(name, unused())).or_else(missing)

@@ -1,4 +1,4 @@
-//! Answers to servers' forms from the options `--answer` and `--answers`.
+//! Answers the forms of servers with the options `--answer` and `--answers`.
 
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
@@ -27,7 +27,7 @@ enum Answer {
 #[derive(Debug)]
 pub(super) struct Answers {
     values: BTreeMap<String, Answer>,
-    /// Why these answers did not fit the first form that was left unanswered because of them.
+    /// Why these answers did not fit a form: the reason for the first form that stayed unanswered.
     first_failure: OnceLock<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The fields of a form that a server wants filled in (MCP elicitation: a flat object of simple types).
+//! Reads and checks the fields of a form that a server wants filled in (MCP elicitation: a flat object of simple
+//! types).
 
 use serde_json::{Number, Value};
 use toolrack_host::text;
@@ -21,11 +22,11 @@ pub(super) struct Field {
 
 #[derive(Debug)]
 enum Kind {
-    Text { shortest: u64, longest: u64, format: Option<String> },
-    Number { is_integer: bool, least: f64, most: f64 },
+    Text { min_length: u64, max_length: u64, format: Option<String> },
+    Number { is_integer: bool, min: f64, max: f64 },
     YesNo,
     OneOf(Vec<Choice>),
-    SeveralOf { choices: Vec<Choice>, fewest: u64, most: u64 },
+    SeveralOf { choices: Vec<Choice>, min_count: u64, max_count: u64 },
 }
 
 #[derive(Debug)]
@@ -76,28 +77,28 @@ impl Kind {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         match schema.get("type")?.as_str()? {
             "string" => Some(Self::Text {
-                shortest: size("minLength").unwrap_or(0),
-                longest: size("maxLength").unwrap_or(u64::MAX),
+                min_length: size("minLength").unwrap_or(0),
+                max_length: size("maxLength").unwrap_or(u64::MAX),
                 format: schema.get("format").and_then(Value::as_str).map(str::to_owned),
             }),
             kind @ ("number" | "integer") => Some(Self::Number {
                 is_integer: kind == "integer",
-                least: bound("minimum").unwrap_or(f64::NEG_INFINITY),
-                most: bound("maximum").unwrap_or(f64::INFINITY),
+                min: bound("minimum").unwrap_or(f64::NEG_INFINITY),
+                max: bound("maximum").unwrap_or(f64::INFINITY),
             }),
             "boolean" => Some(Self::YesNo),
             "array" => Some(Self::SeveralOf {
                 choices: choices(schema.get("items")?)?,
-                fewest: size("minItems").unwrap_or(0),
-                most: size("maxItems").unwrap_or(u64::MAX),
+                min_count: size("minItems").unwrap_or(0),
+                max_count: size("maxItems").unwrap_or(u64::MAX),
             }),
             _ => None,
         }
     }
 }
 
-/// Returns the choices of `enum` (with `enumNames`), or of `oneOf` or `anyOf` with `const` and `title`. `None` if the schema
-/// has none of them, or a value that is not text.
+/// Returns the choices of `enum` (with `enumNames`), or of `oneOf` or `anyOf` with `const` and `title`. `None` if the
+/// schema has none of them, or a value that is not text.
 fn choices(schema: &Value) -> Option<Vec<Choice>> {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let names = schema.get("enumNames").and_then(Value::as_array);
@@ -221,12 +222,12 @@ impl Kind {
             Self::Text { format, .. } => {
                 words.extend(format.as_deref().map(|format| text::for_line(format).into_owned()))
             }
-            Self::Number { is_integer, least, most } => {
+            Self::Number { is_integer, min, max } => {
                 words.push(if *is_integer { "whole number" } else { "number" }.to_owned());
-                match (least.is_finite(), most.is_finite()) {
-                    (true, true) => words.push(format!("{least} to {most}")),
-                    (true, false) => words.push(format!("at least {least}")),
-                    (false, true) => words.push(format!("at most {most}")),
+                match (min.is_finite(), max.is_finite()) {
+                    (true, true) => words.push(format!("{min} to {max}")),
+                    (true, false) => words.push(format!("at least {min}")),
+                    (false, true) => words.push(format!("at most {max}")),
                     (false, false) => {}
                 }
             }
@@ -239,15 +240,17 @@ impl Kind {
 
     fn read(&self, typed: &str) -> Result<Value, String> {
         match self {
-            Self::Text { shortest, longest, format } => read_text(typed, *shortest, *longest, format.as_deref()),
-            Self::Number { is_integer, least, most } => read_number(typed, *is_integer, *least, *most),
+            Self::Text { min_length, max_length, format } => {
+                read_text(typed, *min_length, *max_length, format.as_deref())
+            }
+            Self::Number { is_integer, min, max } => read_number(typed, *is_integer, *min, *max),
             Self::YesNo => match typed.to_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("answer y or n".to_owned()),
             },
             Self::OneOf(choices) => Ok(Value::String(pick(choices, typed)?)),
-            Self::SeveralOf { choices, fewest, most } => {
+            Self::SeveralOf { choices, min_count, max_count } => {
                 let picked = typed
                     .split(',')
                     .map(str::trim)
@@ -255,8 +258,8 @@ impl Kind {
                     .map(|word| pick(choices, word).map(Value::String))
                     .collect::<Result<Vec<_>, _>>()?;
                 match picked.len() as u64 {
-                    count if count < *fewest => Err(format!("choose at least {fewest}")),
-                    count if count > *most => Err(format!("choose at most {most}")),
+                    count if count < *min_count => Err(format!("choose at least {min_count}")),
+                    count if count > *max_count => Err(format!("choose at most {max_count}")),
                     _ => Ok(Value::Array(picked)),
                 }
             }
@@ -264,13 +267,13 @@ impl Kind {
     }
 }
 
-fn read_text(typed: &str, shortest: u64, longest: u64, format: Option<&str>) -> Result<Value, String> {
+fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>) -> Result<Value, String> {
     let length = typed.chars().count() as u64;
-    if length < shortest {
-        return Err(format!("it must have at least {shortest} characters"));
+    if length < min_length {
+        return Err(format!("it must have at least {min_length} characters"));
     }
-    if length > longest {
-        return Err(format!("it may have at most {longest} characters"));
+    if length > max_length {
+        return Err(format!("it may have at most {max_length} characters"));
     }
     let (fits, example) = match format {
         Some("email") => {
@@ -284,7 +287,7 @@ fn read_text(typed: &str, shortest: u64, longest: u64, format: Option<&str>) -> 
     if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
 }
 
-fn read_number(typed: &str, is_integer: bool, least: f64, most: f64) -> Result<Value, String> {
+fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
     let number = typed.parse::<i64>().map(Number::from).ok().or_else(|| {
         let number = typed.parse::<f64>().ok()?;
         Number::from_f64(number)
@@ -296,8 +299,8 @@ fn read_number(typed: &str, is_integer: bool, least: f64, most: f64) -> Result<V
         return Err("write a whole number".to_owned());
     }
     match number.as_f64() {
-        Some(value) if value < least => Err(format!("it must be at least {least}")),
-        Some(value) if value > most => Err(format!("it may be at most {most}")),
+        Some(value) if value < min => Err(format!("it must be at least {min}")),
+        Some(value) if value > max => Err(format!("it may be at most {max}")),
         _ => Ok(Value::Number(number)),
     }
 }

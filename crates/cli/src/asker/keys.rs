@@ -1,4 +1,4 @@
-//! Single keys of the terminal, without Enter.
+//! Reads single keys of the terminal, without Enter.
 
 use std::{
     io,

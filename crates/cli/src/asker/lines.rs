@@ -1,4 +1,4 @@
-//! Lines and keys from stdin, without blocking an async thread and without reading more than requested.
+//! Reads lines and keys from stdin, without blocking an async thread and without reading more than requested.
 
 use std::{
     io::{self, BufRead, IsTerminal as _},
@@ -46,8 +46,8 @@ pub(super) struct Keys {
 /// Reads one line per request, on a thread that starts with the first request.
 ///
 /// When the requesting task is dropped before the user has typed anything, the thread reads nothing: later input is for
-/// another task. A read that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by
-/// then, and is dropped otherwise.
+/// another task. A read that has begun cannot be cancelled. Its line goes to the next task, if a task waits by then; if
+/// none waits, the line is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
     /// The channel to the thread; `None` when the thread could not be started.
@@ -152,7 +152,7 @@ impl OwnLines {
     }
 
     async fn wait_for(&self, unit: Unit) -> Line {
-        let requests = self.requests.get_or_init(|| start_reader(is_typed, read_stdin)).as_ref()?;
+        let requests = self.requests.get_or_init(|| start_reader(wait_for_input, read_stdin)).as_ref()?;
         let (answer, line) = oneshot::channel();
         requests.send((unit, answer)).ok()?;
         line.await.ok().flatten()
@@ -184,9 +184,9 @@ fn line_of(input: &mut impl BufRead) -> Line {
     }
 }
 
-/// Waits up to [`POLL_MILLISECONDS`] for input at the terminal, and returns whether there is some. Any other stdin counts as
-/// ready.
-fn is_typed() -> bool {
+/// Waits up to [`POLL_MILLISECONDS`] for input at the terminal, and returns whether there is some. Any other stdin
+/// counts as ready.
+fn wait_for_input() -> bool {
     let stdin = io::stdin();
     let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
     if !stdin.is_terminal() {
@@ -215,7 +215,7 @@ fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut 
         while let Err(unsent) = request.send(line) {
             line = unsent;
             match requests.try_recv() {
-                Ok((wanted, next)) if wanted == unit => request = next,
+                Ok((next_unit, next)) if next_unit == unit => request = next,
                 // The next task wants a key instead of a line, or the reverse.
                 Ok(next) => {
                     (unit, request) = next;

@@ -1,4 +1,4 @@
-//! The model answers a server (MCP sampling) after the user has seen the whole request and typed a clear yes.
+//! Lets the model answer a server (MCP sampling) after the user has seen the whole request and typed a clear yes.
 
 use std::{borrow::Cow, fmt, fmt::Write as _, sync::Arc};
 
@@ -61,11 +61,11 @@ impl Sampler {
         text::map_texts(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;
         Ok(match &self.source {
-            Source::Model { max_tokens: Some(most), .. } => sampling.at_most(*most),
+            Source::Model { max_tokens: Some(limit), .. } => sampling.at_most(*limit),
             Source::Configured(configured) => {
                 let (options, _) = &**configured;
                 match options.configured.max_tokens {
-                    Some(most) => sampling.at_most(most.into()),
+                    Some(limit) => sampling.at_most(limit.into()),
                     None => sampling,
                 }
             }

@@ -1,4 +1,4 @@
-//! The time, without a time zone database: UTC, the machine's own offset, or a given one.
+//! Tells the time without a time zone database: UTC, the machine's own offset, or a given one.
 
 use chrono::{DateTime, FixedOffset, Local, SecondsFormat, Utc};
 use schemars::JsonSchema;

@@ -21,11 +21,11 @@ impl Fence {
         Self { root }
     }
 
-    /// The real path behind `typed`, which is relative to the folder or absolute and below it.
+    /// Returns the real path behind `typed`, which is relative to the folder, or absolute and below the folder.
     ///
     /// # Errors
-    /// [`Refused::Outside`] when it leads out, whether or not anything is there; [`Refused::Io`] when it is inside and
-    /// cannot be reached.
+    /// [`Refused::Outside`] when `typed` leads out of the folder, whether or not a file exists there; [`Refused::Io`]
+    /// when it leads to a place inside that cannot be reached.
     pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, Refused> {
         let outside = || Refused::Outside { path: typed.to_owned() };
         let joined = self.root.join(typed);
@@ -48,7 +48,7 @@ impl Fence {
         }
     }
 
-    /// `path` as it is shown: relative to the folder, with `/`, and `.` for the folder itself.
+    /// Returns `path` as it is shown: relative to the folder, with `/`, and `.` for the folder itself.
     pub(super) fn shown(&self, path: &Path) -> String {
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
         let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
@@ -56,7 +56,8 @@ impl Fence {
     }
 }
 
-/// `path` with `.` and `..` worked out by name alone; `None` when `..` climbs above its start.
+/// Returns `path` with `.` and `..` resolved by name alone, without looking at the disk; `None` when a `..` climbs
+/// above the start of the path.
 fn lexically_normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! Listing, reading and describing files.
+//! Lists, reads and describes files.
 
 use std::{
     fs::{File, Metadata},
@@ -217,13 +217,13 @@ fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Res
             }
         }
     }
-    let cut = bytes.len() as u64 == MAX_TEXT_BYTES && metadata.len() > MAX_TEXT_BYTES;
-    if cut {
+    let is_cut = bytes.len() as u64 == MAX_TEXT_BYTES && metadata.len() > MAX_TEXT_BYTES;
+    if is_cut {
         bytes.truncate(whole_characters(&bytes));
     }
     Ok(Text {
         text: String::from_utf8_lossy(&bytes).into_owned(),
-        note: cut.then(|| {
+        note: is_cut.then(|| {
             format!(
                 "(only the first {} of {} are shown; use `head` or `tail`)",
                 size(MAX_TEXT_BYTES),
@@ -240,17 +240,17 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     let mut bytes = Vec::new();
     file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes)?;
     let first = tail_start(&bytes, lines);
-    let cut = start > 0 && first == 0 && lines > 0;
+    let is_cut = start > 0 && first == 0 && lines > 0;
     // The cut may be inside a character, whose remaining bytes are not text: begin after them.
-    let first = if cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first };
+    let first = if is_cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first };
     Ok(Text {
         text: String::from_utf8_lossy(&bytes[first..]).into_owned(),
-        note: cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT_BYTES), size(length))),
+        note: is_cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT_BYTES), size(length))),
     })
 }
 
-/// Returns the offset at which the last `lines` lines begin. A newline at the very end ends the last line, and begins no
-/// further one.
+/// Returns the offset at which the last `lines` lines begin. A newline at the very end ends the last line, and begins
+/// no further one.
 fn tail_start(bytes: &[u8], lines: u32) -> usize {
     if lines == 0 {
         return bytes.len();

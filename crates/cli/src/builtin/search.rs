@@ -1,4 +1,4 @@
-//! Finding files by name.
+//! Finds files by name.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ impl Found {
 
 /// How a name is matched.
 enum NamePattern {
-    /// Any name that contains it, whatever the case.
+    /// Any name that contains this text, whatever the case.
     Part(String),
     /// A glob for the name.
     Name(GlobMatcher),

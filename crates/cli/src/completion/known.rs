@@ -1,4 +1,4 @@
-//! The names that completion can offer without connecting to a server.
+//! Finds the names that completion can offer without connecting to a server.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -115,7 +115,7 @@ impl Known {
     /// The tools that `server` had when it was last connected, if its entry is still the same and may still be
     /// connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
-        match self.usable(server) {
+        match self.usable_entry(server) {
             Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::of_rmcp).collect(),
             Some((configuration, entry)) => {
                 let tools = Notebook::below(configuration.places.data()).read(&entry.into());
@@ -126,26 +126,26 @@ impl Known {
         }
     }
 
-    /// The prompts that `server` had when they were last listed, as [`Self::tools`].
+    /// The prompts that `server` had when they were last listed, under the same conditions as [`Self::tools`].
     pub(super) fn prompts(&self, server: &str) -> Vec<Offer> {
         self.offers(server).map(|offers| offers.prompts).unwrap_or_default()
     }
 
-    /// The resources that `server` had when they were last listed, as [`Self::tools`].
+    /// The resources that `server` had when they were last listed, under the same conditions as [`Self::tools`].
     pub(super) fn resources(&self, server: &str) -> Vec<Offer> {
         self.offers(server).map(|offers| offers.resources).unwrap_or_default()
     }
 
     /// Returns the noted prompts and resources of `server`, if they may be shown.
     fn offers(&self, server: &str) -> Option<Offers> {
-        let (configuration, entry) = self.usable(server)?;
+        let (configuration, entry) = self.usable_entry(server)?;
         let offers = Notebook::below(configuration.places.data()).offers(&entry.into());
         let is_empty = offers.prompts.is_empty() && offers.resources.is_empty();
         (!is_empty && configuration.may_show(entry)).then_some(offers)
     }
 
     /// Returns the entry of `server`, if it is valid and enabled.
-    fn usable(&self, server: &str) -> Option<(&Configuration, &Entry)> {
+    fn usable_entry(&self, server: &str) -> Option<(&Configuration, &Entry)> {
         let configuration = self.configuration()?;
         let entry = configuration.loaded.entry(server).filter(|entry| entry.is_valid && entry.enabled)?;
         Some((configuration, entry))

@@ -91,11 +91,12 @@ pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     Some(OFFERED.iter().find(|(known, _)| *known == name).map_or(Offered::Nothing, |(_, offered)| *offered))
 }
 
-/// The argument of `command` that names a tool, a prompt or a server, and so decides what is offered after it.
+/// Returns the argument of `command` that names a tool, a prompt or a server, and so decides what is offered after it:
+/// what the argument names, and its id.
 pub(super) fn selector_of(command: &Command) -> Option<(Offered, String)> {
     let mut arguments = command.get_positionals();
     arguments.find_map(|arg| match offered(arg)? {
-        decides @ (Offered::Tools | Offered::Prompts | Offered::Servers) => Some((decides, arg.get_id().to_string())),
+        kind @ (Offered::Tools | Offered::Prompts | Offered::Servers) => Some((kind, arg.get_id().to_string())),
         _ => None,
     })
 }
@@ -237,12 +238,13 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
     values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
-/// The plain ones of `words` that start with what is typed.
+/// Returns those of `words` that need no quotes and start with what is typed.
 fn matching<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
     words.filter(|word| is_plain(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
 }
 
-/// Bash knows how to quote the names of files, and completes them where nothing is offered.
+/// Returns the paths that begin with `typed`. For Bash, returns none: where nothing is offered, Bash itself completes
+/// the names of files, and knows how to quote them.
 fn paths(line: &Line, typed: &OsStr, completer: PathCompleter) -> Vec<CompletionCandidate> {
     if line.shell == Shell::Bash { Vec::new() } else { completer.current_dir(&line.folder).complete(typed) }
 }

@@ -1,8 +1,8 @@
-//! The file `store.json` in a data folder: it says that the rows of the folder are in the database of a team, not in a
-//! file there.
+//! Reads and writes the file `store.json` in a data folder, which says that the rows of the folder are in the database
+//! of a team, not in a file there.
 //!
-//! The daemon of a team on Postgres writes it, so that other commands in that folder, such as `toolrack secret set` and
-//! `toolrack audit`, find the same rows as the daemon, and never create a database file of their own.
+//! The daemon of a team on Postgres writes the file, so that other commands in that folder, such as `toolrack secret
+//! set` and `toolrack audit`, find the same rows as the daemon, and never create a database file of their own.
 
 use std::{
     fs::{self, OpenOptions},

@@ -1,4 +1,4 @@
-//! The database server of a team, as `[store]` of its team file names it.
+//! Connects to the database server of a team, which `[store]` of the team file names.
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
@@ -64,7 +64,8 @@ impl Server {
         Ok(Store::clone(&*self.0.team().await.map_err(|error| unusable(&error))?))
     }
 
-    /// Returns whether the rows of a file have been moved to a tenant already, or with `None` to the daemon and its team.
+    /// Returns whether the rows of a file have been moved already: to `tenant`, or with `None` to the daemon and its
+    /// team.
     ///
     /// # Errors
     /// When Postgres has other rows, so that these cannot be moved, or a database fails.
@@ -84,6 +85,7 @@ impl Server {
 
     /// Closes the connections.
     pub(crate) async fn close(&self) {
+        // Connections that do not close in time end with the process.
         let _ = timeout(CLOSE_TIMEOUT, self.0.close()).await;
     }
 }
@@ -102,7 +104,7 @@ fn bad_url(why: impl std::fmt::Display) -> Failure {
 
 async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
     let text = match url {
-        StoreUrl::Text(text) => without_placeholders(text, environment).await?,
+        StoreUrl::Text(text) => with_placeholders_filled(text, environment).await?,
         StoreUrl::File(from) => read_file(&from.file)?,
         StoreUrl::Command(from) => output_of(&from.command, limit).await?,
     };
@@ -115,7 +117,7 @@ async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Resu
     Ok(text.to_owned())
 }
 
-async fn without_placeholders(text: &str, environment: &Environment) -> Result<String, Failure> {
+async fn with_placeholders_filled(text: &str, environment: &Environment) -> Result<String, Failure> {
     if text.contains("${secret:") {
         return Err(bad_url("names a stored secret, and those are in that database")
             .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));

@@ -1,4 +1,4 @@
-//! Lines and keys that are typed at the terminal of a command.
+//! Reads lines and keys that are typed at the terminal of the borrower (the process whose command this one runs).
 
 use std::sync::Arc;
 
@@ -90,6 +90,7 @@ impl BorrowerLines {
         };
         let _withdraw = WithdrawOnDrop { lines: self, number };
         self.outbox.push(ask(number));
+        // The user must see the question, so the daemon can no longer hand the command back.
         self.outbox.open();
         line.await.ok().flatten()
     }

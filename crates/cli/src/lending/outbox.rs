@@ -1,4 +1,4 @@
-//! Messages of a daemon on their way to the borrower (the process of the command).
+//! Queues the messages of a daemon to the borrower (the process of the command).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -15,7 +15,7 @@ const SOFT_LIMIT_BYTES: usize = 256 * 1024;
 const HARD_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// A queue of messages. It starts closed: until it is opened, nothing is sent, and its content can be taken back.
-/// Clones share it.
+/// All clones share one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox(Arc<Inner>);
 

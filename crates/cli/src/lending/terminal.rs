@@ -1,4 +1,4 @@
-//! Properties of a command's terminal, which the daemon needs to write for it.
+//! Describes the terminal of a command, so that a daemon can write for that terminal.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,6 @@ pub(crate) struct BorrowerTerminal {
 pub(crate) struct BorrowerStream {
     pub(crate) is_terminal: bool,
     pub(crate) has_colour: bool,
-    /// The width, if it is a terminal.
+    /// The width, if the stream is a terminal.
     pub(crate) columns: Option<usize>,
 }

@@ -58,6 +58,7 @@ impl Brake {
     /// output of `run` if it ends before that.
     pub(crate) async fn stop<F: Future + Unpin>(&self, mut run: F) -> Option<F::Output> {
         self.pulled.store(true, Ordering::Relaxed);
+        // Only a step that is being stored continues, until it is stored.
         let mut run = pin!(&mut run);
         future::poll_fn(|context| {
             if !self.storing.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The calls that are under way, and the progress line about them.
+//! Keeps the calls that are under way, and makes the progress line about them.
 
 use std::time::{Duration, Instant};
 
@@ -23,24 +23,25 @@ pub(super) struct CallLine {
     arguments: String,
     progress: Option<Progress>,
     began: Instant,
-    /// For how long questions had been open in total when the call began.
-    asked_before: Duration,
+    /// How long the program had waited for the user's answers in total when the call began.
+    waited_before: Duration,
     /// How many other calls are under way.
     others: usize,
 }
 
-/// The calls that are under way; the line is about the last one that began or reported progress.
+/// The calls that are under way; the line is about the last call, which is the one that last began or reported
+/// progress.
 #[derive(Debug, Default)]
 pub(super) struct Running(Vec<CallLine>);
 
 impl StatusLine {
-    /// The line as it is now, when questions have been open for `asked` in total.
-    pub(super) fn words(&self, asked: Duration) -> String {
+    /// Returns the line as it is now. `waited` is the total time for which questions have been open.
+    pub(super) fn words(&self, waited: Duration) -> String {
         match self {
             Self::Words(words) => words.clone(),
             // The time in which a call waits for the user does not count.
             Self::Call(call) => {
-                call.words(call.began.elapsed().saturating_sub(asked.saturating_sub(call.asked_before)).as_secs())
+                call.words(call.began.elapsed().saturating_sub(waited.saturating_sub(call.waited_before)).as_secs())
             }
         }
     }
@@ -65,15 +66,16 @@ impl CallLine {
 }
 
 impl Running {
-    /// Records that a call begins, when questions have been open for `asked` in total.
-    pub(super) fn begin(&mut self, id: &str, tool: String, arguments: String, asked: Duration) {
+    /// Records that a call begins. `waited` is the total time for which questions have been open.
+    pub(super) fn begin(&mut self, id: &str, tool: String, arguments: String, waited: Duration) {
         let (id, began) = (id.to_owned(), Instant::now());
-        self.0.push(CallLine { id, tool, arguments, progress: None, began, asked_before: asked, others: 0 });
+        self.0.push(CallLine { id, tool, arguments, progress: None, began, waited_before: waited, others: 0 });
     }
 
     /// Records the progress that a call reports.
     pub(super) fn set_progress(&mut self, id: &str, progress: &Progress) {
         if let Some(index) = self.0.iter().position(|call| call.id == id) {
+            // The call becomes the last one, so that the line is about it.
             let mut call = self.0.remove(index);
             call.progress = Some(progress.clone());
             self.0.push(call);

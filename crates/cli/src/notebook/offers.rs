@@ -1,5 +1,5 @@
-//! The prompts and resources that servers had when they were last listed, for completion: a file of its own beside the
-//! note of the tools, because other commands list them.
+//! Caches, for completion, the prompts and resources that servers had when these were last listed. They are in another
+//! file than the tools, because other commands list them.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(crate) struct Offer {
     pub(crate) arguments: Vec<Argument>,
 }
 
-/// The content of one file.
+/// The content of one file. `form` and `hash` are as in `Note`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Offers {
     form: u32,
@@ -46,7 +46,8 @@ pub(crate) enum OfferList {
 }
 
 impl OfferList {
-    /// Creates a list of prompts. `conceal` hides the secrets that the server was given, because it may repeat them.
+    /// Creates a list of prompts. `conceal` hides the secrets that the server was given, because its texts may repeat
+    /// them.
     pub(crate) fn of_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
         let text = |text: &Option<String>| short_description(text.as_deref().map(conceal).as_deref());
         let offer = |prompt: &Prompt| {
@@ -81,10 +82,10 @@ impl OfferList {
 
 impl Notebook {
     fn offers_file(&self, server: &Configured) -> PathBuf {
-        self.folder.join(format!("{}.offers.json", server.place))
+        self.folder.join(format!("{}.offers.json", server.file_stem))
     }
 
-    /// The noted prompts and resources of `server` with its current entry.
+    /// Returns the noted prompts and resources of `server`; none if its entry has changed since.
     pub(crate) fn offers(&self, server: &Configured) -> Offers {
         let note = read_note(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
         note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash).unwrap_or_default()
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     fn server(hash: &str) -> Configured {
-        Configured { name: "docs".to_owned(), place: content_hash(&json!("docs")), hash: hash.to_owned() }
+        Configured { name: "docs".to_owned(), file_stem: content_hash(&json!("docs")), hash: hash.to_owned() }
     }
 
     fn resources(uris: &[&str]) -> OfferList {

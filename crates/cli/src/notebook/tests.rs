@@ -9,8 +9,8 @@ fn tool(name: &str) -> Tool {
 }
 
 fn server(name: &str, hash: &str) -> Configured {
-    let place = content_hash(&json!(name));
-    Configured { name: name.to_owned(), place, hash: hash.to_owned() }
+    let file_stem = content_hash(&json!(name));
+    Configured { name: name.to_owned(), file_stem, hash: hash.to_owned() }
 }
 
 fn names(tools: &[Tool]) -> Vec<&str> {

@@ -1,4 +1,4 @@
-//! The beginning of long foreign text, so that the lines above it do not scroll away.
+//! Shortens long foreign text to its beginning, so that the lines above it do not scroll away.
 //!
 //! Text is cut between lines or words, and inside a word only if that word alone is too long: when the page is printed,
 //! a secret that was cut would not be recognized and hidden.
@@ -12,14 +12,14 @@ const MAX_LINES: usize = 15;
 /// The maximum number of bytes of a text that are shown.
 const MAX_BYTES: usize = 1_200;
 
-/// Returns the beginning of `words` with at most `lines` lines and `bytes` bytes, and how many bytes are left.
+/// Returns the beginning of `words` with at most `lines` lines and `bytes` bytes, and how many bytes are omitted.
 fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     let end = words.match_indices('\n').nth(lines.saturating_sub(1)).map_or(words.len(), |(at, _)| at);
     let end = if end <= bytes {
         end
     } else {
-        let most = words.floor_char_boundary(bytes);
-        words[..most].rfind(char::is_whitespace).filter(|at| *at > 0).unwrap_or(most)
+        let limit = words.floor_char_boundary(bytes);
+        words[..limit].rfind(char::is_whitespace).filter(|at| *at > 0).unwrap_or(limit)
     };
     (&words[..end], words.len() - end)
 }
@@ -27,10 +27,10 @@ fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
 /// The lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that the
 /// command `show_all` shows everything.
 pub(crate) fn lines(words: &str, show_all: &str) -> Vec<String> {
-    let (shown, left) = beginning(words.trim(), MAX_LINES, MAX_BYTES);
+    let (shown, omitted) = beginning(words.trim(), MAX_LINES, MAX_BYTES);
     let mut lines: Vec<String> = text::for_terminal(shown).lines().map(str::to_owned).collect();
-    if left > 0 {
-        lines.push(paint(Tone::Faint, &format!("… and {} more: `{show_all}` shows all of it", count(left, "byte"))));
+    if omitted > 0 {
+        lines.push(paint(Tone::Faint, &format!("… and {} more: `{show_all}` shows all of it", count(omitted, "byte"))));
     }
     lines
 }
@@ -38,8 +38,8 @@ pub(crate) fn lines(words: &str, show_all: &str) -> Vec<String> {
 /// At most the first `bytes` bytes of foreign `words`, on one line, escaped, with an ellipsis if that cuts them.
 pub(crate) fn line(words: &str, bytes: usize) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (shown, left) = beginning(&words, usize::MAX, bytes);
-    format!("{}{}", text::for_line(shown), if left > 0 { "…" } else { "" })
+    let (shown, omitted) = beginning(&words, usize::MAX, bytes);
+    format!("{}{}", text::for_line(shown), if omitted > 0 { "…" } else { "" })
 }
 
 #[cfg(test)]
@@ -53,8 +53,8 @@ mod tests {
         assert_eq!(many.len(), MAX_LINES + 1);
         assert!(many[MAX_LINES].contains("more: `x --full` shows all of it"), "{many:?}");
         let long = "a word é ".repeat(10_000);
-        let (shown, left) = beginning(&long, MAX_LINES, MAX_BYTES);
-        assert!(shown.len() <= MAX_BYTES && shown.ends_with('é') && left == long.len() - shown.len(), "{shown}");
+        let (shown, omitted) = beginning(&long, MAX_LINES, MAX_BYTES);
+        assert!(shown.len() <= MAX_BYTES && shown.ends_with('é') && omitted == long.len() - shown.len(), "{shown}");
         assert_eq!(beginning(&"é".repeat(2_000), MAX_LINES, 5), ("éé", 3_996));
         assert_eq!(line("some\n  words and more", 11), "some words…");
         assert_eq!(line("a\tb", 100), "a b");

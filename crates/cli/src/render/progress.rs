@@ -1,4 +1,4 @@
-//! The progress of a call, as its server reports it.
+//! Renders the progress of a call, as its server reports it.
 
 use toolrack_host::mcp::Progress;
 

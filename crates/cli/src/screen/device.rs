@@ -1,5 +1,5 @@
-//! The device of a screen: the streams of this process, or those of the process for which it runs a command (the
-//! borrower).
+//! Writes the output of a screen to its device: the streams of this process, or those of the borrower (the process for
+//! which this one runs a command).
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -80,7 +80,7 @@ impl Device {
         BorrowerStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
 
-    /// Writes to stdout, on a thread of its own: a reader that stalls must not delay the handling of signals.
+    /// Writes to stdout, on another thread: a reader that stalls must not delay the handling of signals.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -105,7 +105,7 @@ impl Device {
         }
     }
 
-    /// Writes bytes to stdout as they are. Only a borrower writes them into `file` instead, if there is one.
+    /// Writes bytes to stdout as they are. `file` counts only for a borrower, which writes the bytes into that file.
     ///
     /// # Errors
     /// When they cannot be written.

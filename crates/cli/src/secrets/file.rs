@@ -1,4 +1,4 @@
-//! The file `secret.key`: a key, or the id under which the keychain has it.
+//! Reads and writes the file `secret.key`, which holds a key, or the id under which the keychain has the key.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -117,7 +117,7 @@ pub(super) fn replace(path: &Path, content: &str) -> Result<StoredKey, SecretsEr
     read_back(path)
 }
 
-/// Renames `from` to `to`, which it replaces, and waits until that is on the disk.
+/// Renames `from` to `to`, and waits until the change is on the disk. Replaces an existing `to`.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder(to)

@@ -1,9 +1,9 @@
-//! The keychain of the system, as the place of the key.
+//! Keeps the key to stored secrets in the keychain of the system.
 //!
-//! Toolrack runs the system's own programs to reach it: `secret-tool` of libsecret, which speaks the Secret Service of
-//! GNOME, KDE and KeePassXC (<https://specifications.freedesktop.org/secret-service/latest/>), and `security` on macOS.
-//! The key goes to them over stdin and comes from them over stdout, and is never on a command line. A process asks for a
-//! key once, and not before it needs a secret.
+//! Toolrack runs the system's own programs to reach the keychain: `secret-tool` of libsecret, which speaks the Secret
+//! Service of GNOME, KDE and KeePassXC (<https://specifications.freedesktop.org/secret-service/latest/>), and
+//! `security` on macOS. The key goes to them over stdin and comes from them over stdout, and is never on a command
+//! line. A process asks for a key once, and not before it needs a secret.
 
 use std::{
     ffi::OsString,
@@ -229,6 +229,7 @@ impl Keychain {
             Kind::SecretTool => self.run(&program, &["clear", "service", SERVICE, "key", &id], "").await?,
             Kind::Security => self.run(&program, &["delete-generic-password", "-s", SERVICE, "-a", &id], "").await?,
         };
+        // A failure without a message means that `secret-tool` has found no such key.
         let is_gone = finished.status.success()
             || finished.stderr.trim().is_empty()
             || finished.status.code() == Some(SECURITY_NOT_FOUND);

@@ -3,7 +3,7 @@
 //! The new key is stored first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one
 //! transaction of the database seals all rows again and records which key replaced which. Finally `secret.key.next`
 //! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use: a
-//! process that finds the old one retired uses the next one, and finishes the rotation. Until the transaction is
+//! process that finds the old key retired uses the next key, and finishes the rotation. Until the transaction is
 //! committed, no process uses the next key.
 //!
 //! A lock on the folder prevents two processes from writing keys at the same time.
@@ -49,18 +49,20 @@ impl Stored {
         matches!(self.origin, KeyOrigin::Variable(_))
     }
 
-    /// Seals everything with a new key: a random one that is stored where the old one was, or `given` if
-    /// [`Self::requires_given_key`]. Returns the number of secrets and tokens; `None` when there is no key.
+    /// Seals everything with a new key. The new key is random and is stored where the old key was; only if
+    /// [`Self::requires_given_key`], it is `given_key`. Returns the number of secrets and tokens; `None` when there is
+    /// no key.
     ///
     /// # Errors
     /// As [`Self::vault`], when the new key cannot be stored or is not valid, or a sealed value cannot be opened.
     /// Everything is then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
-    pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
+    pub(crate) async fn rotate(&self, given_key: Option<String>) -> Result<Option<usize>, SecretsError> {
         let path = match &self.origin {
             KeyOrigin::File(path) => path,
-            KeyOrigin::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
+            KeyOrigin::Variable(_) => return self.rotate_given(given_key.unwrap_or_default()).await.map(Some),
         };
         let lock = lock(path).await?;
+        // Finishes an earlier rotation that was interrupted. The vault that it may return is not needed here.
         let _ = self.finish_rotation(path, Some(&lock)).await?;
         match self.existing_vault().await? {
             Some(vault) => self.rotate_stored(&vault, path, &lock).await.map(Some),
@@ -140,9 +142,9 @@ impl Stored {
         }
     }
 
-    /// Returns the vault with the next key, if everything is sealed with that key by now. Then also replaces the old
-    /// key by it, unless another process has the lock: that process does so itself. `lock` is the lock of this process,
-    /// if it has one.
+    /// Returns the vault with the next key, if everything is sealed with that key by now; `None` if not. Before it
+    /// returns the vault, replaces the old key by the next one, unless another process has the lock: that process does
+    /// the same. `lock` is the lock of this process, if it has one.
     ///
     /// # Errors
     /// When the next key cannot be read, or the database fails.

@@ -58,9 +58,9 @@ pub(super) struct LentWorld {
 /// The purpose for which a command needs servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It sends requests to them, so they must be connected.
+    /// The command sends requests to the servers, so they must be connected.
     Connections,
-    /// It shows their state, whether they are connected or not.
+    /// The command shows the state of the servers, whether they are connected or not.
     Status,
 }
 
@@ -89,13 +89,16 @@ impl World {
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
-        let ours = &self.command_line.global;
+        let own_options = &self.command_line.global;
         let has_same_places = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
-        let has_files = global.mcp_config == ours.mcp_config && global.strict_mcp_config == ours.strict_mcp_config;
+        let has_same_files =
+            global.mcp_config == own_options.mcp_config && global.strict_mcp_config == own_options.strict_mcp_config;
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
-            () if !has_files || !self.command_line.typed.is_empty() => "it has other `--mcp-config` files".to_owned(),
-            () if global.agent != ours.agent => "it is for another `--agent`".to_owned(),
+            () if !has_same_files || !self.command_line.typed.is_empty() => {
+                "it has other `--mcp-config` files".to_owned()
+            }
+            () if global.agent != own_options.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !has_same_places() => "its configuration or its data are elsewhere".to_owned(),
             () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
@@ -143,7 +146,8 @@ impl World {
         })
     }
 
-    /// Returns why the borrower must run the command itself, if that turned out: its servers differ from the daemon's.
+    /// Returns why the borrower must run the command itself; `None` as long as no server of the borrower was found to
+    /// differ from the daemon's.
     pub(crate) fn decline_reason(&self) -> Option<&str> {
         self.lent.as_ref()?.decline_reason.get().map(String::as_str)
     }
@@ -189,7 +193,8 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Returns in what the daemon's server `name` differs from the borrower's, such as its state or its variables.
+    /// Returns how the daemon's server `name` differs from the borrower's, such as in its state or its variables;
+    /// `None` if the two do not differ.
     async fn difference_for(
         &self,
         lent: &LentWorld,
@@ -203,14 +208,18 @@ impl World {
         if !spec.enabled || spec.trust == Trust::Pending {
             return None;
         }
-        let theirs = self.hosts.secrets.with_environment(lent.environment.clone());
-        let why =
-            match join(StartValues::of(name, spec, &self.hosts.secrets), StartValues::of(name, spec, &theirs)).await {
-                (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
-                // Both lack the same variable, so the server fails in the same way.
-                (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
-                _ => "needs a variable that is not set in both places".to_owned(),
-            };
+        let borrower_secrets = self.hosts.secrets.with_environment(lent.environment.clone());
+        let why = match join(
+            StartValues::of(name, spec, &self.hosts.secrets),
+            StartValues::of(name, spec, &borrower_secrets),
+        )
+        .await
+        {
+            (Ok(own), Ok(borrower)) => own.difference(&borrower)?,
+            // Both lack the same variable, so the server fails in the same way.
+            (Err(own), Err(borrower)) if need == Need::Status && own == borrower => return None,
+            _ => "needs a variable that is not set in both places".to_owned(),
+        };
         Some(format!("`{name}` {why}"))
     }
 }
@@ -250,9 +259,9 @@ impl StartValues {
                 let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
                 let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
                 let path = variables.get(OsStr::new("PATH"));
-                let is_named = !plan.command.contains('/') && plan.container.is_none();
+                let is_searched_in_path = !plan.command.contains('/') && plan.container.is_none();
                 let found = || which::which_in_global(&plan.command, path).ok()?.next();
-                let program = is_named.then(found).flatten();
+                let program = is_searched_in_path.then(found).flatten();
                 variables.retain(|name, _| uses(stdio, name));
                 Self::Child { plan: Box::new(ChildPlan { env: Vec::new(), ..plan }), variables, program }
             }
@@ -270,12 +279,12 @@ impl StartValues {
 }
 
 impl StartValues {
-    /// Returns the difference to `theirs` in words, without any value; `None` if there is none.
-    fn difference(&self, theirs: &Self) -> Option<String> {
-        if self == theirs {
+    /// Returns the difference to the values of the borrower in words, without any value; `None` if there is none.
+    fn difference(&self, borrower: &Self) -> Option<String> {
+        if self == borrower {
             return None;
         }
-        Some(match (self, theirs) {
+        Some(match (self, borrower) {
             (Self::Child { plan, variables, .. }, Self::Child { plan: other, variables: others, .. }) => {
                 let mut names = variables.keys().chain(others.keys());
                 match names.find(|name| variables.get(*name) != others.get(*name)) {
@@ -316,8 +325,8 @@ impl LentWorld {
         timeout(CONNECT_WAIT, self.host.settled()).await.is_ok()
     }
 
-    /// Returns in what the state of `name` differs from the one that the borrower by itself would see; `None` if it
-    /// does not.
+    /// Returns how the state of `name` differs from the state that the borrower by itself would see; `None` if the two
+    /// do not differ.
     async fn state_difference(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
         if self.current.is_stopped(name.as_str()) {
             return Some("is stopped there".to_owned());

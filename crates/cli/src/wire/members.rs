@@ -1,4 +1,5 @@
-//! The parts of the worlds of a tenant's members: parts of the tenant, and parts that only one member has.
+//! Makes the parts of a member's world (a host with its rules and secrets, for one member of a tenant). Some parts are
+//! those of the tenant, others belong to the member alone.
 
 use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
 
@@ -6,7 +7,7 @@ use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_host::{Host, Principal};
 
-use super::{Hosts, World, hosts::Loan, opening::sign_in};
+use super::{Hosts, World, hosts::Loan, opening::sign_in_builder};
 use crate::{credentials::MemberCredentials, secrets::Stored};
 
 /// The parts that the members of a tenant share.
@@ -59,9 +60,10 @@ impl MemberPartsFactory {
         let key = &*member.key();
         let home = self.member_folders.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
-        let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
-        let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let environment = Environment::new(others.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
+        let other_variables = self.environment.iter().filter(|(name, _)| *name != "HOME");
+        let other_variables = other_variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment =
+            Environment::new(other_variables.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
         let credentials = Arc::new(MemberCredentials::new(Arc::clone(&self.stored), key));
         let secrets = Interpolate::new(environment.clone(), Unset::Error)
             .with_secrets(Arc::<MemberCredentials>::clone(&credentials))
@@ -70,7 +72,7 @@ impl MemberPartsFactory {
             .also_concealing(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
         let audit = Arc::new(self.hosts.audit.of_member(Arc::clone(&secrets)));
-        let sign_in = sign_in(&self.stored, &secrets, &self.hosts.egress, &audit, None).owner("", key).build();
+        let sign_in = sign_in_builder(&self.stored, &secrets, &self.hosts.egress, &audit, None).owner("", key).build();
         let hosts = Hosts {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),

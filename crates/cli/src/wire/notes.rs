@@ -1,4 +1,4 @@
-//! Writes notes for completion about the servers that a command has seen.
+//! Writes notes about the servers that a command has seen into the notebook (the cache of names for completion).
 
 use std::sync::Arc;
 

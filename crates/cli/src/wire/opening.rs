@@ -1,4 +1,4 @@
-//! Opens a world from what the user typed and from where the program runs.
+//! Opens a world (everything that a command works with) from what the user typed and from where the program runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -74,7 +74,7 @@ impl World {
     pub(crate) async fn open(
         command_line: CommandLine,
         surroundings: Surroundings,
-        rows: DatabaseChoice<'_>,
+        database_choice: DatabaseChoice<'_>,
     ) -> Result<Self, Failure> {
         let Surroundings { mut environment, folder, screen, tracer } = surroundings;
         let global = &command_line.global;
@@ -82,7 +82,7 @@ impl World {
         let key = environment.take(secrets::VARIABLE);
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let (store, server) = match rows.open(&places, &environment).await? {
+        let (store, server) = match database_choice.open(&places, &environment).await? {
             Ok(Opened { store, server }) => (Some(store), server),
             Err(failure) => {
                 screen.warning(&failure.message);
@@ -99,7 +99,7 @@ impl World {
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies_in(&environment));
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in(&stored, &secrets, &egress, &audit, global.once.clone()).build();
+        let sign_in = sign_in_builder(&stored, &secrets, &egress, &audit, global.once.clone()).build();
         let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).with_answers(global)?;
         let hosts = Hosts {
             artifacts: ArtifactFolder::new(places.data().join("artifacts"), ArtifactBounds::default()),
@@ -150,7 +150,7 @@ pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<In
 }
 
 /// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
-pub(super) fn sign_in(
+pub(super) fn sign_in_builder(
     stored: &Arc<Stored>,
     secrets: &Arc<Interpolate>,
     egress: &Egress,

@@ -20,8 +20,8 @@ impl World {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
-    /// When a file named with `--mcp-config` cannot be used, or there is no agent of the name that `--agent` gives: its
-    /// rules would not be enforced. In other files, only the broken parts are ignored.
+    /// When a file named with `--mcp-config` cannot be used, or there is no agent of the name that `--agent` gives: the
+    /// command would run without that agent's rules. In other files, only the broken parts are ignored.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
@@ -102,7 +102,7 @@ impl World {
             None => self.host_settings.store(Arc::new(host_settings(&loaded))),
         }
         self.hosts.egress.set(loaded.settings.egress.clone());
-        self.hosts.audit.set(loaded.settings.audit);
+        self.hosts.audit.apply_settings(loaded.settings.audit);
         loaded
     }
 

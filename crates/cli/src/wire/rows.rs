@@ -1,4 +1,4 @@
-//! Which database a world opens.
+//! Chooses and opens the database of a world (the context of a command or tenant).
 
 use std::path::Path;
 
@@ -29,7 +29,8 @@ pub(crate) enum DatabaseChoice<'a> {
 }
 
 impl DatabaseChoice<'_> {
-    /// Opens the database. The inner error says why the command has to continue without one.
+    /// Opens the database. The outer error ends the command; the inner error says why the command continues without a
+    /// database.
     pub(super) async fn open(
         self,
         places: &Places,

@@ -1,4 +1,4 @@
-//! The host of a command: how it is started, connected and closed.
+//! Starts, connects and closes the host of a command.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,9 +38,9 @@ pub(crate) enum OnFailure {
 pub(crate) struct RunningHost {
     host: Host,
     on_failure: OnFailure,
-    /// Stores the logs of its servers; `None` without a database.
+    /// Stores the logs of the host's servers; `None` without a database.
     log: Option<LogKeeper>,
-    /// Shows the logs of its servers, if the user asked for that (`-v`).
+    /// Shows the logs of the host's servers, if the user asked for that (`-v`).
     server_output: Option<ServerOutput>,
     screen: Arc<Screen>,
 }
@@ -131,6 +131,7 @@ impl World {
         let host = self.hosts.create_host(gate, asker, None);
         host.set_naming(self.host_settings.load().naming.clone());
         let log = self.hosts.start_log_keeper(&host);
+        // All servers of this host are the command's own, so all of them are shown.
         let server_output = (self.command_line.global.verbose > 0).then(|| self.server_output(&host, |_| true));
         RunningHost { host, on_failure, log, server_output, screen: Arc::clone(&self.screen) }
     }

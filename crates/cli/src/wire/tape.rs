@@ -89,8 +89,8 @@ impl World {
     /// trusted here, because it does not run; any other server gets an entry of its own.
     pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
-        // Requests are compared with the recording, in which secrets are hidden: so these must be known, and hidden in
-        // requests.
+        // Requests are compared with the recording, in which secrets are hidden. To hide them in requests as well, they
+        // must be known: this resolves the placeholders that name them. The function that it returns is not needed.
         drop(self.concealer_of_configured(&loaded).await);
         for server in recording.servers() {
             let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));
