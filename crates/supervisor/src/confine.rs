@@ -31,7 +31,7 @@ use crate::grants::{Grant, Permission};
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
 use crate::reach::{OpenedPath, reach};
-use crate::seccomp::{self, Calls};
+use crate::seccomp::{self, AllowedCalls};
 use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Isolation, Stage};
 
@@ -54,13 +54,14 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     if let Some(code) = namespaces::probe_if_asked(words) {
         return code;
     }
-    // The pipe on which this process reports a failure to the supervisor.
+    // The pipe on which this process sends its verdict (why the server cannot start) to the supervisor.
     let mut verdict = inherited(VERDICT_FD);
     let failure = match run_stage(words, &mut verdict) {
         Ok(code) => return code,
         Err(failure) => failure,
     };
     if let Some(mut verdict) = verdict {
+        // If the supervisor is gone, the failure needs no report.
         let _ = match &failure {
             Failure::Exec(errno) => write!(verdict, "exec {}", *errno as i32),
             Failure::Refused(why) => write!(verdict, "refused {why}"),
@@ -74,9 +75,10 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
     let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
     let command = Command::of_words(words)?;
-    if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
-        create_own_folder(own)
-            .map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
+    if let Some(own_folder) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
+        create_own_folder(own_folder).map_err(|error| {
+            Failure::Refused(format!("its folder {} cannot be made: {error}", own_folder.display()))
+        })?;
     }
     match stage {
         Stage::Begin { supervisor } => {
@@ -105,13 +107,13 @@ fn become_server(command: &Command<'_>, isolation: Option<Isolation>) -> Result<
     // Set the limits last, because the restriction may need more open files than the server may have.
     set_limits(confinement).map_err(Failure::Refused)?;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
-    let calls = Calls {
+    let allowed = AllowedCalls {
         udp: confinement.udp,
         listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.own_network),
         unix_sockets: isolation.is_some(),
         has_own_processes: isolation.is_some(),
     };
-    match seccomp::restrict(calls) {
+    match seccomp::restrict(allowed) {
         Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
         _ => {}
     }
@@ -143,7 +145,7 @@ impl Command<'_> {
         has_no_namespaces: bool,
     ) -> Vec<(OsString, OsString)> {
         if has_no_namespaces && self.resolves_by_tcp() {
-            // In namespaces, `resolv.conf` in the new root has the option.
+            // A server in namespaces needs no variable: `resolv.conf` in its new root has the option.
             let index = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
             let mut options = index.map(|at| environment.swap_remove(at).1).unwrap_or_default();
             options.push(" use-vc");
@@ -255,15 +257,16 @@ fn allow_files(
         let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
+    // Follows every link: the paths are those of the system.
     let open = |path: &Path| reach(path, |_, _| false).ok();
     for Grant { reached, permission } in command.grants(isolation.is_some())? {
         match permission {
             Permission::Device => allow(&reached, reading | AccessFs::WriteFile)?,
             Permission::Write => allow(&reached, writing)?,
             // A server that runs as root could read secrets there: allow only files that every user can read.
-            Permission::Read if reached.place == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
+            Permission::Read if reached.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
                 let mut public = PublicPart::default();
-                public.collect(&reached.place, 0);
+                public.collect(&reached.real_path, 0);
                 for file in public.readable.iter().filter_map(|path| open(path)) {
                     allow(&file, reading)?;
                 }
@@ -330,8 +333,8 @@ impl PublicPart {
 }
 
 /// Creates the server's own folder, with a folder `tmp` in it. No other user can read it.
-fn create_own_folder(own: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
+fn create_own_folder(own_folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own_folder.join("tmp"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The confinement of a server, and its form on a command line.
+//! Describes the confinement of a server, and converts it into words of a command line and back.
 //!
 //! Each word is `NAME=VALUE`. A path keeps its bytes: it is everything after the `=`.
 
@@ -8,17 +8,17 @@ use std::path::PathBuf;
 /// The rights of a confined server, in addition to those that every confined server has: see [`Confinement::SYSTEM`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// Files and folders that it may read, and run programs from. They must exist.
+    /// Files and folders that the server may read, and run programs from. They must exist.
     pub read: Vec<PathBuf>,
-    /// Files and folders that it may change as well. They must exist.
+    /// Files and folders that the server may change as well. They must exist.
     pub write: Vec<PathBuf>,
     /// The server's own folder. The launcher creates it with a folder `tmp` in it; no other user can read it.
     pub own: Option<PathBuf>,
     /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,
-    /// The TCP ports that it may connect to; `None`: any.
+    /// The TCP ports that the server may connect to; `None`: any.
     pub connect: Option<Vec<u16>>,
-    /// The TCP ports that it may listen on; `None`: any.
+    /// The TCP ports that the server may listen on; `None`: any.
     pub bind: Option<Vec<u16>>,
     /// The most memory of each process, in bytes (`RLIMIT_DATA`).
     pub memory: Option<u64>,
@@ -28,7 +28,7 @@ pub struct Confinement {
     pub files: Option<u64>,
     /// The most processor time of each process, in seconds.
     pub cpu: Option<u64>,
-    /// Whether to start the server even if the system cannot enforce a part of this.
+    /// Whether to start the server even if the system cannot enforce a part of this confinement.
     pub best_effort: bool,
     /// Whether to allow UDP to and from any address, which most programs need to look up names, and to allow reading
     /// the list of network interfaces.

@@ -1,4 +1,4 @@
-//! Removes the container of a server whose engine's client has ended.
+//! Removes the container of a server once the client of the container engine, such as `docker run`, has ended.
 //!
 //! The processes of a container do not descend from the client that started it: `docker run` asks a daemon for the
 //! container, and `podman run` leaves it to another process. Signals can only kill the client, and the container then
@@ -21,8 +21,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(6);
 /// How often to check whether a command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long to wait between two tries, and before a second look-up after the engine's client was killed. The client's
-/// last request may still be on its way then, and start the container after the first look-up.
+/// How long to wait between two attempts, and before the second look-up after the engine's client was killed. The last
+/// request of a killed client may still be on its way, and start the container after the first look-up.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest answer to read: ids of containers, of 64 digits each.
@@ -34,11 +34,11 @@ pub const ENGINE_FAILED: i32 = 125;
 /// How the engine's client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEnd {
-    /// It was killed, perhaps in the middle of a request to the engine.
+    /// The client was killed, perhaps in the middle of a request to the engine.
     Killed,
-    /// It reported that the engine has failed: there may be no engine to ask.
+    /// The client reported that the engine has failed: there may be no engine to ask.
     EngineFailed,
-    /// It exited by itself.
+    /// The client exited by itself.
     Exited,
 }
 
@@ -89,11 +89,12 @@ impl Removal {
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
-        let mut checks_left = u32::from(end == ClientEnd::Killed);
+        // A killed client's last request may start the container after the first look-up, so look once more.
+        let mut more_checks = u32::from(end == ClientEnd::Killed);
         loop {
             match self.is_listed(deadline) {
-                Some(false) if checks_left == 0 => return true,
-                Some(false) => checks_left -= 1,
+                Some(false) if more_checks == 0 => return true,
+                Some(false) => more_checks -= 1,
                 Some(true) => {
                     self.run(&[OsStr::new("rm"), OsStr::new("--force"), OsStr::new("--volumes"), &self.name], deadline);
                     if self.is_listed(deadline) == Some(false) {

@@ -1,4 +1,4 @@
-//! The files and folders that a confined server may reach.
+//! Determines the files and folders that a confined server may reach.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,7 +34,7 @@ pub(crate) enum Permission {
     Read,
     /// Change it as well.
     Write,
-    /// Read and write to it. It is a device, of which the server may create no other.
+    /// Read and write to it: it is a device. The server may not create other devices.
     Device,
 }
 
@@ -48,6 +48,7 @@ impl Command<'_> {
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
+        // Leaves out what does not exist or must not be followed.
         let mut add = |reached: Result<OpenedPath, PathError>, permission: Permission| {
             grants.extend(reached.ok().map(|reached| Grant { reached, permission }));
         };
@@ -63,7 +64,7 @@ impl Command<'_> {
         let working_folder = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
         let writable_folder = writable_working_folder(home.as_deref());
         let installations = Installations::new(home.as_deref(), is_inside);
-        for path in installations.of(self.program) {
+        for path in installations.folders_for(self.program) {
             add(installations.reach(&path), Permission::Read);
         }
         if let Some(folder) = writable_folder {
@@ -102,8 +103,8 @@ pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
 fn writable_working_folder(home: Option<&Path>) -> Option<OpenedPath> {
     let folder = OpenedPath::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-    let holds_home = home.is_some_and(|home| home.starts_with(&folder.place));
-    (folder.place != Path::new("/") && !holds_home).then_some(folder)
+    let holds_home = home.is_some_and(|home| home.starts_with(&folder.real_path));
+    (folder.real_path != Path::new("/") && !holds_home).then_some(folder)
 }
 
 /// The folders of a home in which tools install programs, and links to programs.
@@ -157,8 +158,8 @@ impl Installations {
     /// Returns the installation folders of `program`, for example `~/.nvm/versions/node/v22` for `…/v22/bin/node`.
     /// Looks both at the path as it is given and at the path to which its links lead. For a program of a Python virtual
     /// environment, the result includes the installation of that Python.
-    fn of(&self, program: &Path) -> Vec<PathBuf> {
-        let resolved = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
+    fn folders_for(&self, program: &Path) -> Vec<PathBuf> {
+        let resolved = |program: &Path| self.reach(program).ok().map(|reached| reached.real_path);
         let programs = [Some(program.to_owned()), resolved(program)];
         let pythons = programs.clone().map(|program| resolved(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
@@ -182,10 +183,10 @@ impl Installations {
         })?;
         let stays_in_modules = |link: &PathBuf| {
             let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
-            bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
+            bin.and_then(Path::parent).is_some_and(|modules| reached.real_path.starts_with(modules))
         };
         match suspicious.into_iter().find(|link| !stays_in_modules(link)) {
-            Some(link) if !self.contains(&reached.place) => Err(PathError::Link(link)),
+            Some(link) if !self.contains(&reached.real_path) => Err(PathError::Link(link)),
             _ => Ok(reached),
         }
     }

@@ -1,9 +1,10 @@
-//! The supervisor: a small process between the host and each stdio server, so that nothing a server starts outlives it.
+//! Runs the supervisor: a small process between the host and each stdio server, so that nothing that a server starts
+//! outlives the server.
 //!
 //! A server is often a tree of processes (`npx` → `sh` → `node` → …), and a member of the tree can leave the process
 //! group, start a session of its own, turn into a daemon or ignore `SIGTERM`. No signal of the host reaches all of
 //! these, and a host that is killed with `SIGKILL` sends none at all. So for each server, the host starts its own
-//! program once more, as a *supervisor*, and the supervisor starts the server. It is a child subreaper
+//! program once more, as a *supervisor*, and the supervisor starts the server. A supervisor is a child subreaper
 //! (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`): whatever is orphaned below it becomes its own child, so that the tree never
 //! falls apart and can be ended as a whole.
 //!
@@ -25,14 +26,15 @@
 //! | the host is gone (end of file on fd 3) | `SIGTERM` to every descendant, 1 s, `SIGKILL` |
 //! | `SIGTERM`, `SIGINT`, `SIGHUP`, `SIGQUIT` to the supervisor | the same |
 //!
-//! It waits for a process that cannot die (uninterruptible sleep) for 3 s at most and then reports it as left behind.
+//! If a process cannot die (uninterruptible sleep), the supervisor waits for it for 3 s at most, and then reports it as
+//! left behind.
 //!
-//! For a confined server ([`Confinement`]), the supervisor starts one more process. It gives up the rights that the
-//! server must not have (files and TCP ports with Landlock, system calls with seccomp, capabilities, resource limits,
-//! new privileges) and then becomes the server. Neither the server nor its descendants can regain these rights or reach
-//! the supervisor. If the system cannot enforce a part, the server does not start, unless [`Confinement::best_effort`]
-//! allows it. Where the system gives namespaces to an ordinary user, the server has its own, and two more processes
-//! stand between the supervisor and the server (`namespaces.rs`).
+//! For a confined server ([`Confinement`]), the supervisor starts one more process. That process gives up the rights
+//! that the server must not have (files and TCP ports with Landlock, system calls with seccomp, capabilities, resource
+//! limits, new privileges) and then becomes the server. Neither the server nor its descendants can regain these rights
+//! or reach the supervisor. If the system cannot enforce a part, the server does not start, unless
+//! [`Confinement::best_effort`] allows it. Where the system gives namespaces to an ordinary user, the server has its
+//! own, and two more processes stand between the supervisor and the server (`namespaces.rs`).
 //!
 //! Every process below a supervisor carries its [`mark`]. If host and supervisor were killed together, the next host
 //! finds the processes that they left behind by this mark.
@@ -48,7 +50,7 @@
 //! and works when the host does not. It is a crate of its own so that it can be built as a small program: one runs for
 //! each server, and the system takes several times as long to start a large program.
 //!
-//! The modules of this crate:
+//! The modules of this crate (an arrow means "uses"):
 //!
 //! ```text
 //!   run_if_asked ──► tree                  a supervisor's work, from its start to its exit

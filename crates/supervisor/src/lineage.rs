@@ -31,7 +31,8 @@ pub enum Lineage {
     Free,
     /// The process with this id is a supervisor. It is an ancestor of the process, or the process itself.
     Supervised(i32),
-    /// Its ancestors are invisible from here, as in an outer process namespace, or it has ended.
+    /// The process has ended, or some of its ancestors are not visible here, such as those in an outer process
+    /// namespace.
     Unknown,
 }
 

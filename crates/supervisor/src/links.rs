@@ -1,6 +1,6 @@
-//! Symbolic links in the paths that an entry grants to a confined server. A server can make links wherever it may
-//! change files, and its next start must not follow them: by then, the granted `data` could be a link to the user's
-//! keys.
+//! Checks symbolic links in the paths that an entry (the configuration of a server) grants to a confined server. A
+//! server can make links wherever it may change files, and these must not be followed when the server starts again: by
+//! then, the granted `data` could be a link to the user's keys.
 
 #![expect(clippy::disallowed_methods, reason = "links are files")]
 
@@ -82,6 +82,7 @@ pub(crate) fn is_of_system(place: &Path) -> bool {
 #[must_use]
 pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
     let mut found = None;
+    // An error ends the search: nothing can be reached behind that place.
     let _ = walk(path, |place| {
         // Do not follow a place that is not a link, or a link that cannot be read.
         let Ok(target) = place.read_link() else { return Ok(None) };

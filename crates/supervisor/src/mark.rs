@@ -66,7 +66,7 @@ impl Mark {
         TAG << TAG_SHIFT | level << LEVEL_SHIFT | self.0
     }
 
-    /// Returns whether its supervisor has ended.
+    /// Returns whether the supervisor with this mark has ended.
     fn is_lost(self) -> bool {
         let supervisor = i32::try_from(self.0 >> PID_SHIFT).ok().and_then(table::living);
         supervisor.is_none_or(|supervisor| Self::of_identity(supervisor) != self)
@@ -104,7 +104,7 @@ fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
 fn mark_of(pid: i32) -> Option<Mark> {
     let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
-        // The system refuses the call also when only the groups differ. A process that this one may not signal belongs
+        // The system refuses the call even when only the groups differ. A process that this one may not signal belongs
         // to another user.
         Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
@@ -145,16 +145,16 @@ pub fn kill_leftovers() -> usize {
 fn kill_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
     let mut found = HashSet::new();
     loop {
-        let left = find();
-        if left.is_empty() {
+        let remaining = find();
+        if remaining.is_empty() {
             return found.len();
         }
         // A stopped process starts no other: stop all before killing the first. At the deadline, kill those found so
         // far, so that none stays stopped on a system where reading the table takes long.
         let is_late = Instant::now() >= deadline;
-        let new = left.iter().filter(|id| found.insert(**id)).count();
+        let new = remaining.iter().filter(|id| found.insert(**id)).count();
         let must_stop = new > 0 && !is_late;
-        for id in &left {
+        for id in &remaining {
             id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
         if is_late {

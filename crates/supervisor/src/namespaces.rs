@@ -1,11 +1,11 @@
-//! Namespaces of a confined server, if the system gives them to an ordinary user. In them, the server sees only its own
-//! processes, files and shared memory, and an empty network if it may use none.
+//! Puts a confined server into namespaces, if the system gives them to an ordinary user. In its namespaces, the server
+//! sees only its own processes, files and shared memory, and an empty network if it may use none.
 //!
 //! Three processes lead to the server:
 //!
 //! 1. The *keeper* makes the namespaces. To the supervisor, the keeper's process stands for the server, so the keeper
-//!    ends in the same way as the server. When the keeper ends, the system kills the first process and with it the whole
-//!    namespace, and the supervisor need not search for processes.
+//!    ends in the same way as the server. When the keeper ends, the system kills the first process and with it the
+//!    whole namespace, and the supervisor need not search for processes.
 //! 2. The child of the keeper is the *first* process of the new process namespace. It makes the new root, and collects
 //!    orphans.
 //! 3. The child of the first process gives up the rights that the server must not have, and becomes the server.
@@ -91,7 +91,9 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     let words = stage.command(command.words.iter().cloned());
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
+    // Only the new processes hold the pipes open now, so that their readers notice when these processes end.
     drop((verdict_fd, exit_writer));
+    // No signal may end the keeper before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
     release_streams();
@@ -154,11 +156,12 @@ pub(crate) fn run_first(
     verdict: &mut Option<File>,
 ) -> Result<ExitCode, Failure> {
     let mut exit = inherited(EXIT_FD).ok_or_else(|| Failure::refused("the pipe to its keeper is missing"))?;
+    // No signal may end this process before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with_parent(keeper)?;
     let grants = command.grants(false).map_err(Failure::Refused)?;
-    let grants = grants.into_iter().filter(|grant| !grant.reached.place.starts_with("/proc")).collect();
+    let grants = grants.into_iter().filter(|grant| !grant.reached.real_path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
@@ -198,7 +201,9 @@ fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
 /// [`LEFTOVER_GRACE`]. The system kills the rest when this process ends.
 fn terminate_the_rest() {
     let deadline = Instant::now() + LEFTOVER_GRACE;
+    // -1 means every other process in this process namespace.
     let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+    // A stopped process handles `SIGTERM` only once it continues.
     let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
     while Instant::now() < deadline {
         match rustix::process::wait(WaitOptions::NOHANG) {

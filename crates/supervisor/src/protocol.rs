@@ -1,4 +1,4 @@
-//! The messages between host and supervisor, and the ways in which a server can end.
+//! Defines the messages between host and supervisor, and the ways in which a server can end.
 
 use std::fmt;
 #[cfg(target_os = "linux")]

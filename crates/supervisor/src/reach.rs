@@ -1,5 +1,5 @@
-//! Follows each path of a confined server once, and holds the file at its end open. So the file that was checked is the
-//! one that the server gets, even if the path leads to another file a moment later.
+//! Follows each path of a confined server once, and holds the file at its end open. So the server gets the same file
+//! that was checked, even if the path leads to another file a moment later.
 
 #![expect(
     clippy::disallowed_methods,
@@ -21,9 +21,9 @@ use crate::links::{MAX_LINKS, could_be_made, parts};
 /// A file or folder, held open (`O_PATH`).
 pub(crate) struct OpenedPath {
     pub(crate) file: OwnedFd,
-    /// Its real path, without links.
-    pub(crate) place: PathBuf,
-    /// The links on the way to it, each with its target.
+    /// The path of the file or folder, without links.
+    pub(crate) real_path: PathBuf,
+    /// The links that were followed, each with its target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) is_folder: bool,
 }
@@ -43,9 +43,9 @@ impl From<rustix::io::Errno> for PathError {
 }
 
 impl OpenedPath {
-    fn new(file: OwnedFd, place: PathBuf, links: Vec<(PathBuf, PathBuf)>) -> Result<Self, PathError> {
+    fn new(file: OwnedFd, real_path: PathBuf, links: Vec<(PathBuf, PathBuf)>) -> Result<Self, PathError> {
         let is_folder = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Directory;
-        Ok(Self { file, place, links, is_folder })
+        Ok(Self { file, real_path, links, is_folder })
     }
 
     /// Opens the working folder of this process.
@@ -99,8 +99,8 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         }
         links.push((place, target));
     }
-    let place = path_of(&followed);
-    OpenedPath::new(followed.pop().map_or(root, |(_, file)| file), place, links)
+    let real_path = path_of(&followed);
+    OpenedPath::new(followed.pop().map_or(root, |(_, file)| file), real_path, links)
 }
 
 /// Returns the full path of the names in `followed`.
@@ -130,7 +130,7 @@ mod tests {
         fs::write(root.join("real/deep/file"), "old").unwrap();
         symlink("real/../real", root.join("link")).unwrap();
         let reached = reach(&root.join("link/deep/../deep/file"), |_, _| false).ok().unwrap();
-        assert_eq!(reached.place, root.join("real/deep/file"));
+        assert_eq!(reached.real_path, root.join("real/deep/file"));
         assert_eq!(reached.links, [(root.join("link"), PathBuf::from("real/../real"))]);
         assert!(!reached.is_folder);
         // When another file takes its place, the open file stays the same.
@@ -164,7 +164,7 @@ mod tests {
             while reached + refused < 20_000 {
                 match reach(&data, server_could_have_made) {
                     Ok(found) => {
-                        assert!(found.links.is_empty() && found.place == data);
+                        assert!(found.links.is_empty() && found.real_path == data);
                         assert_ne!(fstat(&found.file).unwrap().st_ino, secret);
                         reached += 1;
                     }
@@ -232,7 +232,7 @@ mod tests {
         ] {
             let path = root.join(path);
             let reached = reach(&path, |_, _| false).ok().unwrap();
-            assert_eq!(reached.place, path.canonicalize().unwrap(), "{}", path.display());
+            assert_eq!(reached.real_path, path.canonicalize().unwrap(), "{}", path.display());
             assert_eq!(reached.is_folder, path.is_dir(), "{}", path.display());
             let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(&path).unwrap());
             assert_eq!((held.st_dev, held.st_ino), (named.st_dev, named.st_ino), "{}", path.display());

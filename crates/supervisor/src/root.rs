@@ -1,6 +1,6 @@
-//! The files of a confined server, in a mount namespace: a new root with only the files that the server may reach,
-//! where those that it may not change are read-only. It can neither list nor change any other file, nor connect to
-//! any other socket file.
+//! Makes the tree of files that a confined server sees, in a mount namespace: a new root that contains only the files
+//! that the server may reach. Files that the server may not change are read-only there. The server can neither list nor
+//! change any other file, nor connect to any other socket file.
 
 #![expect(
     clippy::disallowed_methods,
@@ -50,20 +50,22 @@ pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, resolves_by_tcp: bool) ->
         let step = step.to_owned();
         move |error: io::Error| format!("{step}: {error}")
     };
+    // Follows every link: this is a path of the system.
     let resolver = if resolves_by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
     enter_empty_root().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
     for Grant { reached, permission } in grants {
-        let name = reached.place.display().to_string();
+        let name = reached.real_path.display().to_string();
         builder.add(reached, permission == Permission::Write).map_err(failed_at(&name))?;
     }
     builder.mount_parts().map_err(failed_at("the files that it may read"))?;
     create_folder(&below(NEW_ROOT, folder)).map_err(failed_at("its working folder"))?;
     if let Some(resolver) = resolver {
-        resolve_by_tcp(&resolver.place).map_err(failed_at(RESOLV_CONF))?;
+        resolve_by_tcp(&resolver.real_path).map_err(failed_at(RESOLV_CONF))?;
     }
     for (name, target) in DEVICE_LINKS {
-        drop(symlink(target, Path::new(NEW_ROOT).join(name)));
+        // Few programs need these links, so the server starts without a link that cannot be made.
+        let _ = symlink(target, Path::new(NEW_ROOT).join(name));
     }
     let has_own_proc = mount_proc().map_err(|error| format!("/proc: {error}"))?;
     builder.make_read_only().map_err(failed_at("making files read-only"))?;
@@ -109,7 +111,8 @@ fn enter_new_root(folder: &Path) -> Result<(), Errno> {
 /// mounts the system's instead. Returns whether the mounted `/proc` is that of this namespace.
 fn mount_proc() -> Result<bool, Errno> {
     let target = Path::new(NEW_ROOT).join("proc");
-    drop(fs::create_dir(&target));
+    // If the folder cannot be created, mounting on it fails.
+    let _ = fs::create_dir(&target);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if mount(Some("proc"), &target, Some("proc"), flags, None::<&str>).is_ok() {
         return Ok(true);
@@ -154,9 +157,9 @@ struct Builder {
 }
 
 impl Builder {
-    /// Notes a part, and creates the folders and links that lead to it.
+    /// Adds a part, and creates the folders and links that lead to it.
     fn add(&mut self, reached: OpenedPath, writable: bool) -> io::Result<()> {
-        let OpenedPath { file, place, links, is_folder } = reached;
+        let OpenedPath { file, real_path, links, is_folder } = reached;
         for (link, target) in links {
             let new_link = below(NEW_ROOT, &link);
             create_folder(new_link.parent().unwrap_or(&new_link))?;
@@ -164,9 +167,9 @@ impl Builder {
                 symlink(target, &new_link)?;
             }
         }
-        let new_place = below(NEW_ROOT, &place);
-        create_folder(new_place.parent().unwrap_or(&new_place))?;
-        self.parts.entry(place).or_insert(Part { file, is_folder, writable }).writable |= writable;
+        let new_path = below(NEW_ROOT, &real_path);
+        create_folder(new_path.parent().unwrap_or(&new_path))?;
+        self.parts.entry(real_path).or_insert(Part { file, is_folder, writable }).writable |= writable;
         Ok(())
     }
 
@@ -185,7 +188,7 @@ impl Builder {
             } else if !to.exists() {
                 fs::write(&to, "")?;
             }
-            // Mount the file that is held open: by now, its path may lead to another.
+            // Mount the file that is held open: by now, its path may lead to another file.
             let from = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
             bind_mount(&from, &to)?;
             done.insert(path, part);

@@ -1,7 +1,8 @@
 //! Denies confined servers dangerous system calls with seccomp, because Landlock restricts only files and ports.
 //!
-//! There are several filters, because each can give only one error. The kernel runs all of them and takes the strictest
-//! result. A call of another architecture (a 32-bit call of a 64-bit program) kills the program.
+//! There are several filters, because a filter can return only one error for the calls that it refuses. The kernel runs
+//! all of them and takes the strictest result. A call of another architecture (a 32-bit call of a 64-bit program) kills
+//! the program.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +16,14 @@ use seccompiler::{
 
 /// The permissions of the server that the filters depend on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Calls {
+pub(crate) struct AllowedCalls {
     /// The server may use UDP, and read the system's list of network interfaces.
     pub(crate) udp: bool,
-    /// It may listen for connections.
+    /// The server may listen for connections.
     pub(crate) listen: bool,
-    /// It may create Unix sockets.
+    /// The server may create Unix sockets.
     pub(crate) unix_sockets: bool,
-    /// It is in a process namespace of its own and sees only its own processes, so it may make calls about other
+    /// The server has its own process namespace and sees only its own processes, so it may make calls about other
     /// processes.
     pub(crate) has_own_processes: bool,
 }
@@ -30,7 +31,9 @@ pub(crate) struct Calls {
 /// The newest reviewed call (`removexattrat`). Newer ones fail as if the kernel lacked them, and programs do without.
 const NEWEST_REVIEWED: u32 = 466;
 
+/// The bits of the second argument of `socket` that hold the kind of the socket; the other bits are flags.
 const SOCKET_KIND_MASK: u64 = 0xf;
+/// How many kinds these bits can hold.
 const SOCKET_KINDS: u64 = 16;
 const STREAM: u64 = libc::SOCK_STREAM as u64;
 const DATAGRAM: u64 = libc::SOCK_DGRAM as u64;
@@ -143,7 +146,7 @@ const SYSTEM_WIDE_IPC: &[c_long] = &[
     libc::SYS_shmget,
 ];
 
-/// Calls that set the mode of a file, and the number of that argument.
+/// Calls that set the mode of a file, and the position of the argument with the mode.
 const MODE_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -157,8 +160,8 @@ const MODE_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// Calls that set the mode of a file only if their flags create one, and the number of the argument with the flags. The
-/// mode is the argument after it.
+/// Calls that set the mode of a file only if their flags create the file, and the position of the argument with the
+/// flags. The mode is the argument after the flags.
 const FLAGS_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
@@ -183,8 +186,8 @@ const NAMESPACES: &[c_int] = &[
 ///
 /// # Errors
 /// If the system has no seccomp, or this program has no filters for the architecture.
-pub(crate) fn restrict(calls: Calls) -> Result<(), String> {
-    for program in filters(calls)? {
+pub(crate) fn restrict(allowed: AllowedCalls) -> Result<(), String> {
+    for program in filters(allowed)? {
         apply_filter(&program)
             .map_err(|error| format!("this system cannot restrict system calls (seccomp): {error}"))?;
     }
@@ -201,10 +204,10 @@ pub fn support() -> bool {
 /// Which calls a filter refuses: those that match one of their rules, or all of them if there are none.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn filters(calls: Calls) -> Result<[BpfProgram; 4], String> {
+fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
     Ok([
-        compile(denied_calls(calls), Errno::EPERM)?,
-        compile(socket_rules(calls), Errno::EACCES)?,
+        compile(denied_calls(allowed), Errno::EPERM)?,
+        compile(socket_rules(allowed), Errno::EACCES)?,
         compile(protocol_rules(), Errno::EPROTONOSUPPORT)?,
         unknown_calls(),
     ])
@@ -221,7 +224,7 @@ fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Re
 
 /// Returns the rule for calls that meet all conditions. A condition is the position of an argument, a comparison, and
 /// the value to compare the argument with.
-fn when(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+fn rule_if(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
     let conditions = conditions
         .iter()
         .map(|(argument, comparison, value)| SeccompCondition::new(*argument, Dword, comparison.clone(), *value));
@@ -229,23 +232,23 @@ fn when(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompil
 }
 
 /// Denies calls that change the system, reach other processes or undo the confinement.
-fn denied_calls(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
+fn denied_calls(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     // The server may lower its own limits, except the one that carries its supervisor's mark.
     let mark = u64::from(libc::RLIMIT_RTTIME);
-    rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Ne, 0)])?, changes_limit(mark)?]);
-    rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Eq, mark)])?]);
+    rules.insert(libc::SYS_prlimit64, vec![rule_if(&[(0, Ne, 0)])?, changes_limit(mark)?]);
+    rules.insert(libc::SYS_setrlimit, vec![rule_if(&[(0, Eq, mark)])?]);
     // The first argument is the kind of target. Allow only a single process (0, and 1 for `ioprio_set`), but neither
     // all processes of the user nor a process group. Do not even allow the server's own group, because the server could
     // first join that of its supervisor.
-    let mut priority = vec![when(&[(0, Ne, 0)])?];
-    let mut io_priority = vec![when(&[(0, Ne, 1)])?];
-    if !calls.has_own_processes {
-        priority.push(when(&[(1, Ne, 0)])?);
-        io_priority.push(when(&[(1, Ne, 0)])?);
+    let mut priority = vec![rule_if(&[(0, Ne, 0)])?];
+    let mut io_priority = vec![rule_if(&[(0, Ne, 1)])?];
+    if !allowed.has_own_processes {
+        priority.push(rule_if(&[(1, Ne, 0)])?);
+        io_priority.push(rule_if(&[(1, Ne, 0)])?);
         for call in PROCESS_ID_FIRST {
-            rules.insert(*call, vec![when(&[(0, Ne, 0)])?]);
+            rules.insert(*call, vec![rule_if(&[(0, Ne, 0)])?]);
         }
         // The first argument of this call is a descriptor, so 0 does not mean the calling process.
         rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
@@ -255,15 +258,18 @@ fn denied_calls(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     let mut clone = Vec::new();
     for flag in NAMESPACES {
         let flag = u64::from(flag.unsigned_abs());
-        clone.push(when(&[(0, MaskedEq(flag), flag)])?);
+        clone.push(rule_if(&[(0, MaskedEq(flag), flag)])?);
     }
     rules.insert(libc::SYS_clone, clone);
-    if !calls.has_own_processes {
+    if !allowed.has_own_processes {
         rules.extend(SYSTEM_WIDE_IPC.iter().map(|call| (*call, Vec::new())));
     }
     deny_setuid_files(&mut rules)?;
     // `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into the console.
-    rules.insert(libc::SYS_ioctl, vec![when(&[(1, Eq, u64::from(TIOCSTI))])?, when(&[(1, Eq, u64::from(TIOCLINUX))])?]);
+    rules.insert(
+        libc::SYS_ioctl,
+        vec![rule_if(&[(1, Eq, u64::from(TIOCSTI))])?, rule_if(&[(1, Eq, u64::from(TIOCLINUX))])?],
+    );
     Ok(rules)
 }
 
@@ -274,13 +280,13 @@ fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError>
     // `O_TMPFILE` includes `O_DIRECTORY`, which alone creates no file.
     let creating = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
     for (call, mode) in MODE_ARGUMENT {
-        let call_rules = bits.map(|bit| when(&[(*mode, MaskedEq(bit), bit)]));
+        let call_rules = bits.map(|bit| rule_if(&[(*mode, MaskedEq(bit), bit)]));
         rules.insert(*call, call_rules.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags) in FLAGS_ARGUMENT {
         let pairs = bits.into_iter().flat_map(|bit| creating.map(|flag| (bit, flag)));
         let call_rules =
-            pairs.map(|(bit, flag)| when(&[(*flags, MaskedEq(flag), flag), (*flags + 1, MaskedEq(bit), bit)]));
+            pairs.map(|(bit, flag)| rule_if(&[(*flags, MaskedEq(flag), flag), (*flags + 1, MaskedEq(bit), bit)]));
         rules.insert(*call, call_rules.collect::<Result<_, _>>()?);
     }
     Ok(())
@@ -299,44 +305,47 @@ const TIOCLINUX: u32 = 0x541c;
 
 /// Denies sockets of other families and kinds than those that the server may use, and calls that evade Landlock's rules
 /// for TCP.
-fn socket_rules(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
+fn socket_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let [unix, inet, inet6, netlink] =
         [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| u64::from(family.unsigned_abs()));
     let mut families = vec![(0, Ne, unix), (0, Ne, inet), (0, Ne, inet6)];
     let mut socket = Vec::new();
-    if calls.udp {
+    if allowed.udp {
         families.push((0, Ne, netlink));
         // Of the netlink protocols, allow only protocol 0, which lists interfaces, addresses and routes.
-        socket.push(when(&[(0, Eq, netlink), (2, Ne, 0)])?);
+        socket.push(rule_if(&[(0, Eq, netlink), (2, Ne, 0)])?);
     }
-    socket.push(when(&families)?);
-    for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(calls.udp && *kind == DATAGRAM)) {
+    socket.push(rule_if(&families)?);
+    for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(allowed.udp && *kind == DATAGRAM)) {
         for family in [inet, inet6] {
-            socket.push(when(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
+            socket.push(rule_if(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
-    if !calls.unix_sockets {
-        socket.push(when(&[(0, Eq, unix)])?);
+    if !allowed.unix_sockets {
+        socket.push(rule_if(&[(0, Eq, unix)])?);
     }
-    let mut socket_pair = vec![when(&[(0, Ne, unix)])?];
-    if !calls.unix_sockets {
+    let mut socket_pair = vec![rule_if(&[(0, Ne, unix)])?];
+    if !allowed.unix_sockets {
         // Each socket of a datagram pair can send to any Unix socket with a path.
         for kind in [DATAGRAM, RAW] {
-            socket_pair.push(when(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
+            socket_pair.push(rule_if(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
     let mut rules = Rules::from([
         (libc::SYS_socket, socket),
         (libc::SYS_socketpair, socket_pair),
-        (libc::SYS_setsockopt, vec![when(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?]),
+        (
+            libc::SYS_setsockopt,
+            vec![rule_if(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?],
+        ),
     ]);
     // TCP Fast Open connects by sending, which Landlock does not check.
     let fast_open = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-        rules.insert(call, vec![when(&[(flags, MaskedEq(fast_open), fast_open)])?]);
+        rules.insert(call, vec![rule_if(&[(flags, MaskedEq(fast_open), fast_open)])?]);
     }
-    if !calls.listen {
+    if !allowed.listen {
         rules.insert(libc::SYS_listen, Vec::new());
     }
     Ok(rules)
@@ -349,7 +358,7 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
     for family in [libc::AF_INET, libc::AF_INET6].map(|family| u64::from(family.unsigned_abs())) {
         for (kind, protocol) in [(STREAM, libc::IPPROTO_TCP), (DATAGRAM, libc::IPPROTO_UDP)] {
             let protocol = u64::from(protocol.unsigned_abs());
-            socket.push(when(&[
+            socket.push(rule_if(&[
                 (0, Eq, family),
                 (1, MaskedEq(SOCKET_KIND_MASK), kind),
                 (2, Ne, 0),

@@ -77,7 +77,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
 /// Reopens an inherited pipe as close-on-exec, so that the next program does not hold it open.
 pub(crate) fn inherited(fd: i32) -> Option<File> {
     let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
-    // Close the inherited one, which would stay open in the server.
+    // Close the inherited descriptor, which would stay open in the server.
     close(fd).ok()?;
     Some(file)
 }

@@ -1,4 +1,5 @@
-//! The stages from a supervisor to a confined server: the command line of each, and why one fails.
+//! Describes the stages (processes of this program, or states of one) on the way from a supervisor to a confined
+//! server: their command lines, and the reasons why a stage fails.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -8,7 +9,8 @@ use nix::errno::Errno;
 use crate::CONFINE;
 use crate::confinement::Confinement;
 
-/// The prefix of the verdict once the server is in namespaces.
+/// The prefix of the verdict (the report to the supervisor on whether the server could start) once the server is in
+/// namespaces.
 pub(crate) const INSIDE: &str = "inside\n";
 
 /// The number of processes of this program between the supervisor and a server that has namespaces.
@@ -58,6 +60,7 @@ impl Stage {
         ["/proc/self/exe".into(), CONFINE.into(), self.word()].into_iter().chain(words).collect()
     }
 
+    /// Returns the word for this stage. All words have the form `NAME:NUMBER:FLAG`, even where a part has no meaning.
     fn word(self) -> OsString {
         match self {
             Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
@@ -70,6 +73,7 @@ impl Stage {
         .into()
     }
 
+    /// Parses a word of [`Self::word`]; `None` if it is unknown.
     pub(crate) fn of_word(word: &OsStr) -> Option<Self> {
         let mut parts = word.to_str()?.split(':');
         let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
@@ -88,7 +92,9 @@ pub(crate) struct Command<'a> {
     /// All words of the command line.
     pub(crate) words: &'a [OsString],
     pub(crate) confinement: Confinement,
+    /// The server's program and its arguments.
     pub(crate) command: &'a [OsString],
+    /// The first word of `command`.
     pub(crate) program: &'a Path,
 }
 

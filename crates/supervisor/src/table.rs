@@ -1,4 +1,4 @@
-//! The process table, as `/proc` shows it: the processes and their descendants.
+//! Reads the process table from `/proc`: the processes and their descendants.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 

@@ -1,4 +1,4 @@
-//! The work of a supervisor process, from its start to its exit. Single-threaded and synchronous.
+//! Does the work of a supervisor process, from its start to its exit. The code is single-threaded and synchronous.
 
 #![expect(
     clippy::disallowed_methods,
@@ -42,7 +42,7 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 /// How long killed processes may take to disappear. A process in uninterruptible sleep may take longer.
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
-/// How often to read the process table while the tree is being killed, in addition to each time that a child ends.
+/// How often to read the process table while the tree is being killed. It is also read each time that a child ends.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often to count the processes of a server with a limit of processes.
@@ -57,7 +57,7 @@ const HIGHEST_PRIORITY: i32 = -20;
 /// How long the killed client of an engine may take to disappear.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
-/// The most bytes that are read of a launcher's verdict.
+/// The most bytes that are read of a launcher's verdict (its report on whether the server could start).
 const MAX_VERDICT_BYTES: u64 = 4096;
 
 /// The exit code of a supervisor that could not do its work, the same as that of `env(1)`.
@@ -101,8 +101,8 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     write_report(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
     let mut tree = Tree { container, ..Tree::new(server, reports, limit) };
-    let left = tree.watch(orders, &signals);
-    write_report(&mut tree.reports, Report::Finished { left });
+    let remaining = tree.watch(orders, &signals);
+    write_report(&mut tree.reports, Report::Finished { left: remaining });
     tree.exit_code()
 }
 
@@ -155,7 +155,7 @@ impl Prepared {
         let _ = setsid();
         prctl::set_child_subreaper(true)?;
         mark_this_process();
-        // `ps` would show the name "exe" otherwise.
+        // Without this, `ps` would show the name "exe".
         let _ = prctl::set_name(c"toolrack-superv");
         Ok(Self { orders, reports, signals })
     }
@@ -333,8 +333,8 @@ impl Tree {
                 return self.stuck_containers;
             }
             self.enforce_process_limit();
-            if let Some(left) = self.advance(Instant::now()) {
-                return left + self.stuck_containers;
+            if let Some(remaining) = self.advance(Instant::now()) {
+                return remaining + self.stuck_containers;
             }
             wait(orders.as_ref(), signals, self.next_timeout(Instant::now()));
             self.read_orders(&mut orders);
@@ -362,6 +362,7 @@ impl Tree {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
+                // The end of the server was reported already, such as with `Exit::TooManyProcesses`.
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..))
                     if pid == self.server && self.exit.is_some() => {}
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.server => self.server_ended(Exit::Code(code)),
@@ -464,12 +465,12 @@ impl Tree {
         }
         if let Phase::Killing { give_up_at } = self.phase {
             // Read the table again each time: a descendant may have started another before the last signal reached it.
-            let left = table::descendants_of(std::process::id());
+            let remaining = table::descendants_of(std::process::id());
             if now >= give_up_at {
                 // At least one is left, because the last child has not been collected.
-                return Some(u32::try_from(left.len()).unwrap_or(u32::MAX).max(1));
+                return Some(u32::try_from(remaining.len()).unwrap_or(u32::MAX).max(1));
             }
-            for process in left {
+            for process in remaining {
                 process.id.signal(Signal::SIGKILL);
             }
             self.signal_group_without_table(Signal::SIGKILL);

@@ -90,9 +90,9 @@ fn a_link_of_a_project_leads_to_an_installation_and_nowhere_else() {
     ] {
         let reached = |is_inside| Installations::new(Some(&home), is_inside).reach(&at.join(path));
         match (reached(false), leads_to) {
-            (Ok(reached), Some(leads_to)) => assert_eq!(reached.place, at.join(leads_to), "{path}"),
+            (Ok(reached), Some(leads_to)) => assert_eq!(reached.real_path, at.join(leads_to), "{path}"),
             (Err(PathError::Link(_)), None) => {}
-            (reached, _) => panic!("{path}: {:?}", reached.ok().map(|reached| reached.place)),
+            (reached, _) => panic!("{path}: {:?}", reached.ok().map(|reached| reached.real_path)),
         }
         assert!(reached(true).is_ok(), "{path}: inside namespaces, only granted files exist");
     }
@@ -125,7 +125,7 @@ fn a_virtual_environment_includes_the_python_that_created_it() {
         "project/.venv/bin/python -> ~/home/.pyenv/versions/3/bin/python3.12",
         "project/.venv/bin/server*",
     ]);
-    let granted = Installations::new(Some(&at.join("home")), false).of(&at.join("project/.venv/bin/server"));
+    let granted = Installations::new(Some(&at.join("home")), false).folders_for(&at.join("project/.venv/bin/server"));
     assert!(granted.contains(&at.join("project/.venv")), "{granted:?}");
     assert!(granted.contains(&at.join("home/.pyenv/versions/3")), "{granted:?}");
     assert!(granted.iter().all(|path| !at.join("home/.pyenv/versions").starts_with(path)), "{granted:?}");

@@ -68,7 +68,7 @@ fn run(program: &[sock_filter], call_data: &FilteredCall) -> u32 {
 
 /// The answer of all filters. The kernel takes the strictest answer, and among equally strict ones that of the filter
 /// that was installed last.
-fn answer(calls: Calls, call_data: &FilteredCall) -> Answer {
+fn answer(calls: AllowedCalls, call_data: &FilteredCall) -> Answer {
     let filters = filters(calls).unwrap();
     let answers = filters.iter().rev().map(|program| run(program, call_data));
     // The kernel compares them as signed numbers.
@@ -82,7 +82,7 @@ fn answer(calls: Calls, call_data: &FilteredCall) -> Answer {
     }
 }
 
-fn ask(calls: Calls, call: c_long, arguments: &[i64]) -> Answer {
+fn ask(calls: AllowedCalls, call: c_long, arguments: &[i64]) -> Answer {
     let mut all = [0; 6];
     for (slot, argument) in all.iter_mut().zip(arguments) {
         *slot = argument.cast_unsigned();
@@ -91,9 +91,9 @@ fn ask(calls: Calls, call: c_long, arguments: &[i64]) -> Answer {
 }
 
 /// Every set of permissions.
-fn every_permission_set() -> impl Iterator<Item = Calls> {
+fn every_permission_set() -> impl Iterator<Item = AllowedCalls> {
     let is = |bits: u8, bit: u8| bits & bit != 0;
-    (0..16).map(move |bits| Calls {
+    (0..16).map(move |bits| AllowedCalls {
         udp: is(bits, 1),
         listen: is(bits, 2),
         unix_sockets: is(bits, 4),
@@ -101,7 +101,7 @@ fn every_permission_set() -> impl Iterator<Item = Calls> {
     })
 }
 
-const ALL: Calls = Calls { udp: true, listen: true, unix_sockets: true, has_own_processes: true };
+const ALL: AllowedCalls = AllowedCalls { udp: true, listen: true, unix_sockets: true, has_own_processes: true };
 
 const EPERM: Answer = Answer::Refused(Errno::EPERM);
 const EACCES: Answer = Answer::Refused(Errno::EACCES);
@@ -255,7 +255,7 @@ fn a_server_lowers_its_own_limits_but_not_the_mark_of_its_supervisor() {
 
 #[test]
 fn without_namespaces_a_server_may_not_address_other_processes() {
-    let apart = Calls { has_own_processes: false, ..ALL };
+    let apart = AllowedCalls { has_own_processes: false, ..ALL };
     for call in [
         libc::SYS_get_robust_list,
         libc::SYS_pidfd_open,
@@ -347,7 +347,7 @@ fn a_server_cannot_type_into_a_terminal() {
     }
 }
 
-fn socket(calls: Calls, family: i32, kind: i32, protocol: i32) -> Answer {
+fn socket(calls: AllowedCalls, family: i32, kind: i32, protocol: i32) -> Answer {
     ask(calls, libc::SYS_socket, &[family, kind, protocol].map(i64::from))
 }
 
