@@ -66,19 +66,24 @@ pub(crate) struct Answer {
     pub(crate) result: Result<String, ScriptCallError>,
 }
 
-/// Runs `code` until it and every call that it began have ended; `state` collects the output. Blocks the thread, also
+/// Runs `code` until it and every call that it began have ended; `state` collects the output. Blocks the thread, even
 /// while the script waits for answers. Returns an error for the model if the script fails or is stopped.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
-    ask: mpsc::Sender<ScriptRequest>,
+    request_sender: mpsc::Sender<ScriptRequest>,
     answers: mpsc::Receiver<Answer>,
     state: Arc<ScriptState>,
 ) -> Option<String> {
     let clock = Rc::new(Clock { remaining: Cell::new(bounds.compute), started: Cell::new(None), state });
     clock.resume();
-    let script =
-        Script { clock: Rc::clone(&clock), pending_calls: Rc::default(), unhandled: Rc::default(), ask, bounds };
+    let script = Script {
+        clock: Rc::clone(&clock),
+        pending_calls: Rc::default(),
+        unhandled: Rc::default(),
+        request_sender,
+        bounds,
+    };
     let ended = script.run(code, answers);
     ended.err().map(|why| match why {
         _ if clock.state.is_stopped() => "the script was cancelled".to_owned(),
@@ -91,7 +96,7 @@ pub(crate) fn run(
     })
 }
 
-/// Returns the error, for the model, of a script that computed for too long.
+/// Returns the error for a script that computed for too long, in words for the model.
 pub(crate) fn too_long_error(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
@@ -110,7 +115,7 @@ struct Script {
     /// How many requests have no answer yet.
     pending_calls: Rc<Cell<usize>>,
     unhandled: Rc<RefCell<UnhandledRejections>>,
-    ask: mpsc::Sender<ScriptRequest>,
+    request_sender: mpsc::Sender<ScriptRequest>,
     bounds: Bounds,
 }
 
@@ -196,7 +201,7 @@ impl Script {
         };
         let max_calls = self.bounds.calls.get();
         if usize::try_from(number).is_ok_and(|number| number > max_calls)
-            || self.ask.try_send(ScriptRequest { number, kind }).is_err()
+            || self.request_sender.try_send(ScriptRequest { number, kind }).is_err()
         {
             return Some(format!("a script makes at most {max_calls} calls"));
         }

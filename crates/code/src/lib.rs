@@ -1,21 +1,14 @@
-//! Scripts of models, run in a sandbox.
+//! Runs scripts of models in a sandbox.
 //!
 //! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes:
 //! JavaScript that calls tools as functions, several at once if the script wants, and shows the model only the script's
 //! output. A script has the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
-//! ```text
-//!   QuickJs           the Interpreter; its bounds, and the manual for the model
-//!      │
-//!      ▼    starts a thread; makes the calls
-//!     run ─────────────────────► ScriptTools, in toolrack-host
-//!      │ ▲
-//!      │ └─ asks, answers ─┐
-//!      ▼                   ▼
-//!    watch ◄──────────── engine
-//!      │                   the thread: QuickJS and one script
-//!      └─ the shared state: the output, the deadline, whether one side has ended
-//! ```
+//! The modules:
+//! - `run` starts a thread for a script, receives the script's requests from that thread, makes the calls with
+//!   [`ScriptTools`] of `toolrack-host`, and sends the answers back.
+//! - `engine` runs on that thread, with QuickJS and the one script.
+//! - `watch` is the state that both share: the output, the deadline, and whether one of them has ended.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -51,16 +44,16 @@ use crate::watch::AbandonedThreads;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How long it may compute in total. The time that it waits for tools does not count: each call has its own time-outs.
-    /// Default 10 s.
+    /// How long the script may compute in total. The time for which it waits for tools does not count: each call has
+    /// its own time-outs. Default 10 s.
     pub compute: Duration,
-    /// How much memory it may use, in bytes. Default 64 MiB.
+    /// How much memory the script may use, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// How many calls it may make, searches included. Default 100.
+    /// How many calls the script may make, searches included. Default 100.
     pub calls: NonZeroUsize,
     /// How many calls run at once; further calls wait. Default 8.
     pub parallel: NonZeroUsize,
-    /// How many bytes it may print. Longer output is cut, with a note for the model. Default 200,000.
+    /// How many bytes the script may print. Longer output is cut, with a note for the model. Default 200,000.
     pub output: usize,
 }
 
@@ -80,8 +73,8 @@ impl Default for Bounds {
 ///
 /// QuickJS ends a script at its next step once its time is over or its caller stops waiting. Some steps take very long,
 /// such as comparing long texts again and again: the caller then gets its answer at once, and the thread continues
-/// until that step is done. While four such threads of one `QuickJs` and its clones still run, it refuses further
-/// scripts. A dropped runtime and an exiting process do not wait for them.
+/// until that step is done. While four such threads of one `QuickJs` and its clones still run, further scripts are
+/// refused. A dropped runtime and an exiting process do not wait for these threads.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! One script: the thread that runs it, and the calls that it makes.
+//! Runs one script: starts the thread of the script, and makes the calls that the script requests.
 
 use std::{sync::Arc, thread};
 
@@ -35,14 +35,14 @@ async fn run_on_thread(
     }
     // The request channel has room for every request that a script may make, so that the script never waits to send
     // one. The answer channel has room for one, so that answers do not pile up while the script computes.
-    let (ask, mut requests) = mpsc::channel(bounds.calls.get());
+    let (request_sender, mut requests) = mpsc::channel(bounds.calls.get());
     let (answer_sender, answers) = mpsc::channel(1);
     let (end, mut thread) = oneshot::channel();
     let (_wait_guard, thread_guard) = abandoned.guards(state);
     let script = {
         let state = Arc::clone(state);
         move || {
-            let error = engine::run(&code, bounds, ask, answers, state);
+            let error = engine::run(&code, bounds, request_sender, answers, state);
             // Drop the guard before reporting the end: a caller that then starts another script must not find this
             // thread still counted.
             drop(thread_guard);
@@ -64,7 +64,7 @@ async fn run_on_thread(
     let completed = async {
         tokio::select! {
             error = &mut thread => error,
-            // The calls end when the script drops its sender: it is about to end.
+            // The calls end when the script drops its sender; the script is then about to end.
             () = calls => thread.await,
         }
     };

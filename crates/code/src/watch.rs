@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How long after its deadline a script's thread may still report that the time is up, before its task stops waiting.
+/// After the deadline of a script, its task waits this much longer for the thread to report that the time is up.
 const GRACE: Duration = Duration::from_millis(250);
 /// The most threads that may be abandoned at once. While there are this many, no script starts.
 const MAX_ABANDONED: usize = 4;
@@ -38,9 +38,9 @@ pub(crate) struct ScriptState {
 }
 
 impl ScriptState {
-    /// Creates the state of a script that may print `max` bytes.
-    pub(crate) fn new(max: usize) -> Self {
-        let output = Output { text: String::new(), left: max, max };
+    /// Creates the state of a script that may print `max_bytes` bytes.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        let output = Output { text: String::new(), remaining: max_bytes, max_bytes };
         Self { stopped: AtomicBool::new(false), deadline: watch::Sender::new(None), output: Mutex::new(output) }
     }
 
@@ -160,23 +160,23 @@ impl Drop for ThreadGuard {
 struct Output {
     text: String,
     /// How many more bytes may be printed.
-    left: usize,
-    max: usize,
+    remaining: usize,
+    max_bytes: usize,
 }
 
 impl Output {
     fn print(&mut self, line: &str) {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return;
         }
-        if line.len() < self.left {
+        if line.len() < self.remaining {
             self.text.push_str(line);
             self.text.push('\n');
-            self.left -= line.len() + 1;
+            self.remaining -= line.len() + 1;
         } else {
-            self.text.push_str(&line[..line.floor_char_boundary(self.left)]);
-            self.left = 0;
-            let max = self.max;
+            self.text.push_str(&line[..line.floor_char_boundary(self.remaining)]);
+            self.remaining = 0;
+            let max = self.max_bytes;
             self.text.push_str(&format!("\n[cut: a script prints at most {max} bytes]\n"));
         }
     }
