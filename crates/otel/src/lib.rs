@@ -1,23 +1,15 @@
 //! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector,
 //! and passes the trace of a call on to its server ([`Tracer`]).
 //!
-//! Data flow:
+//! - [`Exporter::layer`] receives the spans of host and agent. A thread of the [`Exporter`] sends them to the collector
+//!   in batches.
+//! - [`Exporter::tracer`] returns a [`Tracer`]. It makes the span of a call a child of the span that the caller's
+//!   [`TraceContext`] names, and returns the context for the call's server.
+//! - [`MetricsExporter`] reads metrics of the program at an interval and sends them to the collector.
 //!
-//! ```text
-//!   spans of host and agent ──► layer ──┐
-//!                                       ▼
-//!                                   Exporter ──► a thread that sends batches ──► collector
-//!                                       │
-//!                                       ▼ tracer
-//!   a caller's TraceContext ──────► Tracer ──► the context for the call's server
-//!                                       ▲
-//!   the span of the call ───────────────┘  becomes a child of what the caller sent
-//! ```
-//!
-//! [`MetricsExporter`] reads metrics of the program at an interval and sends them to a collector as well.
-//!
-//! Both send OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
-//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables configure them.
+//! Both exporters send OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>).
+//! `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables
+//! configure the exporters.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sends metrics to a collector. Other parts of the program count them, and the exporter reads them at an interval.
+//! Sends metrics to a collector. Other parts of the program count; the exporter reads the values at an interval.
 
 use std::{fmt, time::Duration};
 
@@ -19,11 +19,11 @@ const MAX_SERIES: usize = 20_000;
 
 /// A metric, and how its values are read.
 pub struct Measure {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
-    /// What it measures, in words.
+    /// What the metric measures, in words.
     pub help: &'static str,
-    /// Whether its values only grow.
+    /// Whether the values of the metric only grow.
     pub is_counter: bool,
     /// Returns the present value of each series. The value of a counter is its sum since the program began.
     pub read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>,
@@ -49,7 +49,8 @@ pub struct Reading {
 pub struct Pace {
     /// The pause between two readings (`OTEL_METRIC_EXPORT_INTERVAL`, a minute by default).
     pub interval: Duration,
-    /// How long one reading with its sending may take (`OTEL_METRIC_EXPORT_TIMEOUT`, 30 seconds by default).
+    /// How long it may take to read the metrics once and send them (`OTEL_METRIC_EXPORT_TIMEOUT`, 30 seconds by
+    /// default).
     pub timeout: Duration,
 }
 
@@ -111,8 +112,8 @@ pub struct MetricsExporter {
 }
 
 impl MetricsExporter {
-    /// Creates an exporter that sends `measures` as `service` to `endpoint`, the full URL with its path. Without one, it
-    /// sends them to the endpoint that the environment names.
+    /// Creates an exporter that sends `measures` as `service` to `endpoint`, the full URL with its path. Without one,
+    /// it sends them to the endpoint that the environment names.
     ///
     /// # Errors
     /// If `endpoint` or a variable of the environment is invalid. Whether a collector listens is not checked.
