@@ -22,9 +22,9 @@ pub(crate) enum Exit {
     Tool = 5,
     /// A rule or a user refused.
     Denied = 6,
-    /// The entry comes from a project and waits for the user's agreement.
+    /// The entry (a server's configuration in a file) comes from a project and waits for the user's agreement.
     NotTrusted = 7,
-    /// A turn with a model reached a limit before it was done.
+    /// A turn (a message to a model, and all that the model does until it has answered) reached a limit.
     TurnLimit = 8,
     /// There is no model, or it did not answer.
     Model = 9,

@@ -179,7 +179,7 @@ pub(crate) struct SocketGuard {
     reports: Mutex<Reports>,
 }
 
-/// Limits how many rows the witness gets.
+/// Limits how many rows the witness (the audit log) gets.
 #[derive(Debug)]
 struct Reports {
     /// When the current window began.

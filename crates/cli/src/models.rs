@@ -37,7 +37,7 @@ impl From<WireName> for Wire {
     }
 }
 
-/// A model, and the limits of one turn with it.
+/// A model, and the limits of one turn with the model (a message, and all that the model does until it has answered).
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) model: Arc<dyn Model>,

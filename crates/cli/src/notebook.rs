@@ -2,8 +2,8 @@
 //! resources that it had when they were last listed. What is cached of one server is its note.
 //!
 //! The note of a server is one small file below the data folder, named after the place where the server is configured.
-//! It is valid only for the entry that was connected: if the entry changes, the note is ignored. Notes can be deleted
-//! at any time, and no failure here fails a command.
+//! It is valid only for the entry (the server's configuration in a file) that was connected: if the entry changes, the
+//! note is ignored. Notes can be deleted at any time, and no failure here fails a command.
 
 mod offers;
 

@@ -112,7 +112,7 @@ impl World {
         &self.hosts.sign_in
     }
 
-    /// Returns the egress rules.
+    /// Returns the egress rules: the addresses to which requests may be sent.
     pub(crate) fn egress(&self) -> &Egress {
         &self.hosts.egress
     }
@@ -170,7 +170,8 @@ impl World {
     }
 
     /// Returns a function that hides the secrets of all configured servers, for stored logs, which may repeat them.
-    /// Starts and contacts no server, and resolves no placeholder of an entry that waits for the user's agreement.
+    /// Starts and contacts no server, and resolves no placeholder of an entry (a server's configuration in a file) that
+    /// waits for the user's agreement.
     pub(crate) async fn concealer_of_configured(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
             // `secrets` remembers each value that it fills in, so the results themselves are not needed. If the
@@ -225,7 +226,7 @@ impl World {
         Arc::clone(&self.hosts.secrets)
     }
 
-    /// Returns the witness that records facts in the audit log; `None` without a database.
+    /// Returns the witness (the observer that records facts in the audit log); `None` without a database.
     pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
         self.hosts.audit.witness(None)
     }

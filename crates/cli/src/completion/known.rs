@@ -112,8 +112,8 @@ impl Known {
         from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
     }
 
-    /// The tools that `server` had when it was last connected, if its entry is still the same and may still be
-    /// connected.
+    /// The tools that `server` had when it was last connected, if its entry (its configuration in a file) is still the
+    /// same and may still be connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
         match self.usable_entry(server) {
             Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::of_rmcp).collect(),

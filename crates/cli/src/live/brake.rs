@@ -1,4 +1,4 @@
-//! Lets the user end the calls that are under way, or the whole turn.
+//! Lets the user end the calls that are under way, or the whole turn (all that the model does until it has answered).
 
 use std::{
     pin::pin,

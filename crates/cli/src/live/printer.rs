@@ -14,7 +14,8 @@ const MAX_WAITING_LINES: usize = 64;
 /// How often the progress line is written again while nothing is reported.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Prints a turn: the answer on stdout, other lines on stderr, and the progress line below both.
+/// Prints a turn (all that the model does until it has answered): the answer on stdout, other lines on stderr, and the
+/// progress line below both.
 #[derive(Debug)]
 pub(super) struct TurnPrinter {
     screen: Arc<Screen>,

@@ -1,4 +1,4 @@
-//! Replaces the key with which stored secrets are sealed.
+//! Replaces the key with which stored secrets are sealed (encrypted).
 //!
 //! The new key is stored first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one
 //! transaction of the database seals all rows again and records which key replaced which. Finally `secret.key.next`

@@ -231,7 +231,8 @@ enum StartValues {
     Child {
         /// How the process is started; its variables are left out here.
         plan: Box<ChildPlan>,
-        /// The variables that the entry uses. Other variables make no difference.
+        /// The variables that the entry (the server's configuration in a file) uses. Other variables make no
+        /// difference.
         variables: BTreeMap<OsString, OsString>,
         /// The program that the command resolves to in `PATH`; `None` if the command is a path, or is not found.
         program: Option<PathBuf>,

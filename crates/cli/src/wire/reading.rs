@@ -1,4 +1,4 @@
-//! Reads the configuration, and the user's approvals of its entries.
+//! Reads the configuration, and the user's approvals of its entries (each configures one server).
 
 use std::{
     path::{Path, PathBuf},

@@ -27,9 +27,9 @@ pub(crate) struct HostOptions {
 /// What a host does when a server cannot be connected, or its connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
-    /// It tells the command, which reports the first failure.
+    /// The host tells the command, which reports the first failure.
     Report,
-    /// It connects again, as often as the entry says: for a command that runs for long.
+    /// The host connects again, as often as the configuration of the server says: for a command that runs for long.
     Reconnect,
 }
 

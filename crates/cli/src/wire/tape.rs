@@ -85,8 +85,9 @@ impl World {
         output::write_for_owner(file.clone(), bytes).await
     }
 
-    /// Replaces the loaded servers by those of the recording. A configured server keeps its entry, even if it is not
-    /// trusted here, because it does not run; any other server gets an entry of its own.
+    /// Replaces the loaded servers by those of the recording. A configured server keeps its entry (its configuration in
+    /// a file), even if the entry is not trusted here, because the server does not run; any other server gets a new
+    /// entry.
     pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
         // Requests are compared with the recording, in which secrets are hidden. To hide them in requests as well, they
