@@ -12,7 +12,8 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Files and folders that the server may change as well. They must exist.
     pub write: Vec<PathBuf>,
-    /// The server's own folder. The launcher creates it with a folder `tmp` in it; no other user can read it.
+    /// The server's own folder. The launcher (the process that becomes the server) creates the folder, with a folder
+    /// `tmp` in it; no other user can read it.
     pub own: Option<PathBuf>,
     /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,

@@ -43,8 +43,8 @@ impl Command<'_> {
     /// server's namespaces. These contain only what was granted, so it is then safe to follow every link.
     ///
     /// # Errors
-    /// If a file or folder that the entry names does not exist, or if the path to it goes through a link that a server
-    /// could have made.
+    /// If a file or folder that the entry (the server's configuration) names does not exist, or if the path to it goes
+    /// through a link that a server could have made.
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();

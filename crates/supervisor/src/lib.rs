@@ -65,7 +65,7 @@
 //!        ├──► grants ──► reach ──► links   each path followed once and held open
 //!        └──► seccomp                      denies system calls
 //!
-//!   confinement        what an entry allows a server, as words of a command line
+//!   confinement        what its configuration allows a server, as words of a command line
 //!   lineage ──► table  for the host: whether a supervisor is above a process
 //! ```
 //!
