@@ -1,5 +1,5 @@
-//! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector,
-//! and passes the trace of a call on to its server ([`Tracer`]).
+//! Sends spans to an OpenTelemetry collector, and passes the trace of a call on to the server of the call ([`Tracer`]).
+//! There are spans for turns with a model (`turn`, `model`), calls (`call`) and connects (`connect`).
 //!
 //! - [`Exporter::layer`] receives the spans of host and agent. A thread of the [`Exporter`] sends them to the collector
 //!   in batches.
