@@ -15,9 +15,9 @@
 //! ```
 //!
 //! A [`Snapshot`] holds a selection of the tools at one moment. Each call of such a tool goes through [`Host::call`]
-//! and nothing else, so the host's gate, asker and bounds hold for a Rig agent as for every caller. When the host's
-//! catalog changes, a new snapshot has the new tools: hand these to `ManagedToolSink::reconcile_managed_tools`. The
-//! module `result` translates the outcome of a call.
+//! and nothing else, so the host's gate (which decides about calls), asker (which asks the user) and bounds hold for a
+//! Rig agent as for every caller. When the host's catalog changes, a new snapshot has the new tools: hand these to
+//! `ManagedToolSink::reconcile_managed_tools`. The module `result` translates the outcome of a call.
 
 mod result;
 
