@@ -1,7 +1,7 @@
 //! Every call of a tool passes through this module: it judges, sends, shapes and reports the call.
 //!
-//! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
-//! every end, even that of a dropped future. `outcome`, `repeats` and `shape` turn an answer into text for a model;
+//! `gate` decides whether a call may run, and `approve` asks a user. `running` follows a call in progress and reports
+//! how it ended, even if its future is dropped. `outcome`, `repeats` and `shape` turn an answer into text for a model;
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
 //! and name the next step. `counting` counts what each caller uses. `script` is for calls that a script makes.
 
@@ -120,7 +120,7 @@ impl Call {
     /// ```
     ///
     /// # Errors
-    /// [`ArgumentsError`] if the arguments do not serialize, or not to an object.
+    /// [`ArgumentsError`] if the arguments do not serialize to a JSON object.
     pub fn new(selector: impl Into<String>, arguments: impl Serialize) -> Result<Self, ArgumentsError> {
         let selector = selector.into();
         let members = arguments::members(&selector, arguments)?;
@@ -201,7 +201,8 @@ impl Call {
         self
     }
 
-    /// Sets the longest silence, instead of the server's [`Timeouts::call`](crate::Timeouts::call).
+    /// Sets how long the call waits for the next message of the server. Default: the server's
+    /// [`Timeouts::call`](crate::Timeouts::call).
     #[must_use]
     pub fn timeout(mut self, idle: Duration) -> Self {
         self.timeout = Some(idle);
@@ -216,8 +217,8 @@ impl Call {
         self
     }
 
-    /// Hides secrets in the results that tools return to a [script](crate::Host::scripts), which could otherwise print
-    /// them in another spelling that no filter recognizes. Results of other calls stay unchanged.
+    /// Hides secrets in the results that tools return to a [script](crate::Host::scripts). Without this, a script could
+    /// print a secret in another spelling, which no filter recognizes. Results of other calls stay unchanged.
     #[must_use]
     pub fn conceal(mut self, conceal: Conceal) -> Self {
         self.conceal = Some(conceal);
@@ -238,7 +239,8 @@ impl Call {
         self
     }
 
-    /// Sets the caller that the [witness](crate::Witness) records. Default: the program that embeds this library.
+    /// Sets the caller that the [witness](crate::Witness), the observer of all calls, records. Default: the program
+    /// that embeds this library.
     #[must_use]
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
@@ -266,9 +268,9 @@ impl Call {
     /// Requests the unchanged result, for a caller that forwards it to its own client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
-    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host neither decodes it nor checks it against the tool's
-    /// output schema, which that client does, unless the server's entry [enforces](crate::spec::OutputSchema::Reject)
-    /// it. The host decodes and cuts a larger result as usual.
+    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result, and leaves the check
+    /// against the tool's output schema to that client, unless the server's configuration [requires the
+    /// check](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
@@ -276,7 +278,8 @@ impl Call {
     }
 }
 
-/// The parts of a host that every call uses: gate, quotas, asker, witness and events.
+/// The parts of a host that every call uses. The gate decides whether a call may run, quotas count what a caller uses,
+/// the asker asks users, and the witness records facts in an audit log.
 pub(crate) struct CallContext {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) quotas: Option<Arc<dyn Quotas>>,
@@ -293,7 +296,8 @@ pub(crate) struct CallContext {
     pub(crate) answered: Arc<Answered>,
 }
 
-/// Refuses a caller who may not use the server, with the error for a server that does not exist.
+/// Refuses a caller who may not use the server. The error is the one for a server that does not exist, so that it does
+/// not reveal the server.
 pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
     if server.spec.is_for(caller.principal()) {
         return Ok(());
@@ -470,7 +474,8 @@ impl CallContext {
         }
     }
 
-    /// Runs a script instead of sending a request. Each call in it has its own bounds, and so has the interpreter.
+    /// Runs a script instead of sending a request. No time-out applies here: each call in the script has its own
+    /// bounds, and the interpreter bounds the rest.
     async fn run(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
         let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let context = ScriptContext {
@@ -487,12 +492,12 @@ impl CallContext {
 
     /// Returns a callback that passes all progress to the caller, and some of it to the host's events.
     fn on_progress(&self, id: EventCall, callback: Option<OnProgress>) -> OnProgress {
-        // `due` is the time from which on the next event may be sent, in milliseconds since the request began.
-        let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
+        // `next_event_at` is the earliest time for the next event, in milliseconds since the request began.
+        let (events, began, next_event_at) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
             let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let next = |due| (due <= now).then(|| now.saturating_add(PROGRESS_INTERVAL_MS));
-            if due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {
+            let advance = |earliest| (earliest <= now).then(|| now.saturating_add(PROGRESS_INTERVAL_MS));
+            if next_event_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).is_ok() {
                 events(Event::ToolProgress {
                     call: id.clone(),
                     progress: progress.progress,
@@ -549,7 +554,8 @@ fn without_output(mut state: State) -> State {
 }
 
 impl Target<'_> {
-    /// Waits at most `limit` for the link to the server, and wakes up a server that waits before its next attempt.
+    /// Waits at most `limit` for the link to the server. If the server waits before its next attempt to connect, that
+    /// attempt begins at once.
     pub(crate) async fn link(&self, limit: Duration) -> Result<Link, CallError> {
         let snapshot = match timeout(limit, self.server.link()).await {
             Ok(Ok(link)) => return Ok(link),
@@ -569,8 +575,8 @@ impl Target<'_> {
         CallError::NotReady { server: self.name.clone(), state, configured_in: self.source(), error }
     }
 
-    /// Returns where the server is configured. The path is left out where several principals share the server, because
-    /// they do not configure it themselves.
+    /// Returns where the server is configured. Leaves the path out if several principals share the server, because
+    /// these principals do not configure the server themselves.
     fn source(&self) -> Box<Source> {
         Box::new(match self.server.has_private_output {
             true => Source { scope: "the shared configuration".to_owned(), path: None },

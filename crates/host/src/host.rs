@@ -1,8 +1,8 @@
-//! The entry point of this library: it manages servers and offers their tools.
+//! Contains [`Host`], the entry point of this library: it manages servers and offers their tools.
 //!
-//! A `Host` delegates to its modules. `builder` builds it; the task in `keeper` owns the set of servers and publishes
-//! catalogs; `finding` resolves the tool of a call once, and `call` makes the call; `relay` and `subscriptions` forward
-//! resources, prompts and completions; `status` explains states; `indexer` keeps the search index up to date;
+//! A `Host` delegates to its modules. `builder` creates the host; the task in `keeper` owns the set of servers and
+//! publishes catalogs; `finding` finds the tool of a call, and `call` makes the call; `relay` and `subscriptions`
+//! forward resources, prompts and completions; `status` explains states; `indexer` keeps the search index up to date;
 //! `own_tools` are the servers that the host provides itself.
 
 mod builder;
@@ -72,7 +72,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 /// and waits. All methods may be called concurrently.
 #[derive(Clone)]
 pub struct Host {
-    /// Sends messages to the keeper. Closed for an [excerpt](Self::excerpt), which has no keeper.
+    /// Sends messages to the keeper, the task that owns the set of servers. Closed for an [excerpt](Self::excerpt) (a
+    /// view of some servers), which has no keeper.
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
     /// Notifies hosts that borrow from this one of each change in its set of servers.
@@ -161,8 +162,8 @@ impl Host {
         self.publish().await;
     }
 
-    /// The same as [`Self::settled`], but waits for each server for at most `limit` since its start, or since
-    /// [`Self::reconnect`] was called for it.
+    /// Waits as [`Self::settled`] does, but for each server at most until `limit` has passed since the server started,
+    /// or since [`Self::reconnect`] was called for it.
     pub async fn settled_within(&self, limit: Duration) {
         let servers = self.servers.load_full();
         let waiting = servers.values().filter_map(|server| Some((server, server.round_deadline(limit)?)));
@@ -232,7 +233,8 @@ impl Host {
         self.call_context.call(call, &tool, &server, script).await
     }
 
-    /// Calls a tool as [`Self::call`] does, but runs no scripts: a script that starts others would escape its bounds.
+    /// Calls a tool as [`Self::call`] does, but refuses to run a script: a script that starts other scripts would
+    /// escape its bounds.
     pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.find(call).await?;
         if self.script(&call, &tool, &server).is_some() {
@@ -243,7 +245,7 @@ impl Host {
         self.call_context.call(call, &tool, &server, None).await
     }
 
-    /// Prepares the script, if the call runs one.
+    /// Prepares the script; `None` if the call does not run a script.
     fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
@@ -255,8 +257,8 @@ impl Host {
         }))
     }
 
-    /// Searches as [`Self::search`] does, and returns what [`ScriptTools::search`](crate::ScriptTools::search) returns:
-    /// a JSON list, which is empty if the index is not ready in time.
+    /// Searches for [`ScriptTools::search`](crate::ScriptTools::search), with the limits of [`Self::search`]. Returns a
+    /// JSON list, which is empty if the index is not ready in time.
     pub(crate) async fn search_for_script(
         &self,
         catalog: Arc<Catalog>,
@@ -269,10 +271,11 @@ impl Host {
         timeout(INDEX_TIMEOUT, searching).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
-    /// Returns a server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection`
-    /// without getting all their definitions: `search_tools`, `get_tool_details` and `call_tool`.
+    /// Returns a server, to [apply](Self::apply) as `name`, for a model that shall not get the definitions of all tools
+    /// of `selection`. With the tools of this server, the model finds and calls the others: `search_tools`,
+    /// `get_tool_details` and `call_tool`.
     ///
-    /// The gate, the events and all other parts treat a call of `call_tool` as a call of the tool that it names. The
+    /// The gate, the events and all other parts treat a call of `call_tool` as a call of the tool in its arguments. The
     /// server's own tools are never in its selection. The server refers only to the catalog, so it does not keep the
     /// host alive. Each call of this method makes a different server. Keep the spec and use it for each
     /// [`Self::apply`]: with another spec, `apply` would restart the server.
@@ -283,7 +286,7 @@ impl Host {
     }
 
     /// Returns a server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that
-    /// calls the tools of `selection`, `interpreter` runs it, and the result is what the script prints.
+    /// calls the tools of `selection`, and `interpreter` runs the script. The result is what the script prints.
     ///
     /// The gate judges the call of `run_code`, and each call in the script. The calls in the script share the asker,
     /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script
@@ -418,12 +421,12 @@ impl Host {
         self.server(server).map(|server| server.pins_changed())
     }
 
-    /// Returns a view of some of the current servers, for a caller that may see no others: the catalog has only their
-    /// tools, `asker` answers questions, and `gate` decides. They are the same servers with the same connections, and
-    /// their events are events of this host.
+    /// Returns a view of some of the current servers, for a caller that may see no others. In the view, the catalog has
+    /// only the tools of these servers, `asker` answers questions, and `gate` decides. The servers and their
+    /// connections are those of this host, which also reports their events.
     ///
-    /// Later changes to the configuration or to lists of tools do not change the view. On it, [`Self::apply`],
-    /// [`Self::settled`] and [`Self::shutdown`] do nothing.
+    /// Later changes to the configuration or to lists of tools do not change the view. [`Self::apply`],
+    /// [`Self::settled`] and [`Self::shutdown`] of the view do nothing.
     pub async fn excerpt(
         &self,
         includes: impl Fn(&ServerName) -> bool,
@@ -443,9 +446,9 @@ impl Host {
         self.with_fixed(servers, catalog, Arc::new(self.call_context.with_asker_and_gate(asker, gate)))
     }
 
-    /// Returns an [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`],
-    /// for a model that cannot take the definitions of all tools of `selection`. Only the returned host has that
-    /// server, which ends when the last clone of the returned host is dropped.
+    /// Returns an [excerpt](Self::excerpt) with all servers of this host and one more: the server of
+    /// [`Self::discovery`], called `name`, for a model that cannot take the definitions of all tools of `selection`.
+    /// Only the returned host has that server. The server ends when the last clone of the returned host is dropped.
     ///
     /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
     pub async fn with_discovery(&self, name: &ServerName, selection: Selection) -> Self {
@@ -455,6 +458,7 @@ impl Host {
         let extra = if sent.is_ok() { finished.await.ok() } else { None };
         self.publish().await;
         let mut servers = Servers::clone(&self.servers.load());
+        // The excerpt with all servers is a copy of the catalog.
         let mut catalog = self.catalog.load().excerpt(|_| true);
         if let Some(ExtraServer { server, naming }) = extra {
             server.settled().await;
@@ -470,7 +474,7 @@ impl Host {
         let no_tasks = TaskTracker::new();
         no_tasks.close();
         Self {
-            // Its receiver is dropped at once, so the inbox is closed.
+            // The receiver of this channel is dropped at once, so the inbox is closed.
             inbox: mpsc::channel(1).0,
             servers: Arc::new(ArcSwap::from_pointee(servers)),
             servers_changed: self.servers_changed.clone(),
@@ -531,7 +535,7 @@ impl Host {
         self.is_shut_down.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
-    /// Reads a list, and applies the entry's setting for invisible characters.
+    /// Reads a list, and applies the setting for invisible characters in the server's configuration.
     async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
         &self,
         server: &str,
@@ -572,7 +576,7 @@ impl Host {
         }
     }
 
-    /// Turns an error of decoding an answer of `server` into one that names the server.
+    /// Adds the name of `server` to the error if its answer could not be decoded. `what` names the resource or prompt.
     fn decoded<T>(&self, server: &str, what: &str, decoded: Result<T, LinkError>) -> Result<T, CallError> {
         decoded.map_err(|error| match (self.server(server), ServerName::new(server)) {
             (Ok(server), Ok(name)) => Target { name: &name, what, server: &server }.failed(error),

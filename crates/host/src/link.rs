@@ -1,8 +1,8 @@
-//! One connection to one server: the only module that knows MCP's wire format.
+//! Makes one connection to one server. No other module knows the format of MCP's messages.
 //!
-//! It hides transports and eras (`legacy`: MCP 2025-11-25 and older, `modern`: 2026-07-28): [`Connector::connect`]
-//! returns a [`Connection`], whose [`Link`] lists, calls and reads. It does not decide whether a call may run, and it
-//! never reconnects by itself.
+//! This module hides transports and eras, the generations of MCP (`legacy`: 2025-11-25 and older, `modern`:
+//! 2026-07-28). [`Connector::connect`] returns a [`Connection`], whose [`Link`] lists, calls and reads. A connection
+//! does not decide whether a call may run, and never reconnects by itself.
 
 mod bounds;
 mod channel;
@@ -105,7 +105,8 @@ pub(crate) struct Connector {
     pub(crate) recording: Option<SharedRecording>,
 }
 
-/// A live connection. Dropping it ends it immediately, without a [grace period](Self::shutdown).
+/// A live connection. Dropping this value ends the connection immediately, without the grace period of
+/// [`Self::shutdown`].
 pub(crate) struct Connection {
     pub(crate) link: Link,
     child: Option<Child>,
@@ -122,13 +123,13 @@ impl Drop for Connection {
 
 impl Connection {
     /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when all
-    /// its parts have ended, after a few seconds at most.
+    /// parts of the connection have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
         if let Wire::Http(http) = &self.link.0.channel.wire {
             http.end_session().await;
         }
-        // Ends the reader and the writer, and with them the child's stdin.
+        // Ends the reader and the writer, which closes the child's stdin.
         self.stop.cancel();
         if let Some(child) = self.child.take() {
             child.shutdown(Grace { stdin: self.grace, term: self.grace }).await;
@@ -145,7 +146,7 @@ struct Inner {
     session: Session,
     /// One permit for each request that may be under way at once.
     slots: Arc<Semaphore>,
-    /// Counts the requests, so that [`Link::unused`] notices them.
+    /// Counts the requests, so that [`Link::unused`] notices new ones.
     uses: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
@@ -192,7 +193,7 @@ impl Link {
     }
 
     /// Waits until one more request may be sent; [`Limits::in_flight`] bounds how many are under way at once. The
-    /// request must hold the permit until it has ended.
+    /// caller must hold the permit until the request has ended.
     async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
         self.0.uses.fetch_add(1, Ordering::Relaxed);
         let slot = self.0.slots.clone().acquire_owned().await;
@@ -244,12 +245,12 @@ impl Link {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
 
-    /// Returns the `_meta` members of a request that tell a modern server what `asker` can answer.
+    /// Returns the `_meta` members of a request that tell a modern server which questions `asker` can answer.
     fn meta_for(&self, asker: &SharedAsker) -> String {
         self.meta_with(asker.abilities())
     }
 
-    /// Returns the `_meta` members of a request, which tell a modern server the `abilities` of this client.
+    /// Returns the `_meta` members that tell a modern server the `abilities` of this client. Empty for a legacy server.
     fn meta_with(&self, abilities: crate::Abilities) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
@@ -293,7 +294,7 @@ struct Attempt<'a> {
 }
 
 impl Connector {
-    /// Waits until the user has signed in to a server that needs it; forever if the host has no sign-in.
+    /// Waits until the user has signed in to a server that requires that; forever if the host has no sign-in.
     pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
             && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
@@ -303,8 +304,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time of the spec. Starts a child process once more if it ended because of the
-    /// request that probes for the modern era; repeats nothing else.
+    /// Connects within the start-up time-out of the spec, and tries the era `first` first. If a child process ended
+    /// because of the request that probes for the modern era, starts the process once more. Repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -366,8 +367,8 @@ impl Attempt<'_> {
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // A wire over HTTP has already set the guard for its server, and this call then does nothing. Any other server
-        // is a program on this machine, which could open any page itself.
+        // For a server over HTTP, `open` has already set a page guard, and this call does nothing. Any other server is
+        // a program on this machine, which could open any page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
@@ -392,8 +393,8 @@ impl Attempt<'_> {
         Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
     }
 
-    /// If the engine that runs the server's container has ended, returns an error that explains its exit status.
-    /// Returns any other error unchanged.
+    /// If `error` is the exit of a container engine, returns an error that explains the exit status. Returns any other
+    /// error unchanged.
     fn explain(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
             Transport::Stdio(stdio) if stdio.container.is_some() => contained::explain(error),

@@ -1,5 +1,6 @@
-//! One task per server owns its connection: it connects, lists, watches and reconnects. The rest of the host reads what
-//! the task publishes, and clones a link from it, so that no caller waits for another.
+//! Runs one task for each server, which owns the connection: the task connects, lists, watches and reconnects. The rest
+//! of the host reads the snapshots that the task publishes, and clones the link in them, so that no caller waits for
+//! another.
 
 mod pinning;
 mod task;
@@ -31,7 +32,7 @@ pub(crate) struct Snapshot {
     pub(crate) state: State,
     /// The link to the server while it is connected.
     pub(crate) link: Option<Link>,
-    /// The tools as last listed; kept while it reconnects.
+    /// The tools as last listed; kept while the server reconnects.
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) session: Option<Arc<Session>>,
     /// The reason why the last attempt or connection ended.
@@ -43,8 +44,8 @@ pub(crate) struct Snapshot {
     pub(crate) rechecks: u64,
 }
 
-/// The time from the start of a server, or from a [reconnection](Server::reconnect) that a caller requested, until the
-/// next one.
+/// A round of attempts to connect. It begins when the server starts or when a caller requests a
+/// [reconnection](Server::reconnect), and lasts until the next such request.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     number: u64,
@@ -98,7 +99,8 @@ pub(crate) struct Server {
 /// Signals that wake a server's task.
 #[derive(Debug, Default)]
 struct WakeSignals {
-    /// The number of the round that a caller requested last: reconnect, even a healthy connection.
+    /// The number of the round that a caller requested last. When it changes, the task reconnects, even if the
+    /// connection is healthy.
     round: watch::Sender<u64>,
     /// Connect now instead of waiting.
     nudge: Notify,
@@ -115,7 +117,7 @@ pub(crate) struct ServerContext {
     pub(crate) tasks: TaskTracker,
     /// Notified after each publication.
     pub(crate) changed: Arc<Notify>,
-    /// A seed that makes the back-off of this host differ from that of others.
+    /// A seed that makes the pauses before reconnecting differ from those of other hosts.
     pub(crate) jitter: u64,
     /// Whether the errors of calls leave out what a server writes.
     pub(crate) has_private_output: bool,
@@ -204,8 +206,8 @@ impl Server {
         let _ = published.wait_for(is_settled).await;
     }
 
-    /// Returns the moment at which the current round, or one that is about to begin, will have lasted for `limit`;
-    /// `None` if that moment has passed.
+    /// Returns the moment at which the current round will have lasted for `limit`; `None` if that moment has passed. If
+    /// a new round was requested but has not begun, it counts as beginning now.
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
         let round = self.published.borrow().round;
         let is_due = *self.wake.round.borrow() > round.number;

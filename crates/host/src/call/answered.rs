@@ -1,4 +1,4 @@
-//! The answers of users that cover more than one call, and are valid until the program ends.
+//! Remembers answers of users that cover more than one call. Such an answer is valid until the program ends.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -57,7 +57,7 @@ pub struct SessionAnswer {
     pub tool: String,
     /// The hash of the definition that the user allowed.
     pub definition: DefinitionHash,
-    /// The principal whose calls it covers; `None` if it covers those of all principals.
+    /// The principal whose calls the answer covers; `None` if the answer covers the calls of all principals.
     pub principal: Option<Principal>,
     /// How the call that the user was asked about reached the host.
     pub way: Way,
@@ -72,9 +72,9 @@ pub(super) struct GivenAnswer<'a> {
     pub(super) fingerprint: &'a str,
     /// The caller of the call that the question was about.
     pub(super) caller: &'a Caller,
-    /// Whether it covers only calls of the caller's principal, or those of all principals.
+    /// Says whether the answer covers only calls of the caller's principal, or calls of all principals.
     pub(super) callers: Callers,
-    /// Whether it is stored nowhere else.
+    /// Whether the answer is only in [`Answered`], because it was not or could not be stored.
     pub(super) is_session_only: bool,
 }
 
@@ -115,12 +115,12 @@ impl Answered {
         });
     }
 
-    /// Returns the answers that are stored nowhere else.
+    /// Returns the answers that are only in this map.
     pub(crate) fn session_only(&self) -> Vec<SessionAnswer> {
         self.0.load().iter().filter(|(_, record)| record.is_session_only).map(session_answer).collect()
     }
 
-    /// Removes the answers that `is_meant` selects. Returns how many of them are stored nowhere else.
+    /// Removes the answers that `is_meant` selects. Returns how many of the removed answers were only in this map.
     pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
         let mut forgotten = 0;
         self.0.rcu(|all| {

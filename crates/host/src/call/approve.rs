@@ -1,4 +1,5 @@
-//! Calls that need a user's decision: looks for a remembered answer, otherwise asks the user, and remembers the answer.
+//! Gets a user's decision about a call. Uses a remembered answer if there is one; else asks the user, and remembers the
+//! answer if the user wants that.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +34,7 @@ struct UnderReview {
     answered: Arc<Answered>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
-    /// The fingerprint of its server's entry.
+    /// The fingerprint of the configuration entry of the tool's server.
     fingerprint: String,
     caller: Caller,
     /// When the question was asked.
@@ -54,6 +55,7 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
+        // Of the stored answers, only one given since the question counts: an older one may have been deleted since.
         let mut answers = self.answered.find(&self.tool, &self.fingerprint, self.caller.principal());
         answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
     }

@@ -1,4 +1,4 @@
-//! Arguments of calls, from values that serialize to a JSON object.
+//! Serializes values of the caller's own types into the arguments of a call, a JSON object.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::text::quote;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgumentsError {
-    /// They are JSON, but no object.
+    /// The arguments are JSON, but not an object.
     #[error("the arguments of {selector} are {found}, not an object; pass a struct, a map or `json!({{…}})`")]
     NotAnObject {
         /// The tool's name as the caller gave it.
@@ -17,7 +17,7 @@ pub enum ArgumentsError {
         /// The kind of JSON.
         found: &'static str,
     },
-    /// They cannot be written as JSON.
+    /// The arguments cannot be written as JSON.
     #[error("the arguments of {selector} cannot be written as JSON: {why}")]
     NotJson {
         /// The tool's name as the caller gave it.

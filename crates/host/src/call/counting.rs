@@ -91,7 +91,7 @@ impl fmt::Debug for Admitted {
 }
 
 impl CallContext {
-    /// Begins work, unless a quota of the caller is used up.
+    /// Begins work, unless a quota of the caller is used up. A host without quotas admits all work.
     pub(crate) fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
         self.quotas.as_ref().map_or(Ok(Admitted::UNBOUNDED), |quotas| quotas.begin(caller, work))
     }

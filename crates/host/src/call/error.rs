@@ -11,7 +11,7 @@ use crate::{
     state::State,
 };
 
-/// The reason why a call has no result. An error that the tool itself reports is a result, and not one of these.
+/// The reason why a call has no result. If the tool itself reports an error, the call has a result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -109,7 +109,8 @@ pub enum CallError {
     },
 }
 
-/// Displays a server's error message. Many servers answer an unknown request with only its name.
+/// Displays a server's error message. Many servers answer an unknown request with only the request's name as the
+/// message.
 struct ServerMessage<'a>(&'a RpcError);
 
 impl fmt::Display for ServerMessage<'_> {
@@ -132,8 +133,8 @@ pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
 }
 
-/// Displays why a server in this state (first) takes no call, in words that follow the name of the server. The error
-/// (second) is that of the last attempt.
+/// Displays why a server accepts no call, in words that follow the server's name. The first field is the state of the
+/// server, the second the error of the last attempt to connect.
 struct NotReady<'a>(&'a State, Option<&'a LinkError>);
 
 impl fmt::Display for NotReady<'_> {

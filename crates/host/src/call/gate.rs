@@ -98,7 +98,7 @@ impl Verdict {
         Self::Confirm { why: why.into(), lasting: true }
     }
 
-    /// Returns the strictness of the verdict: allow, then confirm, then deny.
+    /// Returns a number that is higher for a stricter verdict.
     pub(crate) fn strictness(&self) -> u8 {
         match self {
             Self::Allow { .. } => 0,

@@ -1,4 +1,4 @@
-//! Failures as the four kinds of Synapse's `McpError`, for programs that were written against it.
+//! Converts a [`CallError`] into the `McpError` of Synapse (another program), for code that was written for that type.
 
 use super::{CallError, error::not_ready};
 use crate::link::LinkError;

@@ -21,7 +21,8 @@ use crate::{
 
 /// How long checking structured content or arguments against a schema may take.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
-/// The most Base64 of a picture or sound that stays in the result, in bytes. A larger one becomes an artifact.
+/// The largest picture or sound that stays in the result, in bytes of Base64. A larger one becomes an artifact, a file
+/// in the store of the host.
 const MAX_INLINE_MEDIA: usize = 1024 * 1024;
 
 /// The result of a tool.
@@ -47,7 +48,7 @@ pub struct ToolOutcome {
     pub truncated: bool,
     /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
-    /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
+    /// The calls that a [script](crate::Host::scripts) made, in the order in which they began. Empty for other tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ScriptCall>,
     /// The time from the gate to the result.
@@ -130,15 +131,14 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     Shaped { text, media, warnings, truncated, artifacts }
 }
 
-/// Turns decoded blocks into text and media for a model. Its fields say where the blocks come from, and what bounds
-/// them.
+/// Turns decoded blocks into text and media for a model. The fields name the source of the blocks and their limits.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
     /// The name for the artifacts: that of a tool, a prompt or a resource.
     pub(crate) name: &'a str,
     /// The most bytes of text.
     pub(crate) max_bytes: usize,
-    /// Where parts that are too large are stored; without it, they are left out.
+    /// The store for parts that are too large; without a store, these parts are left out.
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
     /// What to do with structured content that does not match the output schema.
     pub(crate) output_schema: OutputSchema,
@@ -192,8 +192,8 @@ impl Shape<'_> {
 
     /// Stores media that are too large as artifacts, and takes their bytes out of the content.
     async fn store_media(&self, outcome: &mut ToolOutcome) {
-        for at in 0..outcome.content.len() {
-            let (data, media_type) = match &mut outcome.content[at] {
+        for index in 0..outcome.content.len() {
+            let (data, media_type) = match &mut outcome.content[index] {
                 Content::Image { data, mime_type } | Content::Audio { data, mime_type }
                     if data.len() > MAX_INLINE_MEDIA =>
                 {
@@ -207,9 +207,10 @@ impl Shape<'_> {
                 },
                 _ => continue,
             };
+            // Data that is not valid Base64 is stored as the server sent it.
             let bytes = STANDARD.decode(&data).unwrap_or_else(|_| data.into_bytes());
             if self.store(&media_type, &bytes, outcome).await.is_none() {
-                outcome.warnings.push(format!("content block {at} ({} bytes) was left out", bytes.len()));
+                outcome.warnings.push(format!("content block {index} ({} bytes) was left out", bytes.len()));
                 outcome.truncated = true;
             }
         }

@@ -11,10 +11,11 @@ use crate::mcp::Content;
 ///
 /// - as JSON in one text (the MCP specification requires this; the server chooses the formatting),
 /// - with one block for each item of an array,
-/// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file
-///   system server), `{"result": …}` (every tool of FastMCP that does not return an object).
+/// - as the only member of an object, under a name that the server chooses: `{"content": "the text"}` (the reference
+///   file system server), `{"result": …}` (every tool of FastMCP that does not return an object).
 ///
-/// This parses no text into a tree, but compares each with `structured` while reading it, up to the first difference.
+/// This function builds no tree from a text. It compares the text with `structured` while it reads, and stops at the
+/// first difference.
 pub(super) fn repeats(content: &[Content], structured: &Value) -> bool {
     blocks_contain(content, structured) || only_member(structured).is_some_and(|member| blocks_contain(content, member))
 }
@@ -26,17 +27,19 @@ fn only_member(value: &Value) -> Option<&Value> {
 
 /// Returns whether one block, or all blocks in their order, contain `value`.
 fn blocks_contain(content: &[Content], value: &Value) -> bool {
-    let each = |items: &Vec<Value>| {
+    let blocks_are_items = |items: &Vec<Value>| {
         !items.is_empty()
             && items.len() == content.len()
             && content.iter().zip(items).all(|(block, item)| block_says(block, item))
     };
-    content.iter().any(|block| block_says(block, value)) || value.as_array().is_some_and(each)
+    content.iter().any(|block| block_says(block, value)) || value.as_array().is_some_and(blocks_are_items)
 }
 
 fn block_says(block: &Content, value: &Value) -> bool {
     match block {
-        Content::Text { text } => text_is(text, value) || value.as_object().is_some_and(|it| is_text_block(it, text)),
+        Content::Text { text } => {
+            text_is(text, value) || value.as_object().is_some_and(|object| is_text_block(object, text))
+        }
         Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_is(text, value)),
         // `value` is the block itself, which a model must not get as text.
         Content::Image { data, .. } | Content::Audio { data, .. } => {
@@ -48,7 +51,7 @@ fn block_says(block: &Content, value: &Value) -> bool {
 
 /// Returns whether `object` is the block `{"type": "text", "text": TEXT}`.
 fn is_text_block(object: &Map<String, Value>, text: &str) -> bool {
-    object.get("type").is_some_and(|kind| kind == "text") && object.get("text").is_some_and(|it| it == text)
+    object.get("type").is_some_and(|kind| kind == "text") && object.get("text").is_some_and(|member| member == text)
 }
 
 /// Returns whether `text` is `value`: the string itself, or its JSON.
@@ -78,8 +81,8 @@ impl<'a> Same<'a> {
 impl<'de> DeserializeSeed<'de> for Same<'_> {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -94,60 +97,60 @@ impl<'de> Visitor<'de> for Same<'_> {
         Self::ok_if(self.0.is_null())
     }
 
-    fn visit_bool<E: Error>(self, given: bool) -> Result<(), E> {
-        Self::ok_if(self.0.as_bool() == Some(given))
+    fn visit_bool<E: Error>(self, actual: bool) -> Result<(), E> {
+        Self::ok_if(self.0.as_bool() == Some(actual))
     }
 
-    fn visit_u64<E: Error>(self, given: u64) -> Result<(), E> {
-        self.number(|number| number.as_u64() == Some(given) || is_float(number, given as f64))
+    fn visit_u64<E: Error>(self, actual: u64) -> Result<(), E> {
+        self.number(|number| number.as_u64() == Some(actual) || is_float(number, actual as f64))
     }
 
-    fn visit_i64<E: Error>(self, given: i64) -> Result<(), E> {
-        self.number(|number| number.as_i64() == Some(given) || is_float(number, given as f64))
+    fn visit_i64<E: Error>(self, actual: i64) -> Result<(), E> {
+        self.number(|number| number.as_i64() == Some(actual) || is_float(number, actual as f64))
     }
 
-    fn visit_f64<E: Error>(self, given: f64) -> Result<(), E> {
-        self.number(|number| number.as_f64() == Some(given))
+    fn visit_f64<E: Error>(self, actual: f64) -> Result<(), E> {
+        self.number(|number| number.as_f64() == Some(actual))
     }
 
-    fn visit_str<E: Error>(self, given: &str) -> Result<(), E> {
-        Self::ok_if(self.0.as_str() == Some(given))
+    fn visit_str<E: Error>(self, actual: &str) -> Result<(), E> {
+        Self::ok_if(self.0.as_str() == Some(actual))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Array(items) = self.0 else { return Self::ok_if(false) };
         for item in items {
-            Self::ok_if(given.next_element_seed(Same(item))?.is_some())?;
+            Self::ok_if(actual.next_element_seed(Same(item))?.is_some())?;
         }
         // Any further element is an error, without reading it.
-        Self::ok_if(given.next_element_seed(Nothing)?.is_none())
+        Self::ok_if(actual.next_element_seed(NoElement)?.is_none())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Object(members) = self.0 else { return Self::ok_if(false) };
-        let mut left: BTreeSet<&str> = members.keys().map(String::as_str).collect();
-        while let Some((name, member)) = given.next_key_seed(MemberOf(members))? {
+        let mut unmatched: BTreeSet<&str> = members.keys().map(String::as_str).collect();
+        while let Some((name, member)) = actual.next_key_seed(MemberOf(members))? {
             // A repeated name is ambiguous, and counts as a difference.
-            Self::ok_if(left.remove(name.as_str()))?;
-            given.next_value_seed(Same(member))?;
+            Self::ok_if(unmatched.remove(name.as_str()))?;
+            actual.next_value_seed(Same(member))?;
         }
-        Self::ok_if(left.is_empty())
+        Self::ok_if(unmatched.is_empty())
     }
 }
 
-/// Returns whether `number`, written with a point or an exponent, equals `given`.
-fn is_float(number: &Number, given: f64) -> bool {
-    number.is_f64() && number.as_f64() == Some(given)
+/// Returns whether `number` is written with a point or an exponent and equals `actual`.
+fn is_float(number: &Number, actual: f64) -> bool {
+    number.is_f64() && number.as_f64() == Some(actual)
 }
 
-/// Reads a name that must be one of this object's, and returns that member.
+/// Reads a name that must be the name of a member of this object, and returns that member.
 struct MemberOf<'a>(&'a Map<String, Value>);
 
 impl<'de, 'a> DeserializeSeed<'de> for MemberOf<'a> {
     type Value = (&'a String, &'a Value);
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        from.deserialize_str(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
     }
 }
 
@@ -164,9 +167,9 @@ impl<'a> Visitor<'_> for MemberOf<'a> {
 }
 
 /// Accepts no element: any further one is an error.
-struct Nothing;
+struct NoElement;
 
-impl<'de> DeserializeSeed<'de> for Nothing {
+impl<'de> DeserializeSeed<'de> for NoElement {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {

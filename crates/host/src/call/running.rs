@@ -1,4 +1,5 @@
-//! A call in progress: reports its end to events and the witness, even when its future is dropped.
+//! Follows a call in progress. Reports how the call ended to events and to the witness (the observer that records calls
+//! in the audit log), even if the future of the call is dropped.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -22,12 +23,13 @@ pub(super) struct Running<'a> {
     pub(super) call: EventCall,
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
-    /// `Some` only if there is a witness.
+    /// The arguments for the witness; `None` if there is no witness, or if they are not recorded yet.
     arguments: Option<Evidence>,
     decision: Decision,
     why: Cow<'static, str>,
     /// When the call passed the gate.
     started: Option<Instant>,
+    /// How the call ended; cancelled until [`Self::finish`] is called.
     end: CallEnd,
     code: Option<&'static str>,
     bytes: usize,
@@ -95,6 +97,7 @@ impl<'a> Running<'a> {
     /// Ends the call before it is sent, because the tool is in quarantine.
     pub(super) fn refuse_quarantined(&mut self, cause: Cause) -> CallError {
         let why = format!("it is in quarantine: {cause}");
+        // Reports the refusal. The error below replaces the returned one.
         drop(self.refuse(Decision::Denied, why));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::Quarantined { server, tool, cause };
@@ -104,6 +107,7 @@ impl<'a> Running<'a> {
 
     /// Ends the call before it is sent, because a quota is used up.
     pub(super) fn refuse_over_quota(&mut self, over: OverQuota) -> CallError {
+        // Reports the refusal. The error below replaces the returned one.
         drop(self.refuse(Decision::Denied, over.to_string()));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::OverQuota { server, tool, over: Box::new(over) };
@@ -118,7 +122,7 @@ impl<'a> Running<'a> {
         self.started = Some(Instant::now());
     }
 
-    /// Records how the call ended; dropping the call then reports it.
+    /// Records how the call ended. The end is reported when `self` is dropped.
     pub(super) fn finish(&mut self, result: &Result<ToolOutcome, CallError>) {
         match result {
             Ok(outcome) => {

@@ -1,5 +1,5 @@
-//! A call that runs a script instead of sending a request. Each call in the script is judged and reported like any
-//! other.
+//! Types for a call that runs a script instead of sending a request. The gate judges each call in the script, and
+//! events report it, like any other call.
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -12,7 +12,8 @@ use crate::{
     witness::Caller,
 };
 
-/// Runs the script of a call, with the arguments that the gate has approved.
+/// Runs the script of a call, with the arguments that the gate has approved. Returns the result, and the calls that the
+/// script made.
 pub(crate) type Script =
     Box<dyn FnOnce(Map<String, Value>, ScriptContext) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
 
@@ -30,7 +31,7 @@ pub(crate) struct ScriptContext {
 pub struct ScriptCall {
     /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
     pub tool: String,
-    /// The reason why it has no result: a code of [`CallError::code`](crate::CallError::code), `TOOL_ERROR`, or
+    /// The reason why the call has no result: a code of [`CallError::code`](crate::CallError::code), `TOOL_ERROR`, or
     /// `CANCELLED` if the script ended before the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,

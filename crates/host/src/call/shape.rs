@@ -1,4 +1,4 @@
-//! Cuts the text of a result to the size for a model.
+//! Cuts the text of a result to a size that a model can use.
 
 use std::borrow::Cow;
 
@@ -20,6 +20,7 @@ pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) ->
     if text.len() <= max_bytes {
         return Fitted { text: Cow::Borrowed(text), omitted_bytes: 0 };
     }
+    // Try the marker with the place first, then the shorter one without it.
     for handle in [kept_at, None] {
         if let Some(fitted) = cut_and_mark(text, max_bytes, handle) {
             return fitted;

@@ -38,8 +38,8 @@ pub enum TypedError {
         /// The beginning of the text.
         text: String,
     },
-    /// There is no structured content, and the text is only a part; [`Call::untruncated`](crate::Call::untruncated)
-    /// leaves it uncut.
+    /// There is no structured content, and the text was cut; [`Call::untruncated`](crate::Call::untruncated) prevents
+    /// the cut.
     #[error("{tool} returned no structured content, and its text was cut; make the call with `Call::untruncated`")]
     Cut {
         /// `server/tool`.

@@ -1,4 +1,4 @@
-//! Builds a host.
+//! Builds a [`Host`] from its dependencies.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -33,7 +33,7 @@ use crate::{
     witness::{Fact, Witness},
 };
 
-/// The most events that a slow receiver may be behind.
+/// A receiver of events may be at most this many events behind; after that, it misses events.
 const MAX_EVENTS_BEHIND: usize = 1_024;
 
 /// The same limit for a host that borrows servers of a [lender](HostBuilder::lender). A team can have such a host for
@@ -77,10 +77,10 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Sets the variables that child processes may inherit, usually [`std::env::vars_os`]: each gets those that
-    /// [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec selects, by default a few harmless ones. Default:
-    /// none, and a program is then found only by its path, or by a `PATH` in its spec. A [resolver](Self::resolver) has
-    /// its own variables, and replaces these.
+    /// Sets the variables that child processes may inherit, usually [`std::env::vars_os`]. Each process gets the
+    /// variables that [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec selects, by default a few harmless
+    /// ones. Default: no variables; a program is then found only by its path, or by a `PATH` in its spec. A
+    /// [resolver](Self::resolver) has its own variables, and replaces these.
     pub fn environment(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         self.environment = variables.into_iter().collect();
         self
@@ -99,14 +99,15 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the store for facts about servers (such as their eras) that are kept across restarts. Default: none.
+    /// Sets the store for facts about servers that are kept across restarts, such as which generation of MCP (era) a
+    /// server speaks. Default: none.
     pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Sets the store for the definitions of tools as they were first seen, so that a changed one waits for approval;
-    /// see [`pins`](crate::pins). Default: none; definitions are not compared.
+    /// Sets the store for pins: the definitions of tools as they were first seen. A tool whose definition has changed
+    /// since then waits for approval; see [`pins`](crate::pins). Default: none; definitions are not compared.
     pub fn pins(mut self, pins: Arc<dyn Pins>) -> Self {
         self.pins = Some(pins);
         self
@@ -118,8 +119,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the asker, which answers questions. The host declares its abilities to servers when they connect. Default:
-    /// [`NoAsker`].
+    /// Sets the asker, which answers questions. The host declares the abilities of the asker to servers when they
+    /// connect. Default: [`NoAsker`].
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
@@ -137,13 +138,15 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the witness, which records each call and connection, without exception. Default: none.
+    /// Sets the witness: the observer that records each call and connection in an audit log, without exception.
+    /// Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// Sets the store for permanent answers. Default: none; such an answer is then valid until the program ends.
+    /// Sets the store for permanent answers of users. Default: none; a permanent answer is then valid until the program
+    /// ends.
     pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
         self.answers = Some(answers);
         self
@@ -166,8 +169,8 @@ impl HostBuilder {
 
     /// Sets the supervisor of child processes, which ends all of them when this program ends: usually
     /// [`Supervisor::this_program`]; `main` must then begin with
-    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a server's process group is ended
-    /// with it, and processes that left the group survive.
+    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without a supervisor, the end of a server also
+    /// ends its process group, but processes that left the group survive.
     pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
         self.supervisor = Some(supervisor.into());
         self
@@ -240,25 +243,25 @@ impl HostBuilder {
         self
     }
 
-    /// Also offers the servers of `lender` that are [for](crate::ServerSpec::is_for) `principal`, with the gate, asker
-    /// and witness of this host. They remain the servers of `lender`, which starts and stops them. A change in the set
-    /// of servers of `lender` is also a change in the set of this host. A server of this host replaces a lent one of
-    /// the same name. Default: none.
+    /// Offers servers of another host, `lender`, in addition to the servers of this host: those that
+    /// [`ServerSpec::is_for`](crate::ServerSpec::is_for) allows for `principal`. Their calls use the gate, asker and
+    /// witness of this host, but `lender` starts and stops the servers. This host follows each change in the set of
+    /// servers of `lender`. A server of this host replaces a lent server of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self
     }
 
     /// Sets whether the errors of calls leave out the output of servers (stderr, and stdout outside of messages) and
-    /// the file of a server's entry. Where several principals share a server, its output may be about the call of
-    /// another principal. [`Host::status`] and the events contain both in any case. Default: errors contain the end of
-    /// the output.
+    /// the file that configures a server. Where several principals share a server, its output may be about the call of
+    /// another principal. [`Host::status`] and the events contain output and file in any case. Default: errors contain
+    /// the end of the output.
     pub fn private_output(mut self, is_private: bool) -> Self {
         self.has_private_output = is_private;
         self
     }
 
-    /// Makes the jitter of back-off deterministic, for reproducible tests.
+    /// Makes the random part of the pauses before reconnecting deterministic, for reproducible tests.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
         self.jitter = Some(seed);
@@ -342,6 +345,7 @@ fn report_events(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witne
         if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
             witness.record(fact);
         }
+        // The only failure is that no receiver exists.
         let _ = sender.send(event);
     })
 }
@@ -351,8 +355,8 @@ fn own_client_info() -> ClientInfo {
     ClientInfo { name: "toolrack".into(), version: env!("CARGO_PKG_VERSION").into() }
 }
 
-/// Returns the fact that a witness gets for `event`; `None` if it gets none. Calls are reported elsewhere, with more
-/// detail.
+/// Returns the fact that a witness gets for `event`; `None` if the event is not for witnesses. Witnesses get calls from
+/// [`CallContext`], with more detail than events have.
 fn fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

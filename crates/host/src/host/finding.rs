@@ -18,7 +18,8 @@ use crate::{
     state::State,
 };
 
-/// The call to make, which may differ from the requested one, with its tool and its server.
+/// The tool to call, and its server. The inner call is `Some` if the requested call was one of `call_tool`, and then
+/// replaces the requested call.
 type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
 
 /// The reason why a call has no tool.
@@ -30,7 +31,7 @@ enum RouteError {
 
 impl Host {
     /// Waits until the tool `selector` (in any form that [`Call::new`] accepts) is in the catalog, or until all servers
-    /// that could have it have finished starting. Waits for no other server. The caller bounds the time.
+    /// that could have the tool have finished starting. Waits for no other server. The caller bounds the time.
     pub async fn wait_for_tool(&self, selector: &str) {
         let named = ToolReference::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
@@ -38,16 +39,16 @@ impl Host {
         }
     }
 
-    /// Returns the error for a call of `selector` (in any form that [`Call::new`] accepts), which is not in the
-    /// catalog: [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its
-    /// tools, else [`CallError::Unknown`]. Never waits.
+    /// Returns the error for a call of a tool that is not in the catalog; `selector` names it in any form that
+    /// [`Call::new`] accepts. The error is [`CallError::NotReady`] if exactly one server can have such a tool and that
+    /// server has no list of its tools, else [`CallError::Unknown`]. Never waits.
     #[must_use]
     pub fn missing(&self, selector: &str) -> CallError {
         self.missing_error(&ToolReference::Written(selector.to_owned()), self.catalog().unknown(selector))
     }
 
-    /// Finds the tool of a call, and its server. Replaces a call of [`call_tool`](Self::discovery) by the call that it
-    /// names.
+    /// Finds the tool of a call, and its server. If the call is one of [`call_tool`](Self::discovery), returns the call
+    /// that its arguments describe instead.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
             // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
@@ -67,7 +68,8 @@ impl Host {
         Ok((call, tool, server))
     }
 
-    /// Finds the tool of a call when it appears: the tool, `missing`, is not in the catalog yet.
+    /// Waits until the tool `missing`, which is not in the catalog yet, appears or cannot appear. Then finds the tool
+    /// of the call.
     async fn wait_and_route(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
         let idle_timeout = |server: &Server| call.idle_timeout(server);
         self.wait_for(&missing, idle_timeout).await;
@@ -98,8 +100,8 @@ impl Host {
         }
     }
 
-    /// Returns the servers that may have the tool `named`, judging by names: at most one if `named` says which server
-    /// it means.
+    /// Returns the servers that may have the tool `named`, judging by names only; at most one server if `named` names a
+    /// server.
     fn owners<'s>(&self, named: &ToolReference, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
             ToolReference::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
@@ -118,7 +120,7 @@ impl Host {
         servers.iter().filter(|(name, _)| is_owner(name.as_str())).collect()
     }
 
-    /// Finds the tool of a call in the current catalog, or in the one that the call is pinned to.
+    /// Finds the tool of a call in the catalog of the call if it has one, else in the current catalog.
     fn route(&self, call: &Call) -> Result<Routed, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         // A tool in quarantine is found as well: the call then fails with the reason.

@@ -1,4 +1,4 @@
-//! The background task that keeps the search index up to date. Calls and servers do not wait for it.
+//! Runs the background task that keeps the search index up to date. Calls and servers do not wait for this task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
 
-/// How long the catalog must stay unchanged before this task indexes it. The first search indexes a catalog that keeps
-/// changing, and a program that makes one call and ends needs no index.
+/// How long the catalog must stay unchanged before this task indexes it. If the catalog keeps changing, the first
+/// search indexes it. A program that makes one call and ends needs no index.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 
 /// Indexes each catalog that stays current for a moment. Ends when `stop` is cancelled.

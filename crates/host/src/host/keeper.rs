@@ -1,4 +1,5 @@
-//! The task that owns the set of servers: applies changes to it, and publishes catalogs. No call passes through it.
+//! Runs the keeper: the task that owns a host's set of servers, applies changes to the set, and publishes catalogs of
+//! tools. No call passes through this task.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,7 @@ pub(super) enum Message {
     Apply(Desired, Done),
     /// Add one server to the desired set, or change it.
     Add(ServerName, Box<ServerSpec>, Done),
-    /// Remove one server from the desired set. The answer says whether it was there.
+    /// Remove one server from the desired set. The answer says whether the set contained the server.
     Remove(String, oneshot::Sender<bool>),
     /// Start a server outside of the desired set. The receiver of the answer keeps it running.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
@@ -59,7 +60,7 @@ pub(super) struct Lender {
     source: LentServers,
     servers_changed: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
-    /// Receives those events of the lent servers that concern every host that uses them.
+    /// The events of the borrowing host. It gets those events of the lent servers that concern all their users.
     own_events: broadcast::Sender<Event>,
 }
 
@@ -70,8 +71,8 @@ impl Lender {
         Self { source, servers_changed, events, own_events }
     }
 
-    /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends at `stop`, or when the
-    /// lender is gone.
+    /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends when `stop` is
+    /// cancelled, or when the lender is gone.
     async fn follow(mut self, changed: Arc<Notify>, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -84,7 +85,7 @@ impl Lender {
                 }
                 event = self.events.recv() => match event {
                     Ok(Event::McpToolsUpdated { .. }) | Err(broadcast::error::RecvError::Lagged(_)) => changed.notify_one(),
-                    // Calls and logs of others are not for the users of this host.
+                    // Calls and logs, the remaining events, may belong to other principals, so they are not passed on.
                     Ok(event @ (Event::McpServerState { .. }
                         | Event::McpPromptsChanged { .. }
                         | Event::McpResourcesChanged { .. })) => drop(self.own_events.send(event)),
@@ -128,7 +129,7 @@ pub(super) struct Keeper {
     context: ServerContext,
     /// The servers of this host, and the lent ones.
     servers: Arc<ArcSwap<Servers>>,
-    /// Notified of each change in `servers`.
+    /// Announces each change in `servers` to hosts that borrow from this one.
     servers_changed: watch::Sender<()>,
     /// The servers of the lender, if there is one.
     lender: Option<LentServers>,
@@ -139,13 +140,13 @@ pub(super) struct Keeper {
     naming: Arc<ArcSwap<Naming>>,
     /// The naming of tools in the published catalog.
     published_naming: Arc<Naming>,
-    /// Notified of each new catalog.
+    /// Wakes the task that indexes each new catalog for searches.
     indexer: Arc<Notify>,
     /// Ends the tasks of the keeper when it is dropped.
     stop_on_drop: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
-    /// Stopped servers that may not have ended yet. Their successors wait for them.
+    /// Stopped servers that may not have ended yet. A new server of the same name waits for the end.
     ending: BTreeMap<ServerName, CancellationToken>,
     /// The earliest moment for the next catalog, unless a caller asks for one.
     next_publish_at: Instant,
@@ -197,8 +198,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // If a message arrives during the pause, the notification before it is lost. So the handling of each
-                // message publishes as well, or notifies again.
+                // A message that arrives during the pause cancels the other branch, which has already consumed its
+                // notification. So the handling of each message publishes a catalog itself, or notifies again.
                 message = messages.recv() => message,
                 () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
@@ -243,7 +244,7 @@ impl Keeper {
         }
     }
 
-    /// Starts, stops and replaces servers of this host until they are those of `desired`. Lent servers stay.
+    /// Starts, stops and replaces servers until the servers of this host are those of `desired`. Lent servers stay.
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
         let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
@@ -292,7 +293,7 @@ impl Keeper {
         self.store_servers(servers);
     }
 
-    /// Returns whether `server` is the lender's, and not one of this host with the same name.
+    /// Returns whether `server` belongs to the lender. A server of this host with the same name does not.
     fn is_lent(&self, name: &ServerName, server: &Arc<Server>) -> bool {
         self.lent.get(name).is_some_and(|lent| Arc::ptr_eq(lent, server))
     }
@@ -306,8 +307,8 @@ impl Keeper {
         servers
     }
 
-    /// Stores `own` and the servers that the lender has now as the servers of this host. If two have the same name, the
-    /// one in `own` is used.
+    /// Makes `own` and the current servers of the lender the servers of this host. If two servers have the same name,
+    /// uses the one in `own`.
     fn store_servers(&mut self, own: Servers) {
         let mut servers = own;
         match &mut self.lender {

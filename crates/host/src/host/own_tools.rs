@@ -1,7 +1,7 @@
-//! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28, for the client of this crate.
+//! Serves the host's own tools to the MCP client of this crate, over a pipe in memory, in MCP 2026-07-28.
 //!
-//! [`discovery`] and [`run_code`] need only five methods of one era. A general MCP server would add its dependencies to
-//! every program that embeds this crate.
+//! [`discovery`] and [`run_code`] need only five methods of that version. A general MCP server would add its
+//! dependencies to every program that embeds this crate.
 
 mod discovery;
 mod run_code;
@@ -46,7 +46,7 @@ trait OwnTools: Send + Sync + 'static {
     /// Calls a tool; returns the text of its result, or of the error for the model.
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>>;
 
-    /// Returns a stream with an item for each later change of the list; `None` for tools that never change.
+    /// Returns a stream with an item for each later change of the list of tools; `None` for tools that never change.
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         None
     }
@@ -66,7 +66,8 @@ fn serve(tools: Arc<impl OwnTools>) -> Native {
     })
 }
 
-/// Answers until the client closes its end. Runs calls concurrently, and answers each when it ends.
+/// Answers requests until the client closes its end of the pipe. Runs calls concurrently, and answers each call when it
+/// ends.
 async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
     let (input, mut output) = split(io);
     let mut lines = BufReader::new(input).lines();

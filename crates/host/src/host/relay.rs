@@ -76,8 +76,8 @@ impl Relay {
         Self::new("prompts/get", name, Map::from_iter(params))
     }
 
-    /// Creates a request `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the
-    /// server's own names.
+    /// Creates a request `completion/complete`. `params` are the parameters `ref`, `argument` and `context` of MCP,
+    /// with the names that the server uses.
     pub fn completion(params: Map<String, Value>) -> Self {
         Self::new(COMPLETION, "the completion", params)
     }
@@ -127,8 +127,9 @@ impl Host {
         self.list(server, method, field).await
     }
 
-    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no
-    /// gate. Dropping the future cancels the request. For a server without completions, the completion is empty.
+    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no gate
+    /// judges the request. Dropping the future cancels the request. For a server without completions, the completion is
+    /// empty.
     ///
     /// # Errors
     /// [`CallError`].
@@ -175,7 +176,7 @@ impl Host {
     }
 
     /// Begins work of `caller` that is neither a call nor a request to a server, such as a request to a model. `what`
-    /// names it in the audit log.
+    /// names the work in the audit log.
     ///
     /// # Errors
     /// [`OverQuota`]

@@ -1,4 +1,4 @@
-//! The answers of users that cover further calls until the program ends.
+//! Lists and forgets session answers: answers of users that cover further calls until the program ends.
 
 use super::Host;
 use crate::call::SessionAnswer;
@@ -12,8 +12,8 @@ impl Host {
         answers
     }
 
-    /// Forgets those of the [session answers](Self::session_answers) that `is_meant` selects: the user is asked about
-    /// such calls again. Returns how many there were.
+    /// Forgets the [session answers](Self::session_answers) that `is_meant` selects: the user is asked about such calls
+    /// again. Returns how many answers were forgotten.
     pub fn forget_session_answers(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
         self.call_context.answered.forget(is_meant)
     }

@@ -1,4 +1,4 @@
-//! The status of servers, and explanations of why a tool is available or not.
+//! Reports the status of servers, and explains why a tool is available or not.
 
 use std::{fmt, sync::Arc};
 
@@ -19,20 +19,20 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Its name in the configuration.
+    /// The server's name in the configuration.
     pub name: ServerName,
     /// Its state.
     #[serde(flatten)]
     pub state: State,
     /// `stdio`, `http`, `sse` or `native`.
     pub transport: &'static str,
-    /// The era of the connection, once connected.
+    /// The era (generation of MCP) that the connection uses, once connected.
     pub era: Option<Era>,
     /// The MCP version of the connection, once connected.
     pub protocol_version: Option<String>,
     /// The server's description of itself. Untrusted.
     pub server_info: Option<ServerInfo>,
-    /// The file where it is configured.
+    /// The file where the server is configured.
     pub source: Source,
     /// Whether it is enabled.
     pub enabled: bool,
@@ -40,13 +40,14 @@ pub struct ServerStatus {
     pub tools: usize,
     /// The number of its tools that the entry's filter hides.
     pub tools_hidden: usize,
-    /// The problems of its tools: those that cannot be used, and those that differ from their pins. Safe to print.
+    /// The problems of its tools: tools that cannot be used, and tools that differ from their pins (their definitions
+    /// as first seen or approved). Safe to print.
     pub warnings: Vec<String>,
     /// The tools that differ from their pins.
     pub quarantined: Vec<Quarantined>,
     /// The server's instructions for models, as the host forwards them. Untrusted.
     pub instructions: Option<String>,
-    /// Its tools. Only their estimated tokens are serialized.
+    /// The tools of the server. Only their estimated number of tokens is serialized.
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
 }
@@ -87,14 +88,14 @@ impl ServerStatus {
         }
     }
 
-    /// Returns the estimated tokens of its tools in a model's context, computed on first use.
+    /// Returns how many tokens the server's tools take in a model's context, by an estimate that is made on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.set.tokens()
     }
 }
 
-/// Serializes the tools of a server as their tokens.
+/// Serializes the tools of a server as their estimated number of tokens.
 fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(tools.tokens() as u64)
 }
@@ -105,7 +106,7 @@ fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::
 pub struct Why {
     /// The name in question, safe to print.
     pub selector: String,
-    /// Whether it can be called.
+    /// Whether the tool can be called; for a server alone, whether its tools are listed.
     pub present: bool,
     /// Whether such a server or tool may exist. A server that is not connected may have any tool.
     pub known: bool,
@@ -171,7 +172,7 @@ struct Trail {
 }
 
 impl Trail {
-    /// Adds a step. Returns `None` if it failed, so that `?` ends the check.
+    /// Adds a step. Returns `None` if the step failed, so that `?` ends the check.
     fn step(&mut self, stage: &'static str, ok: bool, what: impl AsRef<str>) -> Option<()> {
         let what = text::for_line(what.as_ref()).into_owned();
         self.steps.push(WhyStep { stage, ok, what });

@@ -1,4 +1,4 @@
-//! Subscriptions of one listener to changes of resources.
+//! Subscribes listeners to changes of resources.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,18 +11,19 @@ use crate::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The resources of one listener (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends its
-/// subscriptions.
+/// The resources to which one listener has subscribed (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping
+/// this value ends its subscriptions.
 ///
-/// If several listeners have the same resource, the host subscribes once. It subscribes again when the server
-/// reconnects, and reports an update then, because it may have missed one. A server with a subscription does not become
-/// idle.
+/// If several listeners subscribe to the same resource, the host subscribes once at the server. It subscribes again
+/// when the server reconnects, and then reports an update, because it may have missed one. A server with a subscription
+/// does not become idle.
 #[derive(Debug)]
 pub struct Subscriptions {
-    /// Notified when a resource has changed, and when a subscription begins that may have missed a change.
+    /// Wakes the listener when a resource has changed, and when a new subscription may have missed a change.
     wake: Arc<Notify>,
     held: Mutex<Held>,
-    most: usize,
+    /// The maximum number of resources.
+    limit: usize,
 }
 
 type Held = BTreeMap<(ServerName, String), Subscription>;
@@ -43,10 +44,10 @@ pub enum SubscribeError {
 }
 
 impl Subscriptions {
-    /// Creates a listener that may subscribe to `most` resources.
+    /// Creates a listener that may subscribe to at most `limit` resources.
     #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self { wake: Arc::default(), held: Mutex::default(), most }
+    pub fn new(limit: usize) -> Self {
+        Self { wake: Arc::default(), held: Mutex::default(), limit }
     }
 
     /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as the
@@ -67,12 +68,13 @@ impl Subscriptions {
         self.add(key, subscription)
     }
 
-    /// Returns whether this listener already has the resource. Fails if it does not, and has reached its limit.
+    /// Returns whether this listener has already subscribed to the resource. Fails for a new resource if the listener
+    /// has reached its limit.
     fn has_already(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
         match held.contains_key(key) {
             true => Ok(true),
-            false if held.len() < self.most => Ok(false),
-            false => Err(SubscribeError::TooMany { most: self.most }),
+            false if held.len() < self.limit => Ok(false),
+            false => Err(SubscribeError::TooMany { most: self.limit }),
         }
     }
 

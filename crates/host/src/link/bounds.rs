@@ -1,18 +1,18 @@
-//! The largest size of a message, which depends on the request.
+//! Bounds the size of a message. The bound depends on the request that the message answers.
 
 use crate::{
     link::error::LinkError,
     spec::{Limits, Setting},
 };
 
-/// The bounds of a connection.
+/// The bounds of a connection, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     message: usize,
     list: usize,
 }
 
-/// The bound of one message, and its setting.
+/// The bound of one message, and the setting that contains the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) bytes: usize,

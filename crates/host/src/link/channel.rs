@@ -1,4 +1,4 @@
-//! One connection before its era is known: a wire, its receiving end, and the form of requests.
+//! Sends requests over a connection whose era (generation of MCP) need not be known yet.
 
 use std::sync::{
     Arc,
@@ -21,12 +21,12 @@ use crate::link::{
     recording::Player,
 };
 
-/// The transport to a server.
+/// The open transport to a server.
 #[derive(Debug)]
 pub(crate) enum Wire {
     Duplex(Duplex),
     Http(HttpWire),
-    /// No server: a recording answers.
+    /// There is no server: a recording answers.
     Recorded(Player),
 }
 
@@ -54,7 +54,7 @@ impl Wire {
     }
 }
 
-/// A wire with the parts that receive from it.
+/// A wire, with the parts that receive messages from it.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) wire: Wire,
@@ -101,12 +101,13 @@ impl Channel {
         }
     }
 
-    /// Sends a subscription as [`Self::request`] does; also ends when the server revokes it.
+    /// Sends a subscription as [`Self::request`] sends a request. Ends when the server answers, or when the server
+    /// revokes the subscription.
     pub(crate) async fn listen<P: Serialize>(&self, new: NewRequest<'_, P>) -> Answered {
         self.hold_open(self.next_id(), new).await
     }
 
-    /// Sends a subscription as [`Self::listen`] does; the receiver gets the resources that the server agreed to.
+    /// Sends a subscription as [`Self::listen`] does. The receiver gets the resources to which the server agreed.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
         new: NewRequest<'a, P>,
@@ -124,7 +125,8 @@ impl Channel {
         }
     }
 
-    /// Registers a request that is about to be sent: progress and questions reach it until the guard is dropped.
+    /// Registers a request that is about to be sent: progress and questions reach the request until the returned guard
+    /// is dropped.
     pub(crate) fn register(&self, request: OpenRequest) -> Registered {
         self.inbound.register(self.next_id(), request)
     }
@@ -144,8 +146,8 @@ impl Channel {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends as [`Self::exchange`] does, but refuses an answer that nests too deep; the items of a list are checked one
-    /// by one.
+    /// Sends a request as [`Self::exchange`] does, but refuses an answer that nests too deep. Lists pass: their items
+    /// are checked later, one by one.
     async fn send<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> Answered {
         let method = new.method;
         let answer = self.exchange(id, new, progress_token).await?;

@@ -39,7 +39,7 @@ pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkEr
     Ok(Page { items, next_cursor, is_cut })
 }
 
-/// Refuses a `resultType` that is neither absent nor `complete` (2026-07-28: an unknown one is invalid).
+/// Accepts a missing `resultType` and `complete`, and refuses any other (MCP 2026-07-28: an unknown type is invalid).
 fn require_complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
     match result_type.map(RawValue::get) {
         None | Some("\"complete\"") => Ok(()),
@@ -98,12 +98,12 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
 }
 
 /// Decodes a member that may be missing. A value of the wrong shape becomes `None` instead of an error.
-fn lenient<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+fn lenient<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: serde::de::DeserializeOwned,
 {
-    let raw = <&RawValue>::deserialize(from)?;
+    let raw = <&RawValue>::deserialize(deserializer)?;
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Answer {
 pub(crate) struct InputRequired {
     #[serde(default)]
     pub(crate) input_requests: serde_json::Map<String, Value>,
-    /// The server's own note, which the client sends back byte for byte.
+    /// A value that only the server understands. The client sends it back byte for byte.
     #[serde(default)]
     pub(crate) request_state: Option<Box<RawValue>>,
 }
@@ -162,7 +162,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
 pub(crate) struct CallResult {
     pub(crate) content: Vec<Content>,
     pub(crate) structured: Option<Value>,
-    /// Whether the server declares that its text contains all of `structured`.
+    /// Whether the server declares that `content` contains all of `structured` as text.
     pub(crate) is_text_whole: bool,
     pub(crate) is_error: bool,
     pub(crate) warnings: Vec<String>,
@@ -224,8 +224,8 @@ fn is_text_whole(meta: &RawValue) -> bool {
         && serde_json::from_str::<Value>(meta.get()).is_ok_and(|meta| meta[TEXT_IS_WHOLE] == true)
 }
 
-/// Checks the result object of `tools/call` that the host forwards without decoding it. Returns whether it reports that
-/// the tool failed.
+/// Checks a result object of `tools/call` that the host forwards without decoding it. Returns whether the tool failed,
+/// according to the result.
 pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]

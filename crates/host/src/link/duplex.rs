@@ -1,5 +1,5 @@
-//! A connection of one input stream and one output stream: a child process's stdio, a server in this process, or, with
-//! another sender, legacy HTTP+SSE. Two tasks own it: one reads, one writes.
+//! Runs a connection that has one input stream and one output stream: the stdio of a child process, or a server in this
+//! process. One task reads and another writes. Legacy HTTP+SSE uses the parts of this module with tasks of its own.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -30,13 +30,13 @@ use crate::link::{
     process::{Process, child::Exit},
 };
 
-/// The most messages that wait to be written. Beyond that, a sender waits, within its own time-out.
+/// The most messages that wait to be written. While that many wait, a sender waits, within its own time-out.
 pub(crate) const QUEUE_LENGTH: usize = 64;
 /// How long a write may make no progress before the host closes the connection.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 /// How long to read output after the process has ended.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long to wait for a process to end after it closed its output: its exit makes a better error.
+/// How long to wait for a process to end after it closed its output, because its exit status makes a better error.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How many cancelled requests a connection remembers, so that their late answers cause no warning.
 const MAX_CANCELLED: usize = 64;
@@ -45,6 +45,7 @@ const MAX_CANCELLED: usize = 64;
 pub(crate) struct Duplex {
     queue: mpsc::Sender<Bytes>,
     pending: Arc<Pending>,
+    /// Sends messages without waiting: answers to the server's requests, and cancellations.
     outlet: Arc<dyn Outlet>,
 }
 
@@ -157,7 +158,7 @@ impl Outlet for Queue {
 pub(crate) struct Streams<R, W> {
     pub(crate) read: R,
     pub(crate) write: W,
-    /// The process behind it, if there is one.
+    /// The process at the other end, if there is one.
     pub(crate) process: Option<Process>,
     /// How large a message, which is a line, may be.
     pub(crate) bounds: Bounds,
@@ -236,7 +237,8 @@ impl Duplex {
     }
 }
 
-/// Cleans up after a request, and cancels it at the server when the caller no longer waits.
+/// Cleans up after a request when it is dropped. If the request was sent and has no answer yet, the caller no longer
+/// waits, and the request is cancelled at the server.
 struct Waiting<'a> {
     duplex: &'a Duplex,
     id: i64,
@@ -396,6 +398,7 @@ impl Dispatcher {
             Line::Full(bytes) => self.receive(&bytes),
             Line::TooLong { bytes, salvaged } => self.reject_too_large(bytes, salvaged.answered_request()),
             Line::Endless { bytes, salvaged } => return Err(self.too_large_error(bytes, salvaged.answered_request())),
+            // The stream has ended, which the reader notices itself.
             Line::Cut { .. } => {}
         }
         Ok(())
@@ -408,7 +411,7 @@ impl Dispatcher {
         bound.too_large("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
     }
 
-    /// Fails the request that a message which is too large probably answers. If no such request waits, reports a
+    /// Fails the request `id`, which a message that is too large probably answers. If no such request waits, reports a
     /// warning.
     fn reject_too_large(&self, seen: u64, id: Option<i64>) {
         let error = self.too_large_error(seen, id);
@@ -470,7 +473,7 @@ impl Dispatcher {
     /// Returns the waiting request that broken bytes probably answer.
     fn request_answered_by(&self, bad: &BadMessage, bytes: &[u8]) -> Option<i64> {
         let salvaged = &bad.salvaged;
-        // Without a readable `result` or `error`, it is an answer if its id is certain and there is no `method`.
+        // Without a readable `result` or `error`, the message is an answer if its id is certain and it has no `method`.
         let certain_id =
             || salvaged.id.as_ref().filter(|_| salvaged.is_certain && find(bytes, b"\"method\"").is_none());
         let id = salvaged.answered_request().or_else(|| certain_id()?.number())?;
@@ -493,8 +496,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the error for an output that has ended. It says how the process ended, if the process ends within
-    /// [`EXIT_TIMEOUT`], and otherwise `why`.
+    /// Returns the error for an output that has ended. If the process ends within [`EXIT_TIMEOUT`], the error says how;
+    /// if not, the error says `why`.
     async fn end_error(&self, why: &str) -> LinkError {
         if let Some(process) = &self.process
             && let Ok(exit) = timeout(EXIT_TIMEOUT, process.exited()).await

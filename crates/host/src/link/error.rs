@@ -1,4 +1,4 @@
-//! The errors of a connection. Each variant is one cause with one next step.
+//! Defines the errors of a connection. Each variant is one cause with one next step.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ pub enum LinkError {
     /// The child process ended.
     #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(BEFORE_NOISE, .noise))]
     Exited {
-        /// How it ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
+        /// How the process ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
         /// The end of its stderr, escaped.
         stderr: String,
@@ -83,7 +83,7 @@ pub enum LinkError {
     SlowStart {
         /// The bound.
         after: Duration,
-        /// The end of its stderr, escaped.
+        /// The end of the server's stderr, escaped.
         stderr: String,
         /// Its output on stdout that is not an MCP message: how often there was some, and the first piece, escaped.
         /// Empty if there was none.
@@ -126,7 +126,7 @@ pub enum LinkError {
     Unanswered {
         /// The method that the server requested.
         method: &'static str,
-        /// The reason why it got no answer.
+        /// The reason why the server got no answer.
         why: String,
     },
     /// The server requires an MCP version that the host does not support.
@@ -175,7 +175,7 @@ pub enum LinkError {
     NeedsAuth {
         /// 401 or 403.
         status: u16,
-        /// Its `WWW-Authenticate` header, escaped.
+        /// The `WWW-Authenticate` header of the server's answer, escaped.
         challenge: Option<String>,
         /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
         how: Option<String>,
@@ -191,26 +191,26 @@ pub enum LinkError {
     Helper {
         /// The problem.
         why: String,
-        /// The end of its stderr, escaped.
+        /// The end of the program's stderr, escaped.
         stderr: String,
     },
-    /// The server refuses the request, because it got too many.
+    /// The server refuses the request, because it got too many requests.
     #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
     RateLimited {
         /// How long to wait, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// A redirect that is not followed.
+    /// The server answered with a redirect that the host does not follow.
     #[error("the server redirects (HTTP {status}) to {to}, which is not followed: {why}")]
     Redirect {
-        /// Its status.
+        /// The status code.
         status: u16,
-        /// Origin of the target.
+        /// The origin of the target.
         to: String,
-        /// The reason why it is not followed.
+        /// The reason why the redirect is not followed.
         why: &'static str,
-        /// The next step: the beginning of a sentence, such as `check the url in`, to which the caller adds where the
-        /// entry is.
+        /// The next step: the beginning of a sentence, such as `check the url in`. The caller appends where the server
+        /// is configured.
         next: &'static str,
     },
     /// The server answered with a JSON-RPC error.
@@ -276,8 +276,8 @@ impl LinkError {
         ends && !(others_wait && spares_others)
     }
 
-    /// Converts the error that ended the connection into the error of another request that was under way on it. An
-    /// answer to one request, such as a refused token or a redirect, says nothing of other requests, so they get
+    /// Converts the error that ended the connection into the error of the other requests that were under way. An answer
+    /// to one request, such as a refused token or a redirect, says nothing about other requests, so they get
     /// [`Self::Broken`] instead.
     pub(crate) fn for_requests_under_way(self) -> Self {
         match self {
@@ -351,8 +351,8 @@ const BEFORE_NOISE: &str = "; ";
 const IN_NOISE: &str = "it sent ";
 
 impl LinkError {
-    /// Removes the output that the error quotes: what the server wrote to stdout and stderr, or the container engine or
-    /// the program of `headers_helper`.
+    /// Removes the output (stdout and stderr) that the error quotes. The output may be of the server, of the container
+    /// engine or of the program of `headers_helper`.
     pub(crate) fn silenced(mut self) -> Self {
         match &mut self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {
@@ -367,8 +367,8 @@ impl LinkError {
         self
     }
 
-    /// Returns the text of an error without the output of the server in it; `shown` is the text that `Display` has
-    /// made. It is for people who may know that the server failed, but may not read its output.
+    /// Removes the output of the server from `shown`, the text of an error that `Display` has made. The result is for
+    /// people who may know that the server failed, but may not read the server's output.
     #[must_use]
     pub fn without_output(shown: &str) -> &str {
         let noise = shown.find(IN_NOISE).and_then(|at| shown[..at].rfind(BEFORE_NOISE));

@@ -1,5 +1,5 @@
-//! Converts bytes into messages, with bounded memory, with tolerance for damage, and without copies: the lines of
-//! stdio, event streams, and the JSON-RPC in them.
+//! Converts bytes into messages: the lines of stdio, event streams, and the JSON-RPC in both. Bounds the memory,
+//! tolerates damage, and avoids copies.
 
 pub(crate) mod envelope;
 pub(crate) mod lines;

@@ -1,7 +1,7 @@
-//! One function per fuzz target, only for the crate `fuzz/`; no part of the library's interface.
+//! Contains one function for each target of the crate `fuzz/`. They are not part of the library's interface.
 //!
-//! Each takes any bytes and checks properties of the result that must hold for all input, not only the absence of
-//! panics. It panics when a property does not hold: a panic here is a bug in the code under test.
+//! Each function takes any bytes, and checks properties of the result that must hold for all input. If a property does
+//! not hold, the function panics: any panic here is a bug in the code under test.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -25,8 +25,9 @@ use crate::{
     text,
 };
 
-/// Checks the findings in a definition: any JSON, or else the bytes as its description. Each finding and its place must
-/// be printable, and their number and lengths must be bounded.
+/// Checks the findings (suspicious texts) in a tool's definition. The definition is the input if that is JSON; if not,
+/// the input is its description. Each finding and its place must be printable, and their number and lengths must be
+/// bounded.
 pub fn findings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
@@ -41,7 +42,8 @@ pub fn findings(data: &[u8]) {
 
 /// Checks the framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
 ///
-/// Whole lines, lines over the limit and the cut end must be those of a plain split of the stream at its line feeds.
+/// The framer must find the same whole lines, lines over the limit and cut end as a plain split of the stream at its
+/// line feeds.
 pub fn framer(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
@@ -120,7 +122,7 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
     chunks.for_each(|chunk| parser.push(chunk, &mut out));
     let id = parser.last_event_id().map(ToString::to_string);
     let _ = (parser.retry(), parser.has_partial());
-    // The number of bytes that were read of a too large event does depend on the chunks; the error itself does not.
+    // Only the code of an error is compared: how many bytes of a too large event were read depends on the chunks.
     let events: Vec<_> = out.into_iter().map(|event| event.map_err(|error| error.code())).collect();
     assert!(events.iter().flatten().all(|event| event.data.len() <= limit), "an event is over the limit {limit}");
     (events, id)
@@ -128,8 +130,8 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
 
 /// Checks the first step of reading a message, and the salvage of a broken one.
 ///
-/// The scanner must find the same in pieces as in one pass; in a valid message, it must never report a wrong id as
-/// certain.
+/// The scanner must find the same parts in pieces of a message as in the whole message. In a valid message, it must
+/// never report a wrong id as certain.
 pub fn envelope(data: &[u8]) {
     let [size, message @ ..] = data else { return };
     let scan = |chunks: &mut dyn Iterator<Item = &[u8]>| {
@@ -151,28 +153,29 @@ pub fn envelope(data: &[u8]) {
 
 /// Checks the parts of a valid message; returns its id.
 fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
-    let shallow = |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
+    let assert_shallow =
+        |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
     match read {
         Envelope::Request { id, params, .. } => {
-            params.iter().copied().for_each(shallow);
+            params.iter().copied().for_each(assert_shallow);
             Some(id)
         }
         Envelope::Notification { params, .. } => {
-            params.iter().copied().for_each(shallow);
+            params.iter().copied().for_each(assert_shallow);
             None
         }
         Envelope::Response { id, outcome: Outcome::Error(raw) } => {
-            shallow(raw);
+            assert_shallow(raw);
             Some(id)
         }
         Envelope::Response { id, outcome: Outcome::Result(_) } => Some(id),
         Envelope::Orphan { error } => {
-            shallow(error);
+            assert_shallow(error);
             None
         }
         Envelope::Batch(all) => {
-            all.iter().flatten().for_each(|one| {
-                checked_id(one);
+            all.iter().flatten().for_each(|message| {
+                checked_id(message);
             });
             None
         }
@@ -203,14 +206,14 @@ pub fn tool_decoder(data: &[u8]) {
     }
 }
 
-/// Checks the mapping from (server, tool) to model-visible names. The first line is a naming style, each other
-/// `server<TAB>tool`.
+/// Checks the mapping from (server, tool) to model-visible names. The first line is a naming style, each other line a
+/// pair `server<TAB>tool`.
 ///
-/// Every name must be acceptable to every provider and belong to one pair only; in a stable style, an additional pair
-/// must rename none.
+/// Every name must be acceptable to every model provider and belong to one pair only. In a stable style, an additional
+/// pair must not change the name of another pair.
 pub fn names(data: &[u8]) {
-    let given = String::from_utf8_lossy(data);
-    let (style, pairs) = given.split_once('\n').unwrap_or_default();
+    let input = String::from_utf8_lossy(data);
+    let (style, pairs) = input.split_once('\n').unwrap_or_default();
     let style: NameStyle = style.parse().unwrap_or_default();
     let pairs: Vec<_> = pairs.lines().map(|line| line.split_once('\t').unwrap_or(("", line))).collect();
     let caps = [NameCap::Chars64, NameCap::Chars128];
@@ -239,13 +242,13 @@ fn is_acceptable(name: &str, cap: NameCap) -> bool {
 /// The result must contain no character that acts on a terminal or on a page, a second pass must change nothing, and
 /// lengths must be kept.
 pub fn text(data: &[u8]) {
-    let [room, given @ ..] = data else { return };
-    let (given, room) = (String::from_utf8_lossy(given), usize::from(*room));
+    let [room, input @ ..] = data else { return };
+    let (input, room) = (String::from_utf8_lossy(input), usize::from(*room));
     let acts = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let (terminal, line) = (text::for_terminal(&given), text::for_line(&given));
-    let (log, page) = (text::for_log(&given), text::for_html(&given));
+    let (terminal, line) = (text::for_terminal(&input), text::for_line(&input));
+    let (log, page) = (text::for_log(&input), text::for_html(&input));
     assert!(!terminal.chars().any(|c| acts(c) && !matches!(c, '\n' | '\t')), "acts on a terminal: {terminal:?}");
     assert!(!line.chars().any(acts) && !log.chars().any(acts), "acts on a line: {line:?} {log:?}");
     assert!(!page.contains(['<', '>', '"', '\'']), "markup: {page:?}");
@@ -253,7 +256,7 @@ pub fn text(data: &[u8]) {
     assert_eq!(text::for_terminal(&terminal), terminal, "a second pass");
     assert_eq!(text::for_line(&line), line, "a second pass");
     assert_eq!(text::for_log(&log), log, "a second pass");
-    let clipped = text::clip(&given, room);
+    let clipped = text::clip(&input, room);
     assert!(clipped.len() <= room, "{} bytes in room for {room}", clipped.len());
     assert_eq!(text::clip(&clipped, room), clipped, "a second pass");
 }

@@ -1,4 +1,5 @@
-//! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
+//! Implements MCP's Streamable HTTP transport, for both eras (`legacy`: MCP 2025-11-25 and older, `modern`:
+//! 2026-07-28). Each message is one POST, and its answer is JSON or an event stream.
 //!
 //! Toolrack has its own code for this, on a pooled `reqwest` client, because the host guarantees each bound, header,
 //! retry and redirect.
@@ -62,7 +63,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The most answers and cancellations that are posted concurrently. Others wait.
+/// The most answers and cancellations that are posted concurrently. Further ones wait.
 const SIDE_POSTS: usize = 16;
 /// The most answers and cancellations that wait to be posted. More are dropped.
 const SIDE_QUEUE: usize = 256;
@@ -74,13 +75,14 @@ const LAST_POST_TIME: Duration = Duration::from_millis(200);
 /// The most idle connections to one host that a client keeps.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
-/// The HTTP clients of a host, which pool connections. All servers with the same connect time-out share one, if they
-/// have the same egress rules. A client is made on first use, and again when the rules have changed.
+/// The HTTP clients of a host, which pool connections. Servers with the same connect time-out and the same egress rules
+/// (which addresses requests may reach) share a client. A client is made on first use, and again when the rules have
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
 
-/// The clients, each with the guard that it enforces. The key is the connect time-out, and whether the host itself has
-/// the server (`true`) or a member has added it (`false`).
+/// The clients, each with the guard that it enforces. The key is the connect time-out, and `true` for servers of the
+/// host's own configuration or `false` for servers that a member of a team has added.
 type Pools = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
@@ -139,7 +141,7 @@ struct Endpoint {
     session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
-    /// The number of requests that wait for their answers, without subscriptions.
+    /// The number of requests that wait for their answers. Subscriptions do not count.
     under_way: AtomicUsize,
     /// One permit for each answer or cancellation that may be posted at once.
     side_posts: Arc<Semaphore>,
@@ -167,7 +169,7 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) bounds: Bounds,
 }
 
-/// Resolves the URL of an entry and checks that egress lets requests go there.
+/// Resolves the URL in a server's configuration, and checks that the egress rules allow requests to that URL.
 pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
     let url = resolved_url(plan.resolver, plan.server, plan.spec).await?;
     plan.egress.configured().check(&url).map_err(|refused| LinkError::Refused(Arc::new(refused)))?;
@@ -232,6 +234,7 @@ impl HttpWire {
         self.0.session_headers.rcu(|session_headers| SessionHeaders {
             era: Some(era),
             version: version.clone(),
+            // The modern era has no sessions.
             session: session_headers.session.clone().filter(|_| era != Era::Modern),
         });
     }
@@ -360,14 +363,14 @@ impl HttpWire {
 
 impl Outlet for HttpWire {
     fn post(&self, message: Bytes) {
-        let Ok(place) = self.0.side_queue.clone().try_acquire_owned() else {
+        let Ok(queue_permit) = self.0.side_queue.clone().try_acquire_owned() else {
             return self.0.inbound.warn(format!("a message was dropped: {SIDE_QUEUE} wait to be posted"));
         };
         let wire = self.clone();
         let task = async move {
-            let _place = place;
+            let _queue_permit = queue_permit;
             let delivered = async {
-                let _turn = wire.0.side_posts.acquire().await;
+                let _post_permit = wire.0.side_posts.acquire().await;
                 wire.notify(message).await
             };
             let stopped = async {
@@ -385,9 +388,11 @@ impl Outlet for HttpWire {
     }
 }
 
-/// Notifies a legacy server that the caller no longer waits. (In the modern era, closing the stream is enough.)
+/// Notifies a legacy server that the caller no longer waits, if this is dropped before the request has its answer. (In
+/// the modern era, closing the stream is enough.)
 struct Abandoned<'a> {
     wire: &'a HttpWire,
+    /// The id of the request; `None` if no notification is needed.
     id: Option<i64>,
 }
 
@@ -399,7 +404,7 @@ impl Drop for Abandoned<'_> {
     }
 }
 
-/// Counts a request as under way until it is dropped.
+/// Counts a request as under way until this value is dropped.
 struct UnderWay<'a>(&'a Endpoint);
 
 impl Drop for UnderWay<'_> {
@@ -417,14 +422,14 @@ impl Endpoint {
         })
     }
 
-    /// Posts a body; `request` is the request in it, if it is one.
+    /// Posts a body. `request` is the MCP request in the body, if the body is a request.
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.sent(&body);
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// Builds an HTTP request with all headers except those of its body, for the MCP request `outgoing`, if there is
-    /// one. Also returns how it was authorized.
+    /// Builds an HTTP request with all headers except those of its body. `outgoing` is the MCP request that it will
+    /// carry, if any. Returns the HTTP request, and how it was authorized.
     async fn request(
         &self,
         method: Method,
@@ -496,7 +501,7 @@ impl Endpoint {
         }
     }
 
-    /// Explains the texts of those errors of the HTTP client that mean that the other side does not speak HTTP, or TLS.
+    /// Explains the text of an error of the HTTP client if it means that the other side does not speak HTTP or TLS.
     /// Returns any other text unchanged.
     fn explain(&self, why: &str) -> String {
         if self.url.scheme() == "https" && why.contains("InvalidContentType") {
@@ -508,7 +513,7 @@ impl Endpoint {
         }
     }
 
-    /// Converts an error of the HTTP client. Its URL is left out, because it may hold a secret.
+    /// Converts an error of the HTTP client. Leaves out the URL in the error, because the URL may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> LinkError {
         let error = error.without_url();
         let mut innermost: &dyn std::error::Error = &error;

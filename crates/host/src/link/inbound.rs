@@ -1,7 +1,8 @@
-//! Messages that a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
+//! Handles the messages that a server sends on its own: progress, changes, log messages and, in the legacy era (MCP
+//! 2025-11-25 and older), requests.
 //!
-//! [`Inbound`] takes messages in the order of arrival and never waits: it passes progress to its call at once, only
-//! sets a flag for a change, limits the rate of log messages and of events about lists, and answers requests in a
+//! [`Inbound`] takes messages in the order of arrival and never waits. It passes progress to the call at once, and
+//! notes a change in a flag. It limits the rate of log messages and of events about lists, and answers requests in a
 //! limited number of tasks of the connection.
 
 mod changed;
@@ -69,7 +70,8 @@ pub(crate) const MAX_MESSAGES_PER_SECOND: u16 = 100;
 /// The shortest time between two events about changes of one list.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Sends answers to a server's requests. Never waits, and drops an answer if the queue is full.
+/// Sends messages for which the sender does not wait: answers to a server's requests, and cancellations. Drops a
+/// message if the queue is full.
 pub(crate) trait Outlet: Send + Sync {
     fn post(&self, message: Bytes);
 }
@@ -99,7 +101,7 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// Whether changes of a list have been reported within the last [`CHANGE_INTERVAL`].
+/// What has been reported about a list within the last [`CHANGE_INTERVAL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ListChange {
     /// No change was reported: the next one is reported at once.
@@ -140,6 +142,7 @@ pub(crate) struct Inbound {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     observer: Observer,
+    /// Notes that the list of tools has changed.
     pub(crate) changed: Changed,
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
@@ -150,6 +153,7 @@ pub(crate) struct Inbound {
     answer_slots: Arc<Semaphore>,
     /// Limits log messages and warnings.
     message_rate: Rate,
+    /// Counts bytes that are not an MCP message.
     noise: Noise,
     /// Judges which pages the server may ask the user to open.
     pages: OnceLock<Guard>,
@@ -179,7 +183,7 @@ pub(crate) struct Parts {
 }
 
 impl Inbound {
-    /// Lets the server ask the user to open the pages that `pages` allows. Does nothing if that was set before.
+    /// Lets the server ask the user to open the pages that `pages` allows. Does nothing if a guard was set before.
     pub(crate) fn set_page_guard(&self, pages: Guard) {
         let _ = self.pages.set(pages);
     }
@@ -203,7 +207,8 @@ impl Inbound {
         receiver
     }
 
-    /// Returns what an answer to a question of the server depends on: its name, its pages and the asker's abilities.
+    /// Describes the server for the code that answers its questions: its name, the pages that it may have opened, and
+    /// the abilities that were declared to it.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
         input::Questioner { server: &self.server, pages: self.pages.get(), abilities: self.asker.abilities() }
     }
@@ -236,8 +241,8 @@ impl Inbound {
         Registered { id, inbound: self.clone(), given_up: Some(given_up) }
     }
 
-    /// Handles a notification or a request of the server. `from` is the request of this host on whose stream it
-    /// arrived, if the transport knows it.
+    /// Handles a notification or a request of the server. `from` is the request of this host on whose stream the
+    /// message arrived, if the transport knows that request.
     pub(crate) fn accept(self: &Arc<Self>, message: Envelope<'_>, from: Option<i64>, outlet: &Arc<dyn Outlet>) {
         match message {
             Envelope::Notification { method, params } => self.handle_notification(&method, params, from),
@@ -278,7 +283,7 @@ impl Inbound {
         }
     }
 
-    /// Returns a summary of the noise so far as one safe line; empty if there was none.
+    /// Returns a summary of the noise (bytes that are not a message) so far, as one safe line; empty if there was none.
     pub(crate) fn noise_so_far(&self) -> String {
         self.noise.so_far()
     }
@@ -302,7 +307,7 @@ impl Inbound {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        // Ignore progress of one call that arrives on the stream of another.
+        // Ignore progress of one call that arrives on the stream of another call.
         if from.is_some_and(|from| from != token) {
             return;
         }
@@ -319,8 +324,8 @@ impl Inbound {
         }
     }
 
-    /// Handles the acknowledgement of a subscription. One that no request in `acknowledgements` waits for concerns
-    /// changes of lists.
+    /// Handles the acknowledgement of a subscription. If no request in `acknowledgements` waits for it, the
+    /// subscription is the one to changes of lists.
     fn acknowledged(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Acknowledged {
@@ -403,8 +408,8 @@ impl Inbound {
         });
     }
 
-    /// Reports a changed list at once. If it changes again within [`CHANGE_INTERVAL`], one further report follows at
-    /// the end of the interval, so that callers always learn of the last change.
+    /// Reports a changed list at once. If the list changes again within [`CHANGE_INTERVAL`], one further report follows
+    /// at the end of the interval, so that callers always learn of the last change.
     fn list_on_demand_changed(self: &Arc<Self>, list: ListOnDemand) {
         let is_first = {
             let change = &mut self.open.lock().changes[list as usize];
@@ -447,7 +452,7 @@ impl Inbound {
         });
     }
 
-    /// Returns whether the rate allows another log message or warning. Reports how many were dropped before it.
+    /// Returns whether the rate allows another log message or warning. Reports how many messages were dropped before.
     fn allows_message(&self) -> bool {
         let Some(dropped) = self.message_rate.allow() else {
             return false;
@@ -478,6 +483,7 @@ impl Inbound {
             return;
         };
         let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
+        // An id, which is a number or a string, always serializes.
         let key = serde_json::to_string(&id).unwrap_or_default();
         self.open.lock().revocable.insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
@@ -489,13 +495,13 @@ impl Inbound {
         });
     }
 
-    /// Returns the request that a question most likely belongs to: the one on whose stream it arrived, or else the
-    /// latest.
+    /// Returns the request to which a question most likely belongs: the request on whose stream the question arrived,
+    /// or else the latest request.
     ///
     /// # Errors
-    /// If the transport does not say which open request the question belongs to, and the open requests come from
-    /// several principals. The question may quote one principal, and its answer goes into the result of one, so the
-    /// wrong user must not answer.
+    /// If the transport does not say to which open request the question belongs, and the open requests come from
+    /// several principals. The question may quote data of one principal, and the answer goes into the result of one
+    /// principal's request, so the wrong user must not answer.
     fn request_of(&self, from: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
         let requests = &self.open.lock().requests;
         let Some(id) = from else {

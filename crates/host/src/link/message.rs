@@ -1,4 +1,4 @@
-//! Messages in the form that every transport carries: an outgoing request, and its outcome.
+//! Defines messages in the form that every transport carries: an outgoing request, and its outcome.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -18,7 +18,7 @@ pub(crate) fn no_params() -> Map<String, Value> {
     Map::new()
 }
 
-/// A raw result, or the reason why there is none.
+/// A raw result, or the reason why there is no result.
 pub(crate) type Answered = Result<Bytes, LinkError>;
 
 /// An encoded request, with the data that a transport needs.
@@ -38,11 +38,11 @@ pub(crate) struct Outgoing {
     pub(crate) cancellable: bool,
 }
 
-/// Calls `each` with every message in these bytes: one message, or those of a batch.
-pub(crate) fn for_each_message(bytes: &[u8], mut each: impl FnMut(Result<Envelope<'_>, BadMessage>)) {
+/// Calls `handle` with every message in these bytes: one message, or the messages of a batch.
+pub(crate) fn for_each_message(bytes: &[u8], mut handle: impl FnMut(Result<Envelope<'_>, BadMessage>)) {
     match envelope::peek(bytes) {
-        Ok(Envelope::Batch(messages)) => messages.into_iter().for_each(each),
-        message => each(message),
+        Ok(Envelope::Batch(messages)) => messages.into_iter().for_each(handle),
+        message => handle(message),
     }
 }
 

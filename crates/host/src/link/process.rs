@@ -1,7 +1,7 @@
-//! The connection's view of its child process: its end and the end of its stderr.
+//! Gives a connection a view of its child process: how the process ended, and the last lines of its stderr.
 //!
 //! `child` starts, watches and ends the process, and knows nothing of MCP; `supervisor` chooses the program that
-//! supervises it.
+//! supervises the process.
 
 pub mod child;
 pub mod supervisor;
@@ -47,13 +47,13 @@ impl Process {
         self.exited.clone().await
     }
 
-    /// Returns the end of its stderr so far, as one safe line.
+    /// Returns the last lines of the process's stderr so far, as one safe line.
     pub(crate) fn stderr_so_far(&self) -> String {
         quote(&self.stderr.tail(LAST_LINES).join(" | "))
     }
 
-    /// Returns the end of its stderr after the process has ended, as one safe line. Waits a moment for the content of
-    /// the pipe.
+    /// Returns the last lines of the process's stderr after the process has ended, as one safe line. Waits a moment for
+    /// the content of the pipe.
     pub(crate) async fn last_stderr(&self) -> String {
         let _ = timeout(STDERR_TIMEOUT, self.stderr.drained()).await;
         self.stderr_so_far()

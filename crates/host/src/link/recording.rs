@@ -1,8 +1,8 @@
-//! Records the messages of servers in a file, and replays them: a [`Recorder`] records every message of a host; a host
-//! with a [`Recording`] starts no server and contacts none, because the recording answers instead.
+//! Records the messages of servers in a file, and replays them. A [`Recorder`] records every message of a host. A host
+//! with a [`Recording`] starts no server and contacts no server, because the recording answers instead.
 //!
-//! A recording is JSON Lines: a [header](HEADER), then one message on each line, in the order of the wire for each
-//! server.
+//! A recording is JSON Lines: a [header](HEADER), then one message on each line. The messages of a server have the
+//! order in which they were sent and received.
 
 mod player;
 mod recorder;
@@ -38,6 +38,7 @@ const HEADER: (&str, u64) = ("toolrack_recording", 1);
 pub struct Recording {
     /// Names the recording in errors.
     name: String,
+    /// The recorded requests of each server, with their outcomes.
     tapes: BTreeMap<ServerName, Tape>,
     /// Hides the same values in a request as in the recording.
     conceal: Option<Conceal>,
@@ -128,12 +129,12 @@ impl Recording {
         Self { conceal: Some(conceal), ..self }
     }
 
-    /// Returns the servers whose messages it contains.
+    /// Returns the servers whose messages the recording contains.
     pub fn servers(&self) -> impl Iterator<Item = &ServerName> {
         self.tapes.keys()
     }
 
-    /// Returns the era for `server`, which is the recorded one.
+    /// Returns the era (generation of MCP) that `server` spoke when it was recorded.
     pub(crate) fn protocol(&self, server: &ServerName) -> Protocol {
         self.tapes.get(server).map_or(Protocol::Legacy, Tape::protocol)
     }

@@ -31,7 +31,7 @@ fn no_http_error() -> LinkError {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {}
 
-/// A wire that cannot be created.
+/// A transport that cannot be created.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpWire(Infallible);
 
@@ -88,7 +88,7 @@ impl HttpWire {
     }
 }
 
-/// HTTP+SSE of 2024-11-05, left out as well.
+/// Stands in for the HTTP+SSE transport of MCP 2024-11-05.
 pub(crate) mod legacy_sse {
     use super::{Arc, Closed, HttpPlan, Inbound, LinkError, no_http_error};
     use crate::link::duplex::Duplex;

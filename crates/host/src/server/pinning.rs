@@ -1,4 +1,5 @@
-//! Applies pins in a server's task: checks each list against them, and again when they may have changed.
+//! Checks the tools of a server against pins, the stored definitions that tools had when they were first seen or
+//! approved. Checks each list of tools, and checks it again when the pins may have changed.
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Task {
-    /// Checks `tools` against their pins and separates those that do not match.
+    /// Checks `tools` against their pins, and separates the tools that do not match.
     pub(super) async fn checked_against_pins(&self, tools: ToolSet) -> ToolSet {
         let mode = self.spec.pins.unwrap_or_default();
         let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.context.pins) else {
@@ -88,7 +89,7 @@ impl Task {
     /// Checks the published tools against their pins again, and publishes the result.
     async fn recheck_pins(&self) {
         let before = self.publish.borrow().tools.clone();
-        // The same tools, with none of them mismatched.
+        // The same tools, without any mismatch.
         let unchecked = before.split_by(|_| None, true);
         let now = self.checked_against_pins(unchecked).await;
         let differs = now.mismatched != before.mismatched;
@@ -145,7 +146,8 @@ impl Server {
         listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())
     }
 
-    /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if it no longer is.
+    /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if the tool is no longer
+    /// in quarantine.
     pub(crate) async fn quarantine_cause(&self, tool: &str) -> Option<Cause> {
         let cause_in =
             |snapshot: &super::Snapshot| snapshot.tools.in_quarantine(tool).map(|mismatched| mismatched.cause.clone());

@@ -1,4 +1,4 @@
-//! The task that owns a server's connections, one after the other.
+//! Runs the task that owns a server's connections, one after the other.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -31,7 +31,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 /// The longest pause between two listings of a server whose tools keep changing.
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
-/// How many tools of one list are reported by name; the others only as a number.
+/// How many tools of one list are reported by name. Of the others, only the number is reported.
 const MAX_REPORTED: usize = 20;
 /// Up to this many listings in a minute, the pause between two of them stays [`SHORTEST_RELIST`].
 const MAX_CALM_LISTINGS: u32 = 5;
@@ -63,7 +63,7 @@ enum Next {
     /// Wait, then reconnect.
     Later {
         error: LinkError,
-        /// Whether an attempt to connect failed. Otherwise, an established connection ended.
+        /// True if an attempt to connect failed; false if an established connection ended.
         is_failed_attempt: bool,
     },
     /// Wait until a caller needs the server.
@@ -103,8 +103,8 @@ impl Task {
             let connecting = Box::pin(self.connect(&mut era));
             let next = match stop.run_until_cancelled(connecting).await {
                 None => Next::Stop,
-                // A caller has requested a new attempt, for example because a secret has changed. This one may have
-                // begun before that change, so its failure does not count.
+                // A caller has requested a new attempt, for example because a secret has changed. The failed attempt
+                // may have begun before that change, so its failure does not count.
                 Some(Err(_)) if self.round_requested().now_or_never().is_some() => Next::Now,
                 Some(Err(error)) => Next::Later { error, is_failed_attempt: true },
                 Some(Ok(connection)) => {
@@ -159,7 +159,7 @@ impl Task {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
     }
 
-    /// Publishes the remembered tools of an earlier run. Returns `false` if there are none.
+    /// Publishes the remembered tools of an earlier run. Returns `false` if no tools are remembered.
     async fn publish_stored_tools(&self) -> bool {
         let Some(memory) = &self.context.memory else {
             return false;
@@ -191,7 +191,8 @@ impl Task {
         self.while_checking_pins(wanted).await;
     }
 
-    /// Connects. Tries the era of the last connection first, which `era` and the host's memory keep.
+    /// Connects. First tries the era (generation of MCP) of the last connection, which `era` or the host's memory
+    /// contains.
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
         let fingerprint = self.spec.fingerprint();
         if era.is_none()
@@ -332,12 +333,12 @@ impl Task {
     /// Publishes a list of tools, unless it equals the current one.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
         let before = self.publish.borrow().clone();
-        let same = *before.tools == tools;
-        if !same {
+        let is_same = *before.tools == tools;
+        if !is_same {
             self.report_unusable(&before.tools, &tools);
             self.report_quarantined(&before.tools, &tools);
         }
-        let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
+        let tools = if is_same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
         let count = tools.tools.len();
         self.publish(|snapshot| {
             snapshot.set_connected(link);
@@ -361,8 +362,8 @@ impl Task {
         }
     }
 
-    /// Emits an event for each of the first [`MAX_REPORTED`], and returns the number of the others: thousands of events
-    /// would displace those of other servers.
+    /// Calls `emit` for the first [`MAX_REPORTED`] items, and returns the number of the others: thousands of events
+    /// would displace the events of other servers.
     pub(super) fn report_each<T>(&self, new: &[&T], emit: impl Fn(&T)) -> usize {
         let (reported, rest) = new.split_at(new.len().min(MAX_REPORTED));
         reported.iter().for_each(|new| emit(new));
@@ -370,7 +371,7 @@ impl Task {
     }
 
     /// Publishes the reason why there is no connection, and waits until it is time for the next attempt.
-    /// `is_failed_attempt` says whether an attempt to connect failed; otherwise, an established connection ended.
+    /// `is_failed_attempt` is true if an attempt to connect failed, and false if an established connection ended.
     async fn wait_after(&self, error: LinkError, is_failed_attempt: bool, failures: &mut u32) {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
@@ -453,8 +454,8 @@ fn sign_in_step(error: &LinkError) -> String {
     }
 }
 
-/// Returns `first`, doubled with each failure up to `longest`, with a jitter of a fifth so that servers do not
-/// reconnect together.
+/// Returns `first`, doubled with each failure up to `longest`. `jitter` (0 to 1) changes the result by up to a fifth,
+/// so that servers do not reconnect together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
     // The bound of the exponent keeps the shift from overflowing.
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
@@ -466,7 +467,7 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
 struct Pace {
     /// When the current minute began.
     minute_began: Instant,
-    /// The number of listings in this minute, and half of the number before it.
+    /// The number of listings in this minute, plus half of this value at the end of the minute before.
     listings: u32,
     /// When the tools were last listed.
     last_listed: Instant,
@@ -488,7 +489,8 @@ impl Pace {
         self.listings += 1;
     }
 
-    /// Returns whether the server has just reached four times [`MAX_CALM_LISTINGS`], which is worth a warning.
+    /// Returns whether the number of listings has just reached four times [`MAX_CALM_LISTINGS`], so that a warning is
+    /// due.
     fn changes_too_often(&self) -> bool {
         self.listings == 4 * MAX_CALM_LISTINGS
     }

@@ -1,11 +1,12 @@
-//! Progressive discovery: three tools instead of very many.
+//! Gives a model three tools with which it finds and calls all other tools (progressive discovery).
 //!
-//! Thousands of definitions would fill the context of a model. So the model gets three tools, to search, to read the
-//! arguments of a tool, and to call the tool by name. They never change, so that the prompt cache stays valid.
+//! Thousands of definitions would fill the context of a model. So the model gets three tools: to search, to read the
+//! arguments of a tool, and to call the tool by name. These three never change, so that the prompt cache stays valid.
 //!
-//! A call of `call_tool` reaches this server only if its arguments are wrong: otherwise
-//! [`Host::call`](crate::Host::call) treats it as a call of the tool that the arguments name, with the same asker,
-//! bounds and other properties. So the gate judges the named tool, events name it, and its result stays unwrapped.
+//! A call of `call_tool` reaches this server only if its arguments are wrong. If they are right,
+//! [`Host::call`](crate::Host::call) treats the call as one of the tool that the arguments name, with the same asker,
+//! bounds and other properties. So the gate judges the named tool, events name that tool, and the result stays
+//! unwrapped.
 
 use std::{
     borrow::Cow,
@@ -41,11 +42,11 @@ const DESCRIPTION_BYTES: usize = 300;
 /// The most arguments of a tool that a search names.
 const MAX_ARGUMENTS: usize = 12;
 
-/// The call that a call of `call_tool` names.
+/// The call that the arguments of a call of `call_tool` describe.
 pub(crate) struct InnerCall {
     pub(crate) selector: String,
     pub(crate) arguments: JsonObject,
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub(crate) selection: Arc<Selection>,
 }
 
@@ -58,13 +59,14 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Creates a server for the tools of `selection`, which does not include its own.
+    /// Creates a server for the tools of `selection`. The selection does not include the server's own tools.
     pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
         let discovery = Arc::new(Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) });
         super::serve(Arc::clone(&discovery)).extended(discovery)
     }
 
-    /// Returns the call that a call of `tool` names; `None` for any tool but `call_tool`.
+    /// Returns the call that the arguments of a call of `tool` describe; `None` if `tool` is not `call_tool`, or if the
+    /// arguments are wrong.
     pub(crate) fn inner_call(&self, tool: &str, arguments: &JsonObject) -> Option<InnerCall> {
         let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
         let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);

@@ -1,7 +1,7 @@
-//! The server of `run_code`: one tool, whose description lists what scripts can call.
+//! Provides the server with the tool `run_code`, whose description lists the tools that scripts can call.
 //!
-//! A call of `run_code` never reaches this server: [`Host::call`](crate::Host::call) runs the script itself, after the
-//! gate, because the calls in the script use the asker and the catalog of the `run_code` call.
+//! A call of `run_code` never reaches this server. [`Host::call`](crate::Host::call) runs the script itself, after the
+//! gate has allowed the call, because the calls in the script use the asker and the catalog of the `run_code` call.
 
 use std::{
     fmt::Write as _,
@@ -39,7 +39,7 @@ use crate::{
 const RUN: &str = "run_code";
 /// The most bytes that signatures may take in the description; a search finds the other tools.
 const SIGNATURE_BYTES: usize = 12_000;
-/// The most bytes of a tool's description beside its signature.
+/// The most bytes of a tool's description in the comment after its signature.
 const DESCRIPTION_BYTES: usize = 120;
 /// How long the catalog must stay unchanged before the description is rewritten: servers that start together finish one
 /// after another.
@@ -72,8 +72,8 @@ impl Scripts {
         tool == RUN
     }
 
-    /// Runs the script in `arguments`, whose calls look their tools up in `catalog`. Also returns the calls that the
-    /// script made.
+    /// Runs the script in `arguments`. Its calls look up their tools in `catalog`. Returns the result, and the calls
+    /// that the script made.
     pub(crate) async fn run(
         &self,
         arguments: &JsonObject,
@@ -90,7 +90,8 @@ impl Scripts {
         (result(printed), tools.made())
     }
 
-    /// Waits until the description differs from `last`; forever, if it will never change again.
+    /// Waits until the description differs from `last`, and stores the new description there. Waits forever if the host
+    /// is gone.
     async fn changed(&self, events: &mut Receiver<Event>, last: &mut String) {
         loop {
             match events.recv().await {
@@ -114,16 +115,20 @@ impl Scripts {
             return description;
         };
         let catalog = catalog.load_full();
-        let (mut room, mut left_out) = (SIGNATURE_BYTES, 0_usize);
+        let (mut bytes_left, mut left_out) = (SIGNATURE_BYTES, 0_usize);
         for tool in catalog.tools().filter(|tool| self.selection.has(tool)) {
-            let line = if room == 0 { None } else { Some(self.signature_line(tool)).filter(|line| line.len() <= room) };
+            let line = if bytes_left == 0 {
+                None
+            } else {
+                Some(self.signature_line(tool)).filter(|line| line.len() <= bytes_left)
+            };
             match line {
                 Some(line) => {
-                    room -= line.len();
+                    bytes_left -= line.len();
                     description += &line;
                 }
                 // Leave out the last signatures, instead of some long ones in between.
-                None => (room, left_out) = (0, left_out + 1),
+                None => (bytes_left, left_out) = (0, left_out + 1),
             }
         }
         if left_out > 0 {
@@ -136,7 +141,7 @@ impl Scripts {
         let definition = tool.tool();
         let schema = |raw: &str| serde_json::from_str::<Value>(raw).unwrap_or_default();
         let parameters = signature::parameters(&schema(definition.input_schema.get()));
-        let gives = match &definition.output_schema {
+        let result_type = match &definition.output_schema {
             Some(raw) => match schema(raw.get()) {
                 object if object.get("properties").is_some() => {
                     format!("{{ {} }}", signature::parameters(&object).join(", "))
@@ -145,11 +150,11 @@ impl Scripts {
             },
             None => "string".to_owned(),
         };
-        let called = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &gives);
-        let about = definition.description.as_deref().unwrap_or_default().trim();
-        let about = text::clip(about.lines().next().unwrap_or_default(), DESCRIPTION_BYTES);
-        let dash = if about.is_empty() { "" } else { " // " };
-        format!("\n{called}{dash}{}", text::for_line(&about))
+        let call = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &result_type);
+        let summary = definition.description.as_deref().unwrap_or_default().trim();
+        let summary = text::clip(summary.lines().next().unwrap_or_default(), DESCRIPTION_BYTES);
+        let dash = if summary.is_empty() { "" } else { " // " };
+        format!("\n{call}{dash}{}", text::for_line(&summary))
     }
 
     fn tool(&self) -> Value {

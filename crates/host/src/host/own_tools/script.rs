@@ -1,8 +1,8 @@
-//! Scripts that call tools: a model writes a script, and gets only its output.
+//! Lets a script call tools. A model writes the script, and gets only its output.
 //!
 //! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
-//! model's script; the script has access only to a [`ScriptTools`], whose calls are made like all others: the gate
-//! judges each, the asker of the call of `run_code` answers questions, and events report it.
+//! model's script. The script has access only to a [`ScriptTools`]. The host makes its calls like all others: the gate
+//! judges each call, the asker of the call of `run_code` answers questions, and events report the call.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -24,12 +24,12 @@ use crate::{
 /// other part of this process than its [`ScriptTools`], and must always end within bounds of time, memory and output.
 pub trait Interpreter: Send + Sync {
     /// Returns the manual for the model: the language and its limits, how to print, the bounds, and how to find tools
-    /// whose signatures are left out. The host appends the signatures to it.
+    /// whose signatures are left out. The host appends the signatures to the manual.
     fn manual(&self) -> &str;
 
-    /// Returns how a script writes a call of the tool `tool` of `server`. `parameters` and `gives`, the type of the
-    /// result, are written as in a [`signature`](crate::signature()).
-    fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String;
+    /// Returns how a script writes a call of the tool `tool` of `server`. `parameters` and `result_type` are written as
+    /// in a [`signature`](crate::signature()).
+    fn signature(&self, server: &str, tool: &str, parameters: &[String], result_type: &str) -> String;
 
     /// Runs a script. Dropping the future ends it.
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed>;
@@ -40,7 +40,7 @@ pub trait Interpreter: Send + Sync {
 pub struct Printed {
     /// The printed text, within the bounds of the [`Interpreter`].
     pub text: String,
-    /// The reason why it did not finish, for the model that wrote it.
+    /// The reason why the script did not finish, for the model that wrote the script.
     pub error: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl ScriptTools {
     }
 
     /// Returns at most `limit` (and at most 20) tools that match `query` best, as JSON: an array of name, server,
-    /// description and arguments. It only reads the catalog, and makes no call.
+    /// description and arguments. A search only reads the catalog, and makes no call.
     pub async fn search(&self, query: &str, limit: usize) -> String {
         let Run { host, catalog, selection, .. } = &*self.0;
         host.search_for_script(Arc::clone(catalog), Arc::clone(selection), query, limit).await

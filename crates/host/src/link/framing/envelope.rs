@@ -1,4 +1,4 @@
-//! The outer structure of a JSON-RPC message, parsed without decoding its content.
+//! Parses the outer structure of a JSON-RPC message, without decoding its content.
 //!
 //! Messages are read in two steps. The first, [`peek`], determines the kind of a message (a request, a notification, an
 //! answer) and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to the code that waits
@@ -6,8 +6,8 @@
 //! an answer from its content, so that an answer with undecodable content still reaches its call.
 //!
 //! A message that fails the first step yields a [`BadMessage`], with the reason and the parts that a tolerant scan
-//! could [salvage](Salvaged): above all the id of the call, which would otherwise wait for its answer until its
-//! deadline.
+//! could [salvage](Salvaged). The most important part is the id of the call: without the id, the call would wait for
+//! its answer until its deadline.
 //!
 //! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and a
 //! wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
@@ -54,7 +54,7 @@ pub(crate) enum Id {
 }
 
 impl Id {
-    /// Returns the number of this id: itself, or the number in the string (some servers answer request 5 as `"5"`).
+    /// Returns the id as a number. A string that contains a number counts: some servers answer request 5 as `"5"`.
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Id::Number(number) => Some(*number),
@@ -90,7 +90,7 @@ impl Serialize for Id {
 pub(crate) enum Envelope<'a> {
     /// A request of the server, which waits for an answer with this id.
     Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A notification of the server. A request whose id is null counts as one, as in JSON-RPC 1.0.
+    /// A notification of the server. A request whose id is null counts as a notification, as in JSON-RPC 1.0.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// The answer to a request.
     Response { id: Id, outcome: Outcome<'a> },
@@ -180,7 +180,7 @@ pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, BadMessage> {
 
 /// Returns whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
 ///
-/// It is a cheap check before any code that recurses into the JSON. The bytes need not be valid JSON.
+/// This is a cheap check before any code that recurses into the JSON. The bytes need not be valid JSON.
 pub(crate) fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
     // Most messages have fewer brackets in total than may nest, so count them first: that is many times faster than
     // tracking the depth. Count in pieces whose count fits into a byte, so that the processor handles sixteen bytes at
@@ -214,9 +214,9 @@ fn nests_deeper_than(bytes: &[u8], max: usize) -> bool {
 /// Returns the rest after a string whose opening quote has been read; empty if the string is never closed.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr2(b'"', b'\\', rest) {
-        let escape = rest.get(at) == Some(&b'\\');
-        rest = rest.get(at + 1 + usize::from(escape)..).unwrap_or_default();
-        if !escape {
+        let is_escape = rest.get(at) == Some(&b'\\');
+        rest = rest.get(at + 1 + usize::from(is_escape)..).unwrap_or_default();
+        if !is_escape {
             return rest;
         }
     }
@@ -247,9 +247,8 @@ fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
     Ok(message)
 }
 
-/// Returns the same bytes, with each byte that is not UTF-8 replaced by an escape of half a surrogate pair, which is
-/// valid JSON inside a string, but no valid text. So only the list item that contains it is lost, and not the whole
-/// list.
+/// Replaces invalid UTF-8 in `bytes` by `\ud800`, the escape of half a surrogate pair. Inside a string, that is valid
+/// JSON syntax but cannot be decoded. So only a list item that contains the escape is lost, and not the whole list.
 pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + 64);
     for chunk in bytes.utf8_chunks() {

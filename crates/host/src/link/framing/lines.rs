@@ -1,8 +1,8 @@
-//! Lines from an untrusted byte stream: the framing of MCP over stdio.
+//! Splits an untrusted byte stream into lines: over stdio, each MCP message is one line.
 //!
 //! A server may send endless lines, lines of gigabytes, or gigabytes without a line end. The limit for one line bounds
-//! the memory; a longer line is read to its end and dropped, and the next one is read as usual. Only the length of such
-//! a line and the id in it are kept, so that the host can fail the call that it answered.
+//! the memory. A longer line is read to its end and dropped, and the next line is read as usual. Only the length of a
+//! dropped line and the id in it are kept, so that the host can fail the call that the line answered.
 //!
 //! This module finds lines; [`envelope`](super::envelope) reads them.
 
@@ -17,17 +17,17 @@ use tokio::{
 
 use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 
-/// The capacity in bytes that is reserved for reading when there is almost none.
+/// How many bytes of capacity are reserved for reading when the buffer has almost no free capacity.
 const USUAL_ROOM: usize = 16 * 1024;
 
 /// If the free capacity is below this, in bytes, more is reserved before reading.
 const LEAST_ROOM: usize = 4 * 1024;
 
 /// The most bytes of one read, so that few bytes follow the end of a long line in the buffer.
-const MOST_READ: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 /// A buffer larger than this, in bytes, is released together with the line that made it grow.
-const MOST_KEPT: usize = 64 * 1024;
+const MAX_KEPT: usize = 64 * 1024;
 
 /// How many times the limit a line may reach before it is reported as [`Line::Endless`].
 const ENDLESS_FACTOR: u64 = 64;
@@ -38,34 +38,36 @@ pub(crate) enum Line {
     /// A line within the limit. The line feed, a carriage return before it and a byte order mark at the start of the
     /// stream are removed. Never empty or blank.
     ///
-    /// It shares the read buffer, which lives as long as the line does (64 KiB or the length of the line).
+    /// The bytes share the read buffer, so the whole buffer lives as long as they do (64 KiB or the length of the
+    /// line).
     Full(Bytes),
     /// A line over the limit has ended. It is dropped; later lines are not affected.
     TooLong {
-        /// Its length.
+        /// The length of the line.
         bytes: u64,
-        /// The parts that could be recovered, such as the id of the request that it answers.
+        /// The parts that could be recovered, such as the id of the request that the line answers.
         salvaged: Salvaged,
     },
-    /// A line has grown to 64 times the limit (and to twice the [larger one](LargerLimit), while that applies) and has
-    /// not ended. Reported once per line; the caller can continue to read, but should close the stream.
+    /// A line has grown to 64 times the limit and has not ended. (While a [larger limit](LargerLimit) applies, the line
+    /// must have grown to twice that limit as well.) Reported once per line; the caller can continue to read, but
+    /// should close the stream.
     Endless {
-        /// Its length so far.
+        /// The length of the line so far.
         bytes: u64,
         /// The parts that could be recovered so far.
         salvaged: Salvaged,
     },
     /// The stream ended in the middle of a line, which is dropped. This is the last item.
     Cut {
-        /// How many of its bytes were read.
+        /// How many bytes of the line were read.
         bytes: u64,
     },
 }
 
 /// Reads [`Line`]s from `R`, which may send any bytes.
 ///
-/// Memory: 16 KiB while idle. While a long line arrives, the buffer has the length of the line rounded up to a power of
-/// two, of which at most the current limit and 64 KiB are used.
+/// Uses 16 KiB of memory while idle. While a long line arrives, the capacity of the buffer is the length of the line,
+/// rounded up to a power of two. At most the current limit and 64 KiB of it are used.
 pub(crate) struct Lines<R> {
     reader: R,
     /// The bytes that have been read and not yet been returned or dropped.
@@ -92,7 +94,7 @@ pub(crate) type LargerLimit = Box<dyn Fn() -> Option<usize> + Send>;
 struct Overlong {
     bytes: u64,
     scanner: Scanner,
-    /// Whether [`Line::Endless`] has reported it.
+    /// Whether [`Line::Endless`] has reported this line.
     is_reported: bool,
 }
 
@@ -136,7 +138,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             // Without this, a flood of bytes without lines leaves no time for other tasks.
             consume_budget().await;
             self.make_room();
-            let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MOST_READ)).await?;
+            let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MAX_READ)).await?;
             if read == 0 {
                 return Ok(self.take_rest());
             }
@@ -177,7 +179,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the line in bytes that end with a line feed; `None` if the line is blank.
     fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
         line.truncate(line.len() - 1);
-        if self.largest > MOST_KEPT {
+        if self.largest > MAX_KEPT {
             self.give_buffer_away();
         }
         let at_start = std::mem::take(&mut self.at_start);
@@ -207,7 +209,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             is_newly_endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched = 0;
         self.buffer.clear();
-        if self.largest > MOST_KEPT {
+        if self.largest > MAX_KEPT {
             self.give_buffer_away();
         }
         line
@@ -231,8 +233,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Gives a large buffer away with the line that needed it, and moves the bytes after that line to a new one. There
-    /// are at most [`MOST_READ`] of them, because the end of the line was in the last read.
+    /// Moves the bytes after a long line to a new buffer, so that the large buffer is freed together with that line. At
+    /// most [`MAX_READ`] bytes are moved, because the end of the line was in the last read.
     fn give_buffer_away(&mut self) {
         let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
         buffer.extend_from_slice(&self.buffer);
@@ -421,7 +423,7 @@ mod tests {
             let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else { panic!("not endless") };
             assert!((6_400_000..6_600_000).contains(&bytes), "{bytes}");
             assert_eq!(lines.unfinished(), lines.reader.0);
-            assert!(lines.buffer.capacity() <= MOST_KEPT);
+            assert!(lines.buffer.capacity() <= MAX_KEPT);
         });
     }
 
@@ -442,13 +444,13 @@ mod tests {
             let large = [vec![b'x'; 8 << 20], b"\nsmall\n".to_vec()].concat();
             let mut lines = Lines::new(large.as_slice(), 8 << 20);
             assert!(matches!(lines.next().await.unwrap(), Some(Line::Full(line)) if line.len() == 8 << 20));
-            assert!(lines.buffer.capacity() <= MOST_KEPT, "{}", lines.buffer.capacity());
+            assert!(lines.buffer.capacity() <= MAX_KEPT, "{}", lines.buffer.capacity());
             assert_eq!(lines.next().await.unwrap(), Some(full("small")));
 
             let dropped = [vec![b'x'; (8 << 20) + 1], b"\nsmall\n".to_vec()].concat();
             let mut lines = Lines::new(dropped.as_slice(), 8 << 20);
             assert_eq!(lines.next().await.unwrap(), Some(too_long((8 << 20) + 1, None)));
-            assert!(lines.buffer.capacity() <= MOST_KEPT, "{}", lines.buffer.capacity());
+            assert!(lines.buffer.capacity() <= MAX_KEPT, "{}", lines.buffer.capacity());
         });
     }
 

@@ -1,9 +1,9 @@
-//! Server-sent events, parsed as the WHATWG HTML standard specifies (section 9.2.6, "Interpreting an event stream"),
-//! from chunks that end anywhere.
+//! Parses server-sent events, as the WHATWG HTML standard specifies (section 9.2.6, "Interpreting an event stream").
+//! The chunks of input may end anywhere.
 //!
 //! The parser adds three rules for cases that the standard leaves open:
 //! - An event whose data is over a limit is reported and dropped as soon as it passes the limit. The events after it
-//!   are read as if it had not been there.
+//!   are read as if the dropped event had not been there.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
 //!   silently.
 //! - A line other than a data line is at most 8 KiB long; a longer one is ignored, as an unknown field is.
@@ -32,8 +32,8 @@ pub struct Event {
     /// Its `data` lines, joined by line feeds. May be empty: MCP servers send an empty event only for its id, from
     /// which the stream can be resumed.
     pub data: String,
-    /// The last event id after this event: its own, or else that of the last event with an id. Empty if the server
-    /// reset it, `None` if no event of this stream had one.
+    /// The last event id after this event: the id of this event, or else the id of the last event that had one. Empty
+    /// if the server reset the id; `None` if no event of this stream had an id.
     pub id: Option<Arc<str>>,
     /// The milliseconds to wait before reconnecting, according to this event. The parser does not limit them.
     pub retry: Option<u64>,
@@ -79,8 +79,8 @@ impl SseError {
 
 /// Parses chunks of bytes into events. One parser per stream: a new connection needs a new parser.
 ///
-/// Memory: the data of one event, at most as long as the limit, and one line, at most as long as the limit and one
-/// chunk.
+/// Keeps in memory the data of one event, at most as long as the limit, and one line, at most as long as the limit and
+/// one chunk.
 #[derive(Debug)]
 pub struct SseParser {
     limit: usize,
@@ -88,8 +88,8 @@ pub struct SseParser {
     line: Vec<u8>,
     /// Whether the current line is ignored, so that the rest of it is dropped.
     skip_line: bool,
-    /// The number of dropped bytes of the ignored line. `None` if its length needs no error: it is a data line, or the
-    /// error was already reported.
+    /// The number of dropped bytes of the ignored line. `None` if no error is needed for an endless line: the line is a
+    /// data line, or the error was already reported.
     dropped: Option<usize>,
     /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
     after_return: bool,
@@ -110,7 +110,7 @@ struct Pending {
     /// `None` until there is a `data` line; without one there is no event.
     data: Option<Vec<u8>>,
     retry: Option<u64>,
-    /// Whether the data passed the limit, which has been reported; the rest of it is dropped.
+    /// Whether the data passed the limit. The error has then been reported, and the rest of the data is dropped.
     too_large: bool,
 }
 
@@ -157,15 +157,15 @@ impl SseParser {
         self.keep_piece(rest, out);
     }
 
-    /// Returns the id to reconnect with: that of the last event that ended, even if that event was dropped; otherwise,
-    /// the server would send the event again forever. `None` if no event of this stream had an id; the id of an earlier
-    /// stream is then still valid.
+    /// Returns the id to reconnect with: that of the last event that ended. Dropped events count, because without that
+    /// the server would send a dropped event again forever. `None` if no event of this stream had an id; the id of an
+    /// earlier stream is then still valid.
     pub fn last_event_id(&self) -> Option<&Arc<str>> {
         self.last_event_id.as_ref()
     }
 
-    /// Returns the last `retry` of this stream, in milliseconds. The parser does not limit it. It takes effect at once,
-    /// with or without an event.
+    /// Returns the last `retry` of this stream, in milliseconds. The parser does not limit this value. A `retry` line
+    /// takes effect at once, even if it belongs to no event.
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
@@ -274,10 +274,10 @@ impl SseParser {
                 data.extend_from_slice(&line[value_at..]);
             }
             // In the usual case, an event has one line of data: reuse the line instead of copying it.
-            none => {
+            empty => {
                 let mut data = line.into_owned();
                 data.drain(..value_at);
-                *none = Some(data);
+                *empty = Some(data);
             }
         }
     }

@@ -31,15 +31,15 @@ const MAX_CHALLENGE_BYTES: usize = 8 * 1024;
 
 /// The source of a request's authorization.
 pub(super) enum AuthorizedBy {
-    /// The entry itself, or nothing, if there is no authorizer.
+    /// The server's configuration (its entry), or nothing, if there is no authorizer.
     Entry,
     /// A program of the entry, with its output.
     Helper(Arc<HelperHeaders>),
     /// The host's authorizer.
     Authorizer {
-        /// The token that it returned.
+        /// The token that the authorizer returned.
         token: Option<HeaderValue>,
-        /// Whether it returned a proof as well.
+        /// Whether the authorizer returned a proof as well.
         is_proved: bool,
     },
 }
@@ -49,7 +49,8 @@ impl Endpoint {
         Destination { server: &self.server, url: &self.url, spec: &self.spec }
     }
 
-    /// Adds the `Authorization` header and its proof to a request, unless its entry has that header.
+    /// Adds the `Authorization` header and its proof to a request, unless the server's configuration has set that
+    /// header.
     pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<AuthorizedBy, LinkError> {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
             return Ok(AuthorizedBy::Entry);
@@ -105,7 +106,7 @@ impl Endpoint {
                 return Ok(response);
             };
             let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent: token };
-            let left = match status {
+            let retries_left = match status {
                 401 if is_proved && challenge.wants_nonce() => {
                     if nonces == 0 {
                         // The token may be valid, so a sign-in would not help.
@@ -118,10 +119,10 @@ impl Endpoint {
                 403 if challenge.wants_scopes() => &mut step_ups,
                 _ => return Ok(response),
             };
-            if *left == 0 {
+            if *retries_left == 0 {
                 return Ok(response);
             }
-            *left -= 1;
+            *retries_left -= 1;
             let www_authenticate = text_header(&response, &header::WWW_AUTHENTICATE);
             drop(response);
             let may_retry = authorizer.challenged(self.destination(), challenge).await;

@@ -1,4 +1,4 @@
-//! JSON bodies, with bounds for the size and for the time between two pieces.
+//! Reads the bodies of HTTP responses, with bounds for the size and for the time between two pieces.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most characters of an error's body that the error quotes.
 const ERROR_TEXT_CHARS: usize = 200;
 
-/// A source of messages in which the answer to a request is looked for.
+/// The part of a response in which the answer to a request is looked for.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Source {
     /// The whole body of the response.
@@ -55,16 +55,17 @@ impl HttpWire {
         let (id, mut found) = (request.id, None);
         self.0.inbound.received(bytes);
         for_each_message(bytes, |message| match message {
-            Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
+            Ok(Envelope::Response { id: answered, outcome }) if answered.number() == Some(id) => {
                 found = Some(into_answer(bytes, outcome));
             }
             // On a request's own stream, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
+            // A list with bytes that are not UTF-8 loses only the items that contain them.
             Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
                 let escaped = Bytes::from(with_escapes(bytes));
                 found = match peek(&escaped) {
-                    Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
+                    Ok(Envelope::Response { id: answered, outcome }) if answered.number() == Some(id) => {
                         Some(into_answer(&escaped, outcome))
                     }
                     _ => Some(Err(LinkError::unparsable(bad.to_string()))),
@@ -100,6 +101,7 @@ impl HttpWire {
                     if body.len() + chunk.len() > bound.bytes {
                         return Err(too_large((body.len() + chunk.len()) as u64));
                     }
+                    // The first chunk is the whole body: return it without a copy.
                     if body.is_empty() && announced == chunk.len() as u64 {
                         return Ok(chunk);
                     }
@@ -122,6 +124,7 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
             }
         }
     };
+    // After the time-out, the part that has been read is used.
     let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
     inbound.received(&body);
     #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! Clients that connect only where the [egress](crate::egress) rules allow it: names are resolved when a connection is
-//! made, and forbidden addresses are left out.
+//! Builds HTTP clients that connect only where the [egress](crate::egress) rules allow it. They resolve a name when
+//! they make a connection, and leave out forbidden addresses.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::tls;
 use crate::egress::{Guard, Proxy};
 
 impl Guard {
-    /// Builds a client that connects only by these rules and through this proxy.
+    /// Builds a client that obeys the rules of this guard and uses the guard's proxy.
     ///
     /// # Errors
     /// When the proxy or the client cannot be used.

@@ -1,9 +1,10 @@
-//! Headers that a program of the entry prints (`headers_helper`): for keys that another system issues and revokes.
+//! Gets headers from a program that the server's configuration names (`headers_helper`), for keys that another system
+//! issues and revokes.
 //!
 //! Compatible with Claude Code's `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell is
 //! involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs for
 //! the first request of a connection, again when the time in its output has passed, and again when the server answers
-//! with 401. If several requests need headers at the same time, it runs once for all of them.
+//! with 401. If several requests need headers at the same time, the program runs once for all of them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -44,7 +45,7 @@ const MAX_HEADERS: usize = 64;
 /// The longest time for which headers are kept before the program runs again.
 const MAX_KEPT_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The output of a program. Its `Debug` prints none of it.
+/// The output of a program. `Debug` prints no header of it.
 pub(super) struct HelperHeaders {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// When the headers expire; `None` if they are valid until the server refuses them.
@@ -82,7 +83,7 @@ pub(super) struct Runs(Mutex<State>);
 struct State {
     /// The headers of the last run, unless it failed or the server has refused them.
     kept: Option<Arc<HelperHeaders>>,
-    /// The current run. Only the requests that wait for it own it, so dropping the last of them ends the run.
+    /// The current run. It is owned only by the requests that wait for it, so dropping the last of them ends the run.
     under_way: Option<WeakShared<Run>>,
 }
 
@@ -100,7 +101,7 @@ enum Source {
 }
 
 impl Runs {
-    /// Chooses the source; `run` creates a run, which does nothing until it is awaited.
+    /// Chooses the source of headers. `run` creates a new run, which does nothing until it is awaited.
     fn source(&self, run: impl FnOnce() -> Run) -> Source {
         let mut state = self.0.lock();
         if let Some(headers) = state.kept.as_ref().filter(|headers| headers.is_fresh()) {
@@ -130,9 +131,9 @@ impl Program {
                 Source::Begun(run) => (run, true),
             };
             let outcome = run.await;
-            // A failed run fails all requests that waited for it: if each of them ran the program again, the last one
-            // would wait ten seconds for each of the others. Headers that have already expired are used only by the
-            // request that began the run.
+            // A failed run fails all requests that waited for it. If each request ran the program again instead, the
+            // last request would wait up to ten seconds for each of the others. Headers that have already expired are
+            // used only by the request that began the run.
             if began_here || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
                 return outcome;
             }
@@ -216,39 +217,39 @@ impl Program {
     }
 }
 
-/// Why a run has no output.
+/// The reason why a run has no output.
 enum Failed {
-    /// The program could not be run, for a reason that has an error of its own.
+    /// The program could not be run, because of this error.
     Link(LinkError),
-    /// The program failed: a clause that says how.
+    /// The program failed. The text is a clause that says how.
     Why(String),
 }
 
-/// The form of the output with headers and the number of seconds after which they expire.
+/// Output with headers and with the number of seconds after which they expire.
 #[derive(Deserialize)]
 struct Timed {
     headers: Map<String, Value>,
     expires_in: Option<f64>,
 }
 
-/// Parses the output. Also returns the values of the headers, which are secrets. No error contains a value of the
-/// output.
+/// Parses the output. Returns the headers, and the values of the headers as secrets to hide. No error contains a value
+/// of the output.
 fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let printed: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
     let is_timed = printed.get("headers").is_some_and(Value::is_object);
-    let (named, expires_in) = if is_timed {
+    let (by_name, expires_in) = if is_timed {
         let timed: Timed = serde_json::from_value(Value::Object(printed))
             .map_err(|_| "`expires_in` in what it printed is not a number of seconds".to_owned())?;
         (timed.headers, timed.expires_in)
     } else {
         (printed, None)
     };
-    if named.len() > MAX_HEADERS {
+    if by_name.len() > MAX_HEADERS {
         return Err(format!("it printed more than {MAX_HEADERS} headers"));
     }
-    let (mut headers, mut secrets) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
-    for (name, value) in named {
+    let (mut headers, mut secrets) = (Vec::with_capacity(by_name.len()), Vec::with_capacity(by_name.len()));
+    for (name, value) in by_name {
         let name = HeaderName::try_from(name).map_err(|_| "it printed a header with an invalid name".to_owned())?;
         let text = value.as_str().ok_or_else(|| format!("it printed no text for the header `{name}`"))?;
         let value = HeaderValue::try_from(text)
@@ -259,9 +260,9 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let until = match expires_in {
         None => None,
         Some(seconds) => {
-            let life =
+            let lifetime =
                 Duration::try_from_secs_f64(seconds).map_err(|_| "`expires_in` is not a valid time".to_owned())?;
-            Some(Instant::now() + life.min(MAX_KEPT_TIME))
+            Some(Instant::now() + lifetime.min(MAX_KEPT_TIME))
         }
     };
     Ok((HelperHeaders { headers, until }, secrets))

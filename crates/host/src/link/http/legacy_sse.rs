@@ -1,5 +1,6 @@
-//! The HTTP+SSE transport of MCP 2024-11-05: one event stream down, POSTs to a second endpoint up. Deprecated, and only
-//! used when an entry has `transport = "sse"`.
+//! Implements the HTTP+SSE transport of MCP 2024-11-05. The server sends all its messages on one event stream (`down`),
+//! and the host posts its messages to a second endpoint (`up`). This transport is deprecated, and only used when the
+//! configuration of a server has `transport = "sse"`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +22,8 @@ use crate::link::{
 const MAX_POSTS: usize = 16;
 /// The time-out of one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long a notification waits until earlier messages are posted, and how long later messages wait for the
-/// notification.
+/// How long a notification waits for the posts of earlier messages, and how long later messages wait for the post of
+/// the notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
@@ -98,8 +99,9 @@ async fn read_stream(down: &HttpWire, dispatcher: &Dispatcher, endpoint: oneshot
     }
 }
 
-/// Posts the messages of the queue, many concurrently, so that they may overtake each other. A notification keeps its
-/// place: a cancellation refers to an earlier request, and requests rely on `notifications/initialized`.
+/// Posts the messages of the queue, many concurrently, so that messages may overtake each other. No message overtakes a
+/// notification, and a notification overtakes none: a cancellation refers to an earlier request, and requests rely on
+/// `notifications/initialized`.
 async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(MAX_POSTS));
     let mut running = tokio::task::JoinSet::new();
@@ -107,8 +109,8 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
         let Ok(permit) = posts.clone().acquire_owned().await else {
             return;
         };
-        let in_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
-        if in_order {
+        let keeps_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
+        if keeps_order {
             let _ = timeout(ORDER_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
         }
         while running.try_join_next().is_some() {}
@@ -118,7 +120,7 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
             poster.post(message).await;
             drop(posting);
         });
-        if in_order {
+        if keeps_order {
             let _ = timeout(ORDER_TIMEOUT, posted).await;
         }
     }

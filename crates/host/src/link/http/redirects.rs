@@ -1,4 +1,4 @@
-//! Decides which redirects are followed, and describes the others in errors.
+//! Decides which redirects are followed, and describes the refused ones in errors.
 
 use reqwest::redirect::{Action, Attempt};
 use url::Url;
@@ -19,7 +19,7 @@ fn keeps_method(status: u16) -> bool {
     matches!(status, 307 | 308)
 }
 
-/// Returns the error for a redirect from `configured`, the URL of the entry, that was not followed.
+/// Returns the error for a redirect that was not followed. `configured` is the URL in the server's configuration.
 pub(super) fn refused(status: u16, to: Option<&Url>, configured: &Url) -> LinkError {
     const TRUST: &str = "if you trust that place, put its url into";
     let (why, next) = match to {

@@ -1,4 +1,5 @@
-//! Event streams: the answer to a POST, which is resumed when it breaks, and the standing stream of the legacy era.
+//! Reads event streams. An event stream may be the answer to a POST, or the standing stream on which a server of the
+//! legacy era (MCP 2025-11-25 and older) sends its own messages. In the legacy era, a stream that breaks is resumed.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
@@ -61,7 +62,7 @@ impl Position {
             return false;
         }
         self.reconnects_left -= 1;
-        // Doubling more than 8 times would change nothing: even the shortest wait is over the longest one by then.
+        // Doubling more than 8 times would change nothing: by then, even the shortest wait exceeds the longest wait.
         let wait = self.retry.saturating_mul(1 << self.connections_without_event.min(8)).min(LONGEST_WAIT);
         self.connections_without_event += 1;
         sleep(wait).await;
@@ -116,8 +117,8 @@ impl HttpWire {
         Ok(events(response, bound))
     }
 
-    /// Reads the answer from the event stream of a POST. If the stream breaks, resumes it where the era and the server
-    /// allow that, and otherwise fails at once.
+    /// Reads the answer from the event stream of a POST. If the stream breaks, resumes it if the era and the server
+    /// allow that; if not, fails at once.
     pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
@@ -140,7 +141,7 @@ impl HttpWire {
                 if let Some(answer) = self.find_answer(&data, request, Source::Event) {
                     return answer.map_err(invalid_event);
                 }
-                // Skip an event that is no message, as stdio skips such a line: the answer may be in the next one.
+                // Skip an event that is no message, as stdio skips such a line: the answer may be in the next event.
                 if let Err(bad) = peek(&data) {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
@@ -264,8 +265,8 @@ impl HttpWire {
     }
 }
 
-/// Returns whether the standing stream may open later although it failed with this error now. All other errors mean
-/// that the server has no such stream, because servers do not always say so with the right status.
+/// Returns whether the standing stream may open later although it failed with this error now. All other errors are
+/// taken to mean that the server has no such stream, because servers do not always use the right status for that.
 fn may_open_later(error: &LinkError) -> bool {
     matches!(
         error,

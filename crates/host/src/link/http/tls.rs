@@ -1,5 +1,5 @@
-//! The certificates that this machine trusts, read once for many clients: they take most of a client's memory, and each
-//! member of a team may have clients.
+//! Reads the certificates that this machine trusts, once for many HTTP clients: the certificates take most of a
+//! client's memory, and each member of a team may have clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ const VERSIONS: &[&[u8]] = &[
 /// The certificates of this process.
 static TRUSTED: Cached<ClientConfig> = Cached::empty();
 
-/// Returns the configuration for a new client, which shares nothing but the certificates with others.
+/// Returns the configuration for a new client. It shares only the certificates with other clients.
 ///
 /// # Errors
 /// When the certificates cannot be read.
@@ -41,8 +41,8 @@ pub(super) fn config() -> Result<ClientConfig, Error> {
 }
 
 fn read() -> Result<ClientConfig, Error> {
-    let chosen = CryptoProvider::get_default().cloned();
-    let provider = chosen.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
+    let installed = CryptoProvider::get_default().cloned();
+    let provider = installed.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }

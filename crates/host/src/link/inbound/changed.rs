@@ -1,20 +1,21 @@
-//! Reports of a server that its list of tools has changed.
+//! Notes that a server has reported a change of its list of tools.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// A flag that `list_changed` notifications set and the next listing clears.
+/// A flag that `list_changed` notifications set, and that the task which lists the tools clears.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
-    /// Whether a listing has begun. A subscription that begins after it may have missed a change.
+    /// Whether a listing has begun. A subscription that begins after the listing may have missed a change.
     listed: AtomicBool,
     subscribed: Notify,
 }
 
 impl Changed {
+    /// Sets the flag.
     pub(crate) fn raise(&self) {
         self.tools.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -38,7 +39,7 @@ impl Changed {
         self.subscribed.notified().await;
     }
 
-    /// Waits until the tools have changed since the last call; any number of notifications counts as one change.
+    /// Waits until the flag is set, and clears it. So any number of notifications counts as one change.
     pub(crate) async fn tools_changed(&self) {
         while !self.tools.swap(false, Ordering::AcqRel) {
             self.wake.notified().await;

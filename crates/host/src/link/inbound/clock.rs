@@ -1,5 +1,5 @@
-//! The two clocks of a request: silence, which progress resets, and total time, which is never reset. Both are paused
-//! while a user is being asked, for at most [`LONGEST_PAUSE`] in total.
+//! Measures the time of a request with two clocks: one for silence, which progress resets, and one for the total time,
+//! which is never reset. Both are paused while a user is being asked, for at most [`LONGEST_PAUSE`] in total.
 
 use std::time::Duration;
 
@@ -31,11 +31,12 @@ pub(crate) struct Clock {
 #[derive(Debug)]
 struct State {
     /// When the server last sent something.
-    heard: Instant,
+    last_heard: Instant,
     /// The start of the request, moved forward by each pause.
     started: Instant,
+    /// The number of [`Pause`] guards that exist now.
     pauses: u32,
-    /// The start of the current pause, or the time when it was last added to the total.
+    /// When the current pause began, or when its length so far was last added to the total.
     paused_at: Instant,
     /// The total length of pauses so far.
     paused_total: Duration,
@@ -47,7 +48,7 @@ impl State {
         let now = Instant::now();
         let counted = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
         if !counted.is_zero() {
-            self.heard = self.heard.max(self.paused_at + counted);
+            self.last_heard = self.last_heard.max(self.paused_at + counted);
             self.started += counted;
             self.paused_total += counted;
         }
@@ -64,7 +65,7 @@ impl Clock {
             total,
             what,
             state: Mutex::new(State {
-                heard: now,
+                last_heard: now,
                 started: now,
                 pauses: 0,
                 paused_at: now,
@@ -76,7 +77,7 @@ impl Clock {
 
     /// Restarts the clock of silence, because the server sent something.
     pub(crate) fn touch(&self) {
-        self.state.lock().heard = Instant::now();
+        self.state.lock().last_heard = Instant::now();
     }
 
     /// Stops both clocks until the guard is dropped, or until they have been paused for [`LONGEST_PAUSE`] in total.
@@ -89,7 +90,7 @@ impl Clock {
         Pause(self)
     }
 
-    /// Waits until a bound is reached. Returns the error that names it.
+    /// Waits until a time bound is reached. Returns the error that names the bound.
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();
@@ -100,7 +101,7 @@ impl Clock {
                     state.add_up_pause();
                 }
                 let pause_left = if paused { LONGEST_PAUSE - state.paused_total } else { Duration::ZERO };
-                (state.heard + self.idle, state.started + self.total, pause_left)
+                (state.last_heard + self.idle, state.started + self.total, pause_left)
             };
             if !pause_left.is_zero() {
                 let _resumed = timeout(pause_left, resumed).await;
@@ -125,7 +126,7 @@ impl Clock {
     }
 }
 
-/// Stops the clock until it is dropped.
+/// Stops both clocks until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Pause<'a>(&'a Clock);
 

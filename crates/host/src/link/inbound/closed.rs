@@ -1,4 +1,4 @@
-//! The end of a connection.
+//! Tells all tasks of a connection that it has ended, and why.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,8 @@ impl Closed {
         self.token.cancel();
     }
 
-    /// Ends the connection, without a better reason, when the guard is dropped.
+    /// Returns a guard that ends the connection when it is dropped. If no reason was given before, the reason is
+    /// [`LinkError::Stopped`].
     pub(crate) fn on_drop(&self) -> DropGuard {
         self.token.clone().drop_guard()
     }

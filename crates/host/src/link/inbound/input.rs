@@ -1,5 +1,5 @@
-//! Answers to a server's questions: elicitation, sampling, roots. Used for requests of the legacy era and for the input
-//! rounds of the modern one.
+//! Answers a server's questions: elicitation, sampling, roots. In the legacy era (MCP 2025-11-25 and older), a question
+//! is a request of the server; in the modern era (2026-07-28), it is part of an answer that requires input.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) struct Questioner<'a> {
     pub(crate) abilities: Abilities,
 }
 
-/// A request that was not answered, as a JSON-RPC error.
+/// The refusal of a question, as a JSON-RPC error.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: i32,
@@ -91,40 +91,41 @@ pub(crate) fn capabilities(abilities: Abilities, era: Era) -> Value {
     Value::Object(declared)
 }
 
-/// Answers one question, within ten minutes. A question that needs an undeclared ability is refused, and not asked.
+/// Answers one question, within ten minutes. Refuses a question that needs an ability which the asker does not have,
+/// without asking the user.
 pub(crate) async fn answer(
     asker: &SharedAsker,
-    from: Questioner<'_>,
+    questioner: Questioner<'_>,
     method: &str,
     params: &Value,
 ) -> Result<Value, Refusal> {
-    timeout(LONGEST_ANSWER, ask(asker, from, method, params)).await.unwrap_or_else(|_| Err(Refusal::unanswered()))
+    timeout(LONGEST_ANSWER, ask(asker, questioner, method, params)).await.unwrap_or_else(|_| Err(Refusal::unanswered()))
 }
 
-async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &Value) -> Result<Value, Refusal> {
+async fn ask(asker: &SharedAsker, questioner: Questioner<'_>, method: &str, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     match method {
-        "elicitation/create" => elicit(asker, from, params).await,
+        "elicitation/create" => elicit(asker, questioner, params).await,
         SAMPLING if abilities.sampling => {
             if params.get("tools").is_some_and(|tools| !tools.is_null()) {
                 return Err(Refusal::new(INVALID_PARAMS, "sampling with tools is not supported"));
             }
             asker
-                .sample(from.server.clone(), params.clone())
+                .sample(questioner.server.clone(), params.clone())
                 .await
                 .map_err(|refused| Refusal::new(REJECTED, refused.to_string()))
         }
         // The client declared sampling when it connected, so the answer is a rejection instead of "method not found".
-        SAMPLING if from.abilities.sampling => Err(Refusal::new(
+        SAMPLING if questioner.abilities.sampling => Err(Refusal::new(
             REJECTED,
             "sampling was refused: the client that made the call has no model to answer with",
         )),
-        "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(from.server.clone()).await})),
+        "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(questioner.server.clone()).await})),
         _ => Err(Refusal::new(UNKNOWN_METHOD, format!("{} is not supported", quote(method)))),
     }
 }
 
-async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Result<Value, Refusal> {
+async fn elicit(asker: &SharedAsker, questioner: Questioner<'_>, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     let message = params["message"].as_str().unwrap_or_default().to_owned();
     let (question, schema) = match params["mode"].as_str().unwrap_or("form") {
@@ -137,7 +138,7 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
             (question, Some(schema))
         }
         "url" if abilities.urls => {
-            let url = presentable(params["url"].as_str().unwrap_or_default(), from.pages)?;
+            let url = presentable(params["url"].as_str().unwrap_or_default(), questioner.pages)?;
             let id = params["elicitationId"].as_str().map(ToOwned::to_owned);
             (Elicitation::Url { message, url, id }, None)
         }
@@ -146,7 +147,7 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
             return Err(Refusal::new(INVALID_PARAMS, format!("elicitation of mode {mode} is not supported")));
         }
     };
-    Ok(match (asker.elicit(from.server.clone(), question).await, schema) {
+    Ok(match (asker.elicit(questioner.server.clone(), question).await, schema) {
         (Elicited::Accept(fields), Some(schema)) => {
             json!({"action": "accept", "content": with_defaults(fields, &schema)})
         }
@@ -157,7 +158,7 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
 }
 
 /// Returns a URL that may be shown to the user: parsed and written again, so that the shown text is unambiguous. A page
-/// on this machine or in its network is shown only for a server that is there as well: any other server could use the
+/// on this machine or in the local network is shown only if the server is there as well: any other server could use the
 /// user's browser to change the settings of the user's router.
 fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     let refused = || Refusal::new(INVALID_PARAMS, "only https URLs, or http on loopback, are shown");

@@ -1,4 +1,4 @@
-//! Noise: bytes of a server that are not an MCP message. They are counted.
+//! Counts noise: bytes of a server that are not an MCP message.
 
 use std::sync::{
     OnceLock,
@@ -24,7 +24,7 @@ impl Noise {
         if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
             return None;
         }
-        // Twice as much as is reported, because white space at the beginning is not.
+        // Look at twice as much as is reported, because white space at the beginning is not reported.
         let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * SAMPLE_BYTES)]);
         let sample = beginning(&sample, SAMPLE_BYTES);
         let _ = self.first.set(quote(&format!("{what}: {sample}")));
@@ -41,8 +41,8 @@ impl Noise {
     }
 }
 
-/// Returns at most `bytes` of `text`, cut between words if possible, because the first half of a secret would not be
-/// recognised as one.
+/// Returns at most `bytes` of `text`, cut between words if possible, because a filter would not recognise the first
+/// half of a secret.
 fn beginning(text: &str, bytes: usize) -> &str {
     let text = text.trim();
     if text.len() <= bytes {

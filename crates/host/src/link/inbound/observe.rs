@@ -1,4 +1,4 @@
-//! Hooks for each message on the wire: for debuggers, recorders and tests.
+//! Calls hooks with each message between this host and its servers, for debuggers, recorders and tests.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ pub enum Direction {
     Received,
 }
 
-/// A message between this host and a server, as it is on the wire.
+/// A message between this host and a server, exactly as it is sent or received.
 ///
 /// It may contain secrets, and a server's message is untrusted: hide and escape it before it is shown or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct WireMessage<'a> {
     pub server: &'a ServerName,
     /// The direction.
     pub direction: Direction,
-    /// The bytes: JSON without a line feed after it. A received message may be any bytes, even no MCP message; over
-    /// stdio it is a line of stdout, over HTTP a JSON body or the data of an event.
+    /// The bytes: JSON without a line feed after it. A received message may be any bytes, and need not be an MCP
+    /// message. Over stdio, it is a line of stdout; over HTTP, a JSON body or the data of an event.
     pub bytes: &'a [u8],
 }
 
@@ -43,9 +43,9 @@ impl fmt::Debug for WireMessage<'_> {
     }
 }
 
-/// Called for each message, in the order of the wire for each server and direction, on the task that reads or writes
-/// the connection. It must return immediately: send work that takes time to another task. A panic in it is logged, and
-/// has no other effect.
+/// Called for each message, on the task that reads or writes the connection. For each server and direction, the calls
+/// have the order of the messages. The hook must return immediately: send work that takes time to another task. A panic
+/// in the hook is logged, and has no other effect.
 pub type OnMessage = Arc<dyn Fn(WireMessage<'_>) + Send + Sync>;
 
 /// Calls the hooks.

@@ -16,7 +16,7 @@ pub(super) struct Question {
     pub(super) inbound: Arc<Inbound>,
     pub(super) method: String,
     pub(super) params: Value,
-    /// The request of this host on whose stream it arrived, if the transport knows it.
+    /// The request of this host on whose stream the question arrived, if the transport knows that request.
     pub(super) from: Option<i64>,
 }
 
@@ -42,21 +42,22 @@ impl Question {
         let belongs_to_no_call = self.from.is_none() && self.method == "roots/list";
         let request = if belongs_to_no_call { None } else { self.inbound.request_of(self.from)? };
         let asker = match &request {
-            // An asker that is alone must answer for its calls even if it can answer nothing.
+            // If only this asker may answer during its calls (`is_alone`), do not use the host's asker instead, even if
+            // this asker can answer nothing.
             Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
                 request.asker.clone()
             }
             _ => self.inbound.asker.clone(),
         };
-        // What the user is shown depends on the caller, even if the host's asker answers.
+        // The user is shown who made the call, even if the host's asker answers.
         let caller_is_known = |request: &&Arc<OpenRequest>| {
-            // If it arrived on no request's stream, the question may belong to any open request.
+            // A question that arrived on no request's stream may belong to any open request.
             self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
         let request_of_caller = request.as_ref().filter(caller_is_known);
         let asker = request_of_caller.and_then(|request| asker.on_behalf_of(&request.caller)).unwrap_or(asker);
         let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
-        // If it may belong to any open request, pause the clocks of all of them.
+        // If the question may belong to any open request, pause the clocks of all open requests.
         let waiting = match (self.from, request) {
             (Some(_), Some(request)) => vec![request],
             _ => self.inbound.open_requests(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Allows a fixed number per second and counts the rest.
+/// Allows a fixed number of reports per second, and counts the dropped ones.
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: u16,
@@ -20,13 +20,13 @@ impl Rate {
         Self { per_second, created: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
 
-    /// Allows one more report, and returns how many were dropped since the last allowed one; `None` if the rate is
-    /// exceeded.
+    /// Allows one more report, and returns how many reports were dropped since the last allowed report; `None` if the
+    /// rate is exceeded.
     pub(crate) fn allow(&self) -> Option<u64> {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
             let (began, count) = (second >> 16, second & u64::from(u16::MAX));
-            // Another thread may have begun a new second after this one read the clock.
+            // Another thread may have begun a new second after this thread read the clock, so `now` may be earlier.
             let (began, count) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, count) };
             (count < u64::from(self.per_second)).then_some(began << 16 | (count + 1))
         });

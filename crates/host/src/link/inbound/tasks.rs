@@ -1,4 +1,4 @@
-//! Server requests that run as tasks of this client (MCP 2025-11-25, experimental): the server gets a task immediately
+//! Runs a server's requests as tasks of this client (MCP 2025-11-25, experimental): the server gets a task immediately
 //! and asks for the result later.
 
 use std::{
@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::link::inbound::input::{BUSY, INVALID_PARAMS, Refusal, UNKNOWN_METHOD};
 
-/// How many tasks of a server are kept. A further one replaces the oldest finished task.
+/// How many tasks of a server are kept. A further task replaces the oldest finished task.
 const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The result of a task; `None` while the task runs.
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
 /// The tasks that a server has started on this client.
@@ -27,6 +28,7 @@ pub(super) struct ClientTasks(BTreeMap<u64, Task>);
 #[derive(Debug)]
 struct Task {
     created: SystemTime,
+    /// The lifetime that the server asked for, in milliseconds. The host only repeats it.
     ttl: Option<u64>,
     outcome: watch::Receiver<Outcome>,
     cancel: CancellationToken,
@@ -34,7 +36,7 @@ struct Task {
 
 /// A task whose work has not begun.
 pub(super) struct NewTask {
-    /// The answer to the request that started it.
+    /// The answer to the request that started the task.
     pub(super) answer: Value,
     pub(super) work: Work,
 }

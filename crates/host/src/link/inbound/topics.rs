@@ -1,5 +1,5 @@
-//! Topics: the resources that have listeners. A connection subscribes at its server once for each topic, regardless of
-//! the number of listeners, and again whenever the server reconnects.
+//! Tracks topics: the resources that have listeners. A connection subscribes at its server once for each topic,
+//! regardless of the number of listeners. When the server reconnects, the new connection subscribes again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{link::error::LinkError, spec::ServerName};
 /// The most resources of one server that may have listeners at once.
 pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 1_000;
 
-/// Whether a resource has changed since its listener last checked; any number of changes counts as one.
+/// Says whether a resource has changed since its listener last checked. Any number of changes counts as one.
 #[derive(Debug)]
 struct ChangeFlag {
     is_set: AtomicBool,
@@ -35,10 +35,11 @@ impl ChangeFlag {
     }
 }
 
-/// The subscription of one listener to one resource. Dropping it ends it.
+/// The subscription of one listener to one resource. Dropping this value ends the subscription.
 pub(crate) struct Subscription {
     topics: Arc<Topics>,
     uri: String,
+    /// The number of the listener in the topic.
     number: u64,
     changed: Arc<ChangeFlag>,
 }
@@ -50,8 +51,8 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// Subscribes to a resource; its changes notify `wake`. `None` when the server has reached its limit of resources
-    /// with listeners.
+    /// Subscribes to a resource; changes of the resource notify `wake`. Returns `None` if the server has reached its
+    /// limit of resources with listeners.
     pub(crate) fn new(
         topics: Arc<Topics>,
         uri: &str,
@@ -90,7 +91,7 @@ impl WatchedResources {
             all.entry(server.clone()).or_insert_with(|| new.clone());
             all
         });
-        // Another thread may have added it first.
+        // Another thread may have added the server first.
         before.get(server).cloned().unwrap_or(new)
     }
 
@@ -113,7 +114,8 @@ pub(crate) enum SubscriptionState {
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     state: Mutex<State>,
-    /// Notified when the wanted resources may have changed. At most one connection waits for it at a time.
+    /// Notified when resources may have got their first listener or lost their last. At most one connection waits for
+    /// this at a time.
     changed: Notify,
 }
 
@@ -180,7 +182,8 @@ impl Topics {
         }
     }
 
-    /// Returns all wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
+    /// Returns the wanted resources: the URIs of all topics. The number distinguishes a topic from an earlier one for
+    /// the same resource.
     pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
         self.state.lock().topics.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }

@@ -1,12 +1,12 @@
-//! Child processes: starts, watches and ends a stdio server. Independent of MCP.
+//! Starts, watches and ends child processes, such as stdio servers. Knows nothing of MCP.
 //!
 //! [`spawn`] starts a program and returns four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
 //! last 64 KiB kept) and the [`Handle`], which reports how the process ended and can end it.
 //!
 //! On Linux, servers are started with a [`Supervisor`]: no process that the program starts outlives it or the host; see
-//! [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group, and the host
-//! ends that group. A process that left the group then survives. If the host is killed with `SIGKILL`, and the program
-//! does not end at the end of its stdin, all its processes survive.
+//! [`supervisor`](super::supervisor). Without a supervisor, or on other systems, the program leads a process group, and
+//! the host ends that group. A process that left the group then survives. If the host is killed with `SIGKILL`, and the
+//! program does not end at the end of its stdin, all its processes survive.
 //!
 //! To notice that the process has ended, the host waits for the process, *not* for the end of its stdout: a process
 //! that it started may hold stdout open, and stdout may still hold output when the process has ended.
@@ -54,7 +54,7 @@ pub struct ChildCommand {
     pub supervisor: Option<Supervisor>,
     /// The confinement of the program, if there is one. Needs a supervisor, and Linux.
     pub confinement: Option<Box<Confinement>>,
-    /// A container that it runs in. Needs a supervisor, and Linux.
+    /// The container in which the program runs, if there is one. Needs a supervisor, and Linux.
     pub container: Option<Box<Enclosure>>,
 }
 
@@ -83,14 +83,14 @@ pub struct Child {
     pub stdout: ChildStdout,
     /// The end of the program's stderr.
     pub stderr: StderrTail,
-    /// Reports how the program ended, and can end it. Dropping it kills the program.
+    /// Reports how the program ended, and can end it. Dropping the handle kills the program.
     pub handle: Handle,
 }
 
 /// Starts a program.
 ///
-/// `on_stderr` gets every line of its stderr. The tasks that drain stderr and watch the process run on `tasks`, and end
-/// when the process and all its descendants have ended.
+/// `on_stderr` gets every line of the program's stderr. The tasks that drain stderr and watch the process run on
+/// `tasks`, and end when the process and all its descendants have ended.
 ///
 /// Looks up files and forks on a blocking thread, so that a dead network folder blocks no other task.
 ///

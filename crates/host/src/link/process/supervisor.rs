@@ -1,4 +1,5 @@
-//! The program that supervises stdio servers, and the system features that it can use: see [`run_if_asked`].
+//! Names the program that supervises stdio servers, and reports which features of the system it can use. See
+//! [`run_if_asked`] for what a supervisor does.
 
 use std::{
     fs::File,
@@ -10,10 +11,10 @@ use std::{
 
 pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
 
-/// Returns the version of Landlock on this system, for [sandboxes](crate::spec::Sandbox); `None` if there is none, or
-/// it is disabled.
+/// Returns the version of Landlock on this system, for [sandboxes](crate::spec::Sandbox); `None` if the system has no
+/// Landlock or has disabled it.
 ///
-/// Version 3 (Linux 6.2) restricts files, version 4 (Linux 6.7) also TCP ports, and version 6 (Linux 6.12) also signals
+/// Version 3 (Linux 6.2) restricts files. Version 4 (Linux 6.7) adds TCP ports, and version 6 (Linux 6.12) adds signals
 /// and sockets without a file.
 #[must_use]
 pub fn landlock() -> Option<i32> {
@@ -32,11 +33,11 @@ pub fn seccomp() -> bool {
     false
 }
 
-/// Checks whether this user may create namespaces, for [sandboxes](crate::spec::Sandbox). Blocks some milliseconds: to
-/// try it, starts the running program again, which must call [`run_if_asked`].
+/// Checks whether this user may create namespaces, for [sandboxes](crate::spec::Sandbox). To try that, starts the
+/// running program again, which must call [`run_if_asked`]. Blocks for some milliseconds.
 ///
 /// # Errors
-/// The reason why not, in the system's words.
+/// The reason why the user may not, in the system's words.
 pub fn namespaces() -> Result<(), String> {
     #[cfg(target_os = "linux")]
     return toolrack_supervisor::namespaces_support();
@@ -44,14 +45,14 @@ pub fn namespaces() -> Result<(), String> {
     Err("only Linux has them".to_owned())
 }
 
-/// The highest descriptor that the supervisor of a server uses for another purpose.
-const LAST_TAKEN: i32 = toolrack_supervisor::protocol::REPORTS_FD;
+/// The highest descriptor with a fixed purpose in the supervisor of a server.
+const LAST_RESERVED_FD: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 
 /// The program to start as the supervisor of a server.
 ///
-/// Any program whose `main` begins with [`run_if_asked`] can be used, also [the running one](Self::this_program). It is
-/// started for each server, so a small program is better: starting a program of 25 MB takes some 2 ms of processor
-/// time, one that only calls [`run_if_asked`] 0.7 ms.
+/// Any program whose `main` begins with [`run_if_asked`] can be used, even [the running one](Self::this_program). The
+/// program is started for each server, so a small program is better: starting a program of 25 MB takes some 2 ms of
+/// processor time, and starting a program that only calls [`run_if_asked`] takes 0.7 ms.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     program: PathBuf,
@@ -62,22 +63,23 @@ pub struct Supervisor {
 impl Supervisor {
     /// Uses the running program itself.
     ///
-    /// It is named as `/proc/self/exe`, which stays the same program when an upgrade replaces or removes its file. The
+    /// The path is `/proc/self/exe`, which stays the same program when an upgrade replaces or removes its file. The
     /// program must call [`run_if_asked`].
     #[must_use]
     pub fn this_program() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), _file: None }
     }
 
-    /// Uses the program in this file, which is kept open: it stays the same program when the file at its path is
-    /// replaced.
+    /// Uses the program in this file, which is kept open. So the supervisor stays the same program when the file at its
+    /// path is replaced.
     ///
     /// # Errors
     /// When there are no descriptors left.
     pub fn in_file(mut file: File) -> io::Result<Self> {
-        // The low descriptors have another purpose in the process that starts it.
+        // The low descriptors have another purpose when the supervisor starts. Each descriptor that is too low stays
+        // open until the end of the loop, so that the next clone is higher.
         let mut low = Vec::new();
-        while file.as_raw_fd() <= LAST_TAKEN {
+        while file.as_raw_fd() <= LAST_RESERVED_FD {
             let higher = file.try_clone()?;
             low.push(std::mem::replace(&mut file, higher));
         }

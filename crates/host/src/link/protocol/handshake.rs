@@ -1,9 +1,9 @@
-//! Detects the era of the server (`legacy`: MCP 2025-11-25 and older, `modern`: 2026-07-28), once per connection; the
-//! host remembers it.
+//! Detects the era of the server (`legacy`: MCP 2025-11-25 and older, `modern`: 2026-07-28), once per connection. The
+//! host remembers the era for the next connection.
 //!
-//! On a stream, the host sends `server/discover` first, and after two seconds of silence also `initialize`. The first
-//! answer decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP, `initialize`
-//! follows after three seconds, or as soon as an answer arrives that is not of the modern era.
+//! On a stream, the host sends `server/discover` first and, after two seconds of silence, `initialize` as well. The
+//! first answer decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP,
+//! `initialize` follows after three seconds, or as soon as an answer arrives that is not of the modern era.
 
 use std::{pin::pin, time::Duration};
 
@@ -30,7 +30,7 @@ const LEGACY: &str = "2025-11-25";
 /// All MCP versions of the legacy era, with which the host can work.
 const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The silence on a stream after which the host sends `initialize` too.
+/// The silence on a stream after which the host sends `initialize`, without giving up `server/discover`.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
 // Error codes of MCP 2026-07-28.
@@ -119,7 +119,7 @@ struct Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// Opens in the era that the server spoke last, and tries the other one if the server refuses it.
+    /// Begins with the era in the terms, and tries the other era if the server refuses the first.
     async fn either_era(&self) -> Result<Session, LinkError> {
         if self.terms.first == Era::Legacy {
             return match self.initialize().await {
@@ -158,7 +158,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// Sends `server/discover`. Sends it again if the server refuses the version although it lists it as supported.
+    /// Sends `server/discover`. Sends it again if the server refuses the version but lists the same version as
+    /// supported.
     async fn discover(&self) -> Result<Probe, LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.set_protocol(Era::Modern, Some(MODERN));
@@ -228,7 +229,8 @@ fn may_be_modern(wire: &Wire, error: &LinkError) -> bool {
 }
 
 /// Returns the outcome of `initialize` after the probe failed with `probe_error`. A server that does not know
-/// `initialize` is a modern one; the outcome is then `probe_error`, if that says more than the answer to `initialize`.
+/// `initialize` is of the modern era. The outcome is then `probe_error`, if that says more than the answer to
+/// `initialize`.
 fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
     let refuses_initialize = |error: &LinkError| match error {
         LinkError::Rpc(error) => INITIALIZE_REFUSALS.contains(&error.code),
@@ -284,7 +286,7 @@ fn judge_probe(answer: Answered) -> Result<Probe, LinkError> {
     }
 }
 
-/// Returns the versions that a server supports, according to its refusal of another one.
+/// Returns the versions that a server supports, according to its refusal of another version.
 fn supported_versions(error: &RpcError) -> Vec<&str> {
     error
         .data

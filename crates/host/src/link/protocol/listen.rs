@@ -1,5 +1,6 @@
-//! Receives changes: on the standing stream of legacy HTTP, by `subscriptions/listen` in the modern era, and as plain
-//! notifications on a duplex connection.
+//! Receives a server's reports of changes. In the legacy era (MCP 2025-11-25 and older), they arrive on a standing
+//! stream over HTTP, and as plain notifications on a duplex connection. In the modern era (2026-07-28),
+//! `subscriptions/listen` requests them.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::{
     spec::Era,
 };
 
-/// The wait before a subscription is made again, if the last one was stable.
+/// The wait before a subscription is made again, if the last subscription was stable.
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait before a subscription is made again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -53,7 +54,7 @@ impl Link {
         }
     }
 
-    /// Returns the names of the lists whose changes the server announces, as in a subscription.
+    /// Returns the lists whose changes the server announces, by their names in a subscription.
     fn announced(&self) -> impl Iterator<Item = &'static str> {
         let lists =
             [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
@@ -80,7 +81,8 @@ impl Link {
     }
 }
 
-/// Returns the next wait, after the last wait and a subscription that lasted for `lasted`.
+/// Returns the wait before the next subscription: the first wait after a stable subscription, else twice the last wait.
+/// `lasted` is how long the last subscription lasted.
 pub(super) fn next_wait(last_wait: Duration, lasted: Duration) -> Duration {
     if lasted >= STABLE_AFTER { FIRST_WAIT } else { (last_wait * 2).min(LONGEST_WAIT) }
 }

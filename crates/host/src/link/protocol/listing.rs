@@ -1,4 +1,5 @@
-//! Listings: all pages, bounded in pages, items, bytes and time, never silently partial; a repeated cursor is an error.
+//! Reads whole lists, page by page. The number of pages, items and bytes and the time are limited. A list beyond a
+//! limit is an error, and is never cut silently. A repeated cursor is an error as well.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -26,14 +27,15 @@ const TOOLS: &str = "tools/list";
 /// A list in the form in which it is stored while its server does not run.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct StoredList<'a> {
-    /// Whether arguments go into headers too.
+    /// Whether the server requires that headers repeat some arguments.
     headers: bool,
     #[serde(borrow)]
     tools: Vec<&'a RawValue>,
 }
 
 impl Listed {
-    /// Restores a list from the bytes of [`Listed::kept`], without its server; `None` if the bytes have another form.
+    /// Restores a list from the bytes of [`Listed::kept`], without a connection. Returns `None` if the bytes have
+    /// another form.
     pub(crate) fn from_stored(stored: &[u8], limits: &Limits) -> Option<Self> {
         let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut listed = Self::default();
@@ -55,8 +57,8 @@ impl Listed {
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. With
-    /// `keep`, sets [`Listed::kept`].
+    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. If `keep`
+    /// is set, stores the raw list in [`Listed::kept`].
     pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let declares_tools = self.session().capabilities.tools.is_some();
@@ -86,8 +88,9 @@ impl Link {
         Ok(listed)
     }
 
-    /// Reads any other list, item by item; items that cannot be parsed are left out, and their number is the second
-    /// value. Like a call, this counts as a use of the server and takes a slot.
+    /// Reads any other list, item by item. Leaves out items that cannot be parsed, and returns their number as the
+    /// second value. Like a call, this counts as a use of the server and as one of the requests that may be under way
+    /// at once.
     pub(crate) async fn list<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -113,12 +116,12 @@ impl Link {
         Ok((items, left_out))
     }
 
-    /// Requests all pages of a list, and passes each page and its items to `take`.
+    /// Requests all pages of a list, and passes each page and its items to `handle_page`.
     async fn pages(
         &self,
         method: &'static str,
         field: &'static str,
-        mut take: impl FnMut(&Bytes, &[&RawValue]) + Send,
+        mut handle_page: impl FnMut(&Bytes, &[&RawValue]) + Send,
     ) -> Result<(), LinkError> {
         let bound = self.timeouts().list;
         let all = async {
@@ -129,7 +132,7 @@ impl Link {
             let mut params = json!({});
             for _ in 0..self.limits().pages {
                 let page = self.channel().request(NewRequest::new(method, &params).meta(&meta), None).await?;
-                // Includes the cursor, which is stored as well.
+                // Count the whole page with its cursor, because cursors are stored as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {
                     let bound = Bounds::of(self.limits()).list();
@@ -141,7 +144,7 @@ impl Link {
                     if items > self.limits().items {
                         return Err(too_many("items", self.limits().items, Setting::MaxListItems));
                     }
-                    take(&page, &decoded.items);
+                    handle_page(&page, &decoded.items);
                     if decoded.is_cut {
                         let why = "the `nextCursor` of a page is not text";
                         self.channel().inbound.warn(format!("there may be more in {method} than is shown: {why}"));
@@ -174,7 +177,7 @@ fn check_depth(raw: &RawValue, limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes a tool; with `headers`, also the headers of its arguments.
+/// Decodes a tool. If `headers` is set, decodes as well which headers repeat the tool's arguments.
 fn decode_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
     let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {

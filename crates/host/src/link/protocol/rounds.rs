@@ -1,5 +1,5 @@
-//! Runs one call to its final answer: through input rounds (2026-07-28), URL elicitations (2025-11-25, -32042) and
-//! tasks (2025-11-25). All are bounded by the clocks of the call, and none repeats finished work.
+//! Runs one call to its final answer: through input rounds (MCP 2026-07-28), URL elicitations (2025-11-25, error
+//! -32042) and tasks (2025-11-25). The clocks of the call bound all of these, and no finished work is repeated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,11 +25,11 @@ use crate::{
 };
 
 /// The most input rounds of one call.
-const MOST_ROUNDS: u32 = 10;
+const MAX_ROUNDS: u32 = 10;
 /// The most questions of one input round.
-const MOST_QUESTIONS: usize = 100;
+const MAX_QUESTIONS: usize = 100;
 /// The most pages that the user is asked to open for one refused request.
-const MOST_PAGES: usize = 10;
+const MAX_PAGES: usize = 10;
 /// The error of MCP 2025-11-25 for a request before which the user must open pages.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// The error of MCP 2026-07-28 for headers that do not match the body.
@@ -58,9 +58,9 @@ pub(crate) struct Request {
     pub(crate) idle: Duration,
     /// How long the request may take.
     pub(crate) total: Duration,
-    /// Whether to ask the server to run it as a task.
+    /// Whether to ask the server to run the request as a task.
     pub(crate) as_task: bool,
-    /// The trace that it belongs to.
+    /// The trace to which the request belongs.
     pub(crate) trace: Option<TraceContext>,
 }
 
@@ -72,7 +72,7 @@ impl Request {
 }
 
 impl Link {
-    /// Runs a request to its final answer. Dropping the future cancels it at the server.
+    /// Runs a request to its final answer. Dropping the future cancels the request at the server.
     pub(crate) async fn run(&self, request: Request) -> Result<Bytes, LinkError> {
         let clock = Arc::new(Clock::start(request.what, request.idle, request.total));
         tokio::select! {
@@ -93,10 +93,10 @@ impl Link {
             let ttl = u64::try_from(request.total.as_millis()).unwrap_or(u64::MAX);
             request.params.insert("task".into(), json!({ "ttl": ttl }));
         }
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let new = NewRequest {
                 method: request.method,
-                // Only names are mirrored in a header.
+                // The name of a completion is only a label, which no header mirrors.
                 name: (request.method != "completion/complete").then_some(&request.name),
                 params: &request.params,
                 headers: request.headers.clone(),
@@ -125,29 +125,29 @@ impl Link {
             }
             match decode::answer(&result)? {
                 Answer::Complete => return Ok(result),
-                Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
+                Answer::InputRequired(required) => self.give_input(required, &mut request, clock).await?,
                 // Progress of the task has the token of the call, which stays registered.
                 Answer::Task(task) => return Box::pin(self.follow_task(task, open())).await,
             }
         }
-        Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
+        Err(LinkError::protocol(format!("it asked for input more than {MAX_ROUNDS} times")))
     }
 
-    /// Answers the questions of a round and prepares the next one: replaces the parameters `inputResponses` and
-    /// `requestState`, and merges nothing into them.
-    async fn give_input(&self, wanted: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
-        if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
+    /// Answers the questions of a round and prepares the next round: replaces the parameters `inputResponses` and
+    /// `requestState`, and keeps nothing of their earlier values.
+    async fn give_input(&self, required: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
+        if required.input_requests.is_empty() && required.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
         }
-        if wanted.input_requests.len() > MOST_QUESTIONS {
-            let asked = wanted.input_requests.len();
+        if required.input_requests.len() > MAX_QUESTIONS {
+            let asked = required.input_requests.len();
             return Err(LinkError::protocol(format!(
-                "it asked {asked} questions at once; the most are {MOST_QUESTIONS}"
+                "it asked {asked} questions at once; the most are {MAX_QUESTIONS}"
             )));
         }
         let _paused = clock.pause();
         let (asker, server) = (&request.asker_for_caller(), self.channel().inbound.questioner());
-        let answers = wanted.input_requests.iter().map(|(key, question)| async move {
+        let answers = required.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
             let asker_for_key = asker.named(key);
             match input::answer(asker_for_key.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
@@ -173,7 +173,7 @@ impl Link {
         } else {
             request.params.insert("inputResponses".into(), Value::Object(answers));
         }
-        if let Some(state) = wanted.request_state {
+        if let Some(state) = required.request_state {
             let state = serde_json::from_str(state.get()).unwrap_or(Value::Null);
             request.params.insert("requestState".into(), state);
         }
@@ -182,10 +182,10 @@ impl Link {
 
     /// Asks the user to open the URLs that the server requires before it runs the request.
     async fn visit_urls(&self, error: RpcError, request: &Request, clock: &Clock) -> Result<(), LinkError> {
-        let wanted = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
-        let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
+        let questions = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
+        let questions = questions.filter(|questions| !questions.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
         let _paused = clock.pause();
-        for question in wanted.iter().take(MOST_PAGES) {
+        for question in questions.iter().take(MAX_PAGES) {
             let server = self.channel().inbound.questioner();
             let answer = input::answer(&request.asker_for_caller(), server, "elicitation/create", question).await;
             if !answer.is_ok_and(|answer| answer["action"] == "accept") {
@@ -205,22 +205,23 @@ impl Link {
         while status == "working" {
             let wait = poll.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
-            let seen = self.channel().request(NewRequest::new("tasks/get", &params), None).await?;
+            let answer = self.channel().request(NewRequest::new("tasks/get", &params), None).await?;
             open.clock.touch();
-            let seen: Value = serde_json::from_slice(&seen).unwrap_or(Value::Null);
-            status = seen["status"].as_str().unwrap_or_default().to_owned();
-            poll = seen["pollInterval"].as_u64().or(poll);
+            let task: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
+            status = task["status"].as_str().unwrap_or_default().to_owned();
+            poll = task["pollInterval"].as_u64().or(poll);
         }
-        // `tasks/result` waits for the end of the task; a task that needs input asks for it meanwhile.
+        // `tasks/result` waits for the end of the task. A task that needs input asks questions meanwhile.
         let result = self.channel().request(NewRequest::new("tasks/result", &params), Some(open)).await;
         abandoned.task = None;
         result
     }
 }
 
-/// Cancels a task at the server, unless its result has arrived.
+/// Cancels a task at the server when this is dropped, unless the result of the task has arrived.
 struct AbandonedTask<'a> {
     link: &'a Link,
+    /// The id of the task; `None` once the result has arrived.
     task: Option<String>,
 }
 

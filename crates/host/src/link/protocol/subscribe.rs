@@ -1,5 +1,6 @@
-//! Subscriptions to single resources. In the legacy era, there is one request for each; in the modern era, one standing
-//! request for all of them, which a new one replaces when the wanted resources change.
+//! Subscribes to changes of single resources. In the legacy era (MCP 2025-11-25 and older), the host sends one request
+//! for each resource. In the modern era (2026-07-28), one standing request covers all resources, and a new request
+//! replaces it when other resources are wanted.
 
 use std::{
     collections::BTreeSet,
@@ -27,6 +28,7 @@ use crate::{
     spec::{Era, Setting},
 };
 
+/// The wanted resources, with the numbers of their topics; see [`Topics::wanted`].
 type Subscriptions = BTreeSet<(String, u64)>;
 
 impl Link {
@@ -51,7 +53,7 @@ impl Link {
         }
     }
 
-    /// Synchronizes the subscriptions at the server with those of the callers, until the connection ends.
+    /// Keeps the subscriptions at the server equal to those of the callers, until the connection ends.
     pub(super) fn stay_subscribed(&self) {
         let inbound = &self.channel().inbound;
         let Some(topics) = inbound.topics() else { return };
@@ -102,7 +104,7 @@ impl Link {
     async fn subscribe_all(&self, topics: &Arc<Topics>) {
         let meta = self.meta_for(&self.0.asker);
         let mut wait = FIRST_WAIT;
-        let mut standing: Option<Agreed<'_>> = None;
+        let mut standing: Option<StandingRequest<'_>> = None;
         loop {
             let wanted = topics.wanted();
             if wanted.is_empty() {
@@ -146,12 +148,12 @@ impl Link {
     }
 
     /// Requests all wanted resources while the earlier request is still open. When the server agrees, the new request
-    /// replaces the earlier one. The time-out is that of a call.
+    /// replaces the earlier one. The time-out of a call applies.
     async fn agree<'a>(
         &'a self,
         meta: &'a str,
         wanted: &Subscriptions,
-        standing: &mut Option<Agreed<'a>>,
+        standing: &mut Option<StandingRequest<'a>>,
     ) -> Result<(), LinkError> {
         let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
         let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
@@ -164,7 +166,7 @@ impl Link {
             tokio::select! {
                 resources = &mut acknowledged => {
                     let resources = resources.unwrap_or_default().into_iter().collect();
-                    *standing = Some(Agreed { request, resources });
+                    *standing = Some(StandingRequest { request, resources });
                     return Ok(());
                 }
                 answer = &mut request => return match answer {
@@ -183,7 +185,7 @@ impl Link {
 }
 
 /// A standing request, and the resources that the server has agreed to report on.
-struct Agreed<'a> {
+struct StandingRequest<'a> {
     request: BoxFuture<'a, Answered>,
     resources: BTreeSet<String>,
 }
@@ -196,7 +198,7 @@ async fn changed_from(wanted: &Subscriptions, topics: &Topics) {
 }
 
 /// Waits until the standing request has ended; forever if there is none.
-async fn ended(standing: &mut Option<Agreed<'_>>) -> Answered {
+async fn ended(standing: &mut Option<StandingRequest<'_>>) -> Answered {
     let Some(agreed) = standing else { return pending().await };
     let answer = (&mut agreed.request).await;
     *standing = None;

@@ -12,10 +12,11 @@ use crate::link::{
     message::{Answered, Outgoing, into_answer},
 };
 
-/// The wire of a connection whose server is a recording.
+/// The transport of a connection whose server is a recording.
 pub(crate) struct Player {
     recording: SharedRecording,
     inbound: Arc<Inbound>,
+    /// Drops the answers to the server's questions, because there is no server.
     nowhere: Arc<dyn Outlet>,
 }
 
@@ -25,7 +26,7 @@ impl fmt::Debug for Player {
     }
 }
 
-/// An outlet for a connection without a server.
+/// An outlet that drops all messages.
 struct Nowhere;
 
 impl Outlet for Nowhere {
@@ -37,8 +38,8 @@ impl Player {
         Self { recording, inbound: inbound.clone(), nowhere: Arc::new(Nowhere) }
     }
 
-    /// Replays the server's messages for this request, and returns its answer. A subscription stays open until it is
-    /// dropped.
+    /// Replays the server's messages for this request, and returns the recorded answer. A subscription never ends: drop
+    /// the future to end it.
     pub(crate) async fn exchange(&self, request: &Outgoing) -> Answered {
         self.inbound.sent(&request.body);
         let found = self.recording.find(&self.inbound.server, request)?;

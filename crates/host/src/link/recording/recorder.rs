@@ -13,9 +13,9 @@ use crate::{
     text::Conceal,
 };
 
-/// Records every message between a host and its servers, with secrets hidden, for [`Recording`](super::Recording): give
-/// it to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down. HTTP
-/// headers do not belong to messages.
+/// Records every message between a host and its servers, with secrets hidden, for [`Recording`](super::Recording). Give
+/// the recorder to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down.
+/// HTTP headers are not recorded.
 pub struct Recorder {
     buffer: Mutex<Buffer>,
     max_bytes: usize,
@@ -95,8 +95,8 @@ impl Recorder {
         buffer.bytes.extend_from_slice(&line);
     }
 
-    /// Returns the message without secrets; as a JSON string if it is not JSON, or is no longer valid JSON without
-    /// them.
+    /// Returns the message without secrets. The result is a JSON string if the message is not JSON, or is no longer
+    /// valid JSON without the secrets.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {

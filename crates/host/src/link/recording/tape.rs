@@ -1,4 +1,4 @@
-//! The requests to one server, and their outcomes.
+//! Defines the tape of a recording: the requests to one server, and their outcomes.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,8 @@ use crate::{
     spec::Protocol,
 };
 
-/// Requests whose parameters only identify the client.
+/// Requests whose parameters only identify the client. So a replayed request may have other parameters than the
+/// recorded request.
 const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
 
 /// The requests of one server in the order in which they were sent.
@@ -32,9 +33,9 @@ pub(super) struct Exchange {
     pub(super) id: i64,
     method: String,
     params: Value,
-    /// The notifications that belong to it, or arrived before the next request.
+    /// The notifications that belong to the request, or arrived before the next request.
     pub(super) notifications: Vec<Bytes>,
-    /// `None` if there was none.
+    /// `None` if no answer was recorded.
     pub(super) answer: Option<Answer>,
     was_replayed: AtomicBool,
 }
@@ -58,21 +59,21 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) exchange: &'a Exchange,
-    /// Whether it is used for the first time. Its notifications are replayed only then.
+    /// Whether the exchange is used for the first time. Its notifications are replayed only then.
     pub(super) is_first: bool,
 }
 
-/// Why a tape has no answer to a request.
+/// The reason why a tape has no answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// It has a request of this method and name, but with other parameters or without an answer.
+    /// The tape has a request of this method and name, but with other parameters or without an answer.
     Similar,
-    /// It has no request of this method and name.
+    /// The tape has no request of this method and name.
     Unknown,
 }
 
 impl Exchange {
-    /// Returns whether it stays open as long as the connection, as a subscription does.
+    /// Returns whether the request is a subscription, which stays open as long as the connection.
     pub(super) fn is_subscription(&self) -> bool {
         self.method == "subscriptions/listen"
     }
@@ -140,10 +141,10 @@ impl Tape {
         let is_modern = |exchange: &Exchange| {
             let answer = exchange.answer.as_ref().filter(|answer| answer.member == "result");
             let result = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.raw).ok());
-            exchange.method == "server/discover" && result.is_some_and(|it| it["supportedVersions"].is_array())
+            exchange.method == "server/discover" && result.is_some_and(|result| result["supportedVersions"].is_array())
         };
-        let greeted = |exchange: &Exchange| exchange.method == "initialize" && exchange.answer.is_some();
-        let was_modern = self.exchanges.iter().any(is_modern) && !self.exchanges.iter().any(greeted);
+        let was_initialized = |exchange: &Exchange| exchange.method == "initialize" && exchange.answer.is_some();
+        let was_modern = self.exchanges.iter().any(is_modern) && !self.exchanges.iter().any(was_initialized);
         if was_modern { Protocol::Modern } else { Protocol::Legacy }
     }
 
@@ -153,7 +154,8 @@ impl Tape {
         let params = read_params(params);
         let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
         let mut last = None;
-        for exchange in self.exchanges.iter().filter(|it| it.answers(&method, &params)).filter(is_usable) {
+        let is_same = |exchange: &&Exchange| exchange.answers(&method, &params);
+        for exchange in self.exchanges.iter().filter(is_same).filter(is_usable) {
             if !exchange.was_replayed.swap(true, Ordering::AcqRel) {
                 return Ok(Found { exchange, is_first: true });
             }

@@ -47,8 +47,8 @@ fn start(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Removes line breaks, because raw JSON may have several lines, and on stdio each line break would end the message.
-/// Inside a string a line break is always escaped, so those that are left are white space.
+/// Replaces line breaks by spaces, because raw JSON may have several lines, and on stdio each line break would end the
+/// message. JSON escapes line breaks inside strings, so all line breaks in `out` are white space between values.
 fn one_line(mut out: Vec<u8>) -> Bytes {
     if memchr2(b'\n', b'\r', &out).is_some() {
         for byte in &mut out {

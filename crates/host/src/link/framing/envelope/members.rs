@@ -1,4 +1,4 @@
-//! The members that JSON-RPC defines, and the classification of a message by them.
+//! Reads the members that JSON-RPC defines, and determines the kind of a message from them.
 
 use std::{borrow::Cow, fmt};
 
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for IdMember {
     }
 }
 
-/// The elements of a batch; if it is too long, only one more than [`MAX_BATCH`].
+/// The elements of a batch. Of a batch that is too long, only the first [`MAX_BATCH`] + 1 elements.
 pub(super) struct Elements<'a>(pub(super) Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Elements<'a> {

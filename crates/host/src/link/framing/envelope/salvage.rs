@@ -1,18 +1,18 @@
 //! Recovers the id and the kind of a message that cannot be parsed.
 //!
-//! An answer that cannot be parsed must not leave its call waiting for the deadline, so this searches the broken bytes
-//! for its id. The [`Scanner`] tracks only strings and brackets, and notes the members of the outermost object. Damage
-//! inside one value (a bad escape, bytes that are not UTF-8, an invalid number, too many levels) does not disturb it,
-//! and the order of the members does not matter. It stores a few hundred bytes for a message of any length, and takes
-//! the message in pieces. So the id of a line that is too long to be stored is found as well, even at its end, as in
-//! the answers of the TypeScript SDK.
+//! An answer that cannot be parsed must not leave its call waiting for the deadline, so this module searches the broken
+//! bytes for the id of the call. The [`Scanner`] tracks only strings and brackets, and notes the members of the
+//! outermost object. Damage inside one value (a bad escape, bytes that are not UTF-8, an invalid number, too many
+//! levels) does not disturb the scanner, and the order of the members does not matter. The scanner stores a few hundred
+//! bytes for a message of any length, and takes the message in pieces. So it finds the id even in a line that is too
+//! long to be stored, and even at the end of the line, where the TypeScript SDK puts the id of an answer.
 //!
 //! Heuristic, in this order:
-//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two different ones. Then
-//!    the last one counts, as it does for most JSON parsers, but it is not certain.
-//! 2. If there is none, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a
-//!    broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. It is the last one
-//!    because rule 1 fails to see an id only if the damage comes before it.
+//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless the object has two different ids.
+//!    Then the last id counts, as it does for most JSON parsers, but it is not certain.
+//! 2. If rule 1 finds no id, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a
+//!    broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. The last id is the best
+//!    guess, because rule 1 fails to see an id only if the damage comes before the id.
 //! 3. If the brackets do match, the message has no id, even if its values contain one.
 
 use memchr::{memchr, memchr2, memmem};
@@ -27,15 +27,15 @@ const TOKEN_LIMIT: usize = 256;
 pub(crate) struct Salvaged {
     /// The id, if one was found.
     pub(crate) id: Option<Id>,
-    /// Whether the id is in the outermost object and is the only one there. If not, it may be the id of something else
+    /// Whether the id is in the outermost object and is the only id there. If false, it may be the id of something else
     /// in the message.
     pub(crate) is_certain: bool,
-    /// Whether it is probably an answer: a `result` or an `error`, and no `method`.
+    /// Whether the message is probably an answer: it has a `result` or an `error`, and no `method`.
     pub(crate) is_answer: bool,
 }
 
 impl Salvaged {
-    /// Returns our request that this probably answers.
+    /// Returns the id of our request that the message probably answers; `None` if it is probably no answer.
     pub(crate) fn answered_request(&self) -> Option<i64> {
         self.id.as_ref().filter(|_| self.is_answer)?.number()
     }
@@ -49,7 +49,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     if salvaged.id.is_some() || scanner.closed { salvaged } else { guess(bytes, salvaged) }
 }
 
-/// Applies rule 2: searches for members anywhere, also inside strings.
+/// Applies rule 2: searches for members anywhere, even inside strings.
 fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
     let has = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
@@ -80,8 +80,8 @@ pub(super) fn id(value: &[u8]) -> Option<Id> {
 
 /// Takes a message in pieces and notes the members of its outermost object.
 ///
-/// It reads one object. Bytes before its opening bracket and after its closing one are skipped; an array (a batch) has
-/// no members to note.
+/// The scanner reads one object. It skips the bytes before the opening bracket and after the closing bracket. An array
+/// (a batch) has no members to note.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
     position: Position,

@@ -21,7 +21,7 @@ const LABEL: &str = "dev.toolrack.server";
 /// The longest part of a server's name in the name of its container.
 const SLUG_CHARS: usize = 40;
 
-/// A container in which to run a [`ChildCommand`]; the command and its working folder are then in the image.
+/// A container in which to run a [`ChildCommand`]. The command and its working folder are then paths in the image.
 #[derive(Clone, Debug)]
 pub struct Enclosure {
     engine: Engine,
@@ -55,7 +55,7 @@ impl Enclosure {
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
         if is_podman {
-            // Otherwise the engine passes on the user's proxy, which may contain a password.
+            // Without this, Podman passes on the user's proxy, whose URL may contain a password.
             args.push("--http-proxy=false".into());
         }
         if let Some(folder) = command.cwd.take() {

@@ -1,4 +1,4 @@
-//! Looks at the engine and the image of a container without starting it.
+//! Asks a container engine for facts about itself and about an image, without starting a container.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub struct EngineLook {
     pub program: PathBuf,
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineFacts, String>,
-    /// The names with digests by which the image was fetched; the inner `None` if the image is not on this machine, and
-    /// the outer one if the engine does not answer.
+    /// The names with digests by which the image was fetched. `Some(None)` if the image is not on this machine; `None`
+    /// if the engine does not answer.
     pub image: Option<Option<Vec<String>>>,
 }
 
@@ -39,7 +39,8 @@ pub struct EngineFacts {
     pub rootless: bool,
 }
 
-/// Asks the engine of `plan`; `None` when the plan has no container. Takes 10 s at most.
+/// Asks the engine of `plan` about itself and the image. Returns `None` if the plan has no container. Takes 10 s at
+/// most.
 ///
 /// # Errors
 /// When the engine is not installed.

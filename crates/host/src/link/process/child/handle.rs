@@ -1,4 +1,4 @@
-//! Waits for the end of a child process, and causes it.
+//! Waits for the end of a child process, and can end the process.
 
 use std::fmt;
 use std::future::Future;
@@ -9,12 +9,13 @@ use tokio::time::timeout;
 
 use toolrack_supervisor::protocol::{Exit, Order};
 
-/// How long a process and its descendants may take to disappear after it has ended or was ordered to be killed: the
-/// supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them itself.
+/// How long a process and its descendants may take to disappear after the process has ended or was ordered to be
+/// killed: the supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them
+/// itself.
 pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long the watching task may take to do so: to kill the processes of a lost supervisor (2 s at most), to collect
-/// them (1 s), and some reserve.
+/// How long the watching task may take after [`SWEEP_LIMIT`]: to kill the processes of a lost supervisor (2 s at most),
+/// to collect the supervisor (1 s), and some reserve.
 const LOST_SUPERVISOR_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
@@ -54,7 +55,7 @@ impl Life {
     }
 }
 
-/// Executes orders to end a process, or forwards them to the supervisor that does.
+/// Executes orders to end a process, or forwards the orders to the supervisor, which executes them.
 pub(super) trait OrderExecutor: Send + Sync {
     /// Executes or forwards an order. Must not block. After [`Order::Kill`], all processes disappear within
     /// [`SWEEP_LIMIT`], unless they cannot be killed.
@@ -63,7 +64,7 @@ pub(super) trait OrderExecutor: Send + Sync {
 
 /// The owner of a child process.
 ///
-/// Dropping it immediately kills the process and all its descendants; [`Self::shutdown`] is the graceful way.
+/// Dropping the handle kills the process and all its descendants immediately; [`Self::shutdown`] is the graceful way.
 pub struct Handle {
     pid: u32,
     life: watch::Receiver<Life>,

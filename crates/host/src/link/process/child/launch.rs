@@ -1,7 +1,7 @@
 //! Starts a supervisor with five descriptors and a clean environment, without forking the host's memory.
 //!
-//! It uses `posix_spawn`, because a host may be large: a fork first copies its page tables, which takes some 60 ms per
-//! GiB, and `std::process::Command` must fork as soon as it passes more than the three standard streams.
+//! This module uses `posix_spawn`, because a host may be large: a fork first copies the host's page tables, which takes
+//! some 60 ms per GiB. `std::process::Command` must fork as soon as it passes more than the three standard streams.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -55,19 +55,21 @@ pub(super) struct Launched {
     pub(super) reports: pipe::Receiver,
 }
 
-/// Starts `supervisor`, which starts `command` as `resolved`. Blocks until the supervisor's program runs.
+/// Starts `supervisor`, which starts `command` with the program and folder of `resolved`. Blocks until the supervisor's
+/// program runs.
 pub(super) fn launch(
     command: &ChildCommand,
     resolved: &Resolved,
     removal: Option<&Removal>,
     supervisor: &Path,
 ) -> io::Result<Launched> {
-    // All ends are close-on-exec from their creation, so that no other process that is started meanwhile inherits one.
-    let (stdin_theirs, stdin) = io::pipe()?;
-    let (stdout, stdout_theirs) = io::pipe()?;
-    let (stderr, stderr_theirs) = io::pipe()?;
-    let (orders_theirs, orders) = io::pipe()?;
-    let (reports, reports_theirs) = io::pipe()?;
+    // All ends of the pipes are close-on-exec from their creation, so no other process that is started meanwhile
+    // inherits an end. `child_…` are the ends for the supervisor, the others those of the host.
+    let (child_stdin, stdin) = io::pipe()?;
+    let (stdout, child_stdout) = io::pipe()?;
+    let (stderr, child_stderr) = io::pipe()?;
+    let (child_orders, orders) = io::pipe()?;
+    let (reports, child_reports) = io::pipe()?;
     let streams = Streams {
         stdin: ChildStdin::from_std(process::ChildStdin::from(OwnedFd::from(stdin)))?,
         stdout: ChildStdout::from_std(process::ChildStdout::from(OwnedFd::from(stdout)))?,
@@ -75,15 +77,15 @@ pub(super) fn launch(
     };
     let reports = pipe::Receiver::from_owned_fd(reports.into())?;
 
-    let theirs: [(OwnedFd, i32); 5] = [
-        (above_targets(stdin_theirs.into())?, 0),
-        (above_targets(stdout_theirs.into())?, 1),
-        (above_targets(stderr_theirs.into())?, 2),
-        (above_targets(orders_theirs.into())?, ORDERS_FD),
-        (above_targets(reports_theirs.into())?, REPORTS_FD),
+    let child_ends: [(OwnedFd, i32); 5] = [
+        (above_targets(child_stdin.into())?, 0),
+        (above_targets(child_stdout.into())?, 1),
+        (above_targets(child_stderr.into())?, 2),
+        (above_targets(child_orders.into())?, ORDERS_FD),
+        (above_targets(child_reports.into())?, REPORTS_FD),
     ];
     let mut actions = PosixSpawnFileActions::init()?;
-    for (end, target) in &theirs {
+    for (end, target) in &child_ends {
         actions.add_dup2(end.as_raw_fd(), *target)?;
     }
     let pid = posix_spawn(
@@ -115,17 +117,18 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
 }
 
 fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
-    let ours = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
+    let fixed = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
     let mut words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
     words.extend(removal.map(Removal::word));
     let words = words.iter().map(OsString::as_os_str);
-    let theirs = [OsStr::new("--"), resolved.program.as_os_str()];
-    let all = ours.into_iter().chain(words).chain(theirs).chain(command.args.iter().map(OsString::as_os_str));
+    let program = [OsStr::new("--"), resolved.program.as_os_str()];
+    let all = fixed.into_iter().chain(words).chain(program).chain(command.args.iter().map(OsString::as_os_str));
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The colon is the [`VARIABLE_PREFIX`]: it keeps the
-/// server's variables from acting on the supervisor, which removes the colon when it starts the server.
+/// Returns `:NAME=VALUE` for each name, with the last value if a name has several. The colon is the
+/// [`VARIABLE_PREFIX`]. It keeps the server's variables from acting on the supervisor, which removes the colon when it
+/// starts the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -137,7 +140,7 @@ fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// A supervisor's process. Its id is not used again until it is collected.
+/// A supervisor's process. The system does not reuse its id before the process is collected (`waitpid`).
 #[derive(Debug)]
 pub(super) struct Process {
     pid: Pid,
@@ -160,7 +163,8 @@ impl Process {
     /// Kills a supervisor that no longer watches a process, and collects it.
     pub(super) async fn kill_and_collect(mut self) {
         self.kill();
-        // Closing its reports was the supervisor's last step, so usually one of the first checks can collect it.
+        // The supervisor's last step was to close its pipe of reports, so usually one of the first checks can collect
+        // the process.
         for _ in 0..QUICK_CHECKS {
             if self.collect() {
                 return;
@@ -189,7 +193,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.collect() {
             let pid = self.pid;
-            // Without the thread it stays a zombie until this process ends.
+            // Without the thread, the supervisor's process stays a zombie until this process ends.
             let _ = std::thread::Builder::new().name("reap supervisor".to_owned()).spawn(move || waitpid(pid, None));
         }
     }

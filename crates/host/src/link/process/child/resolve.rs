@@ -1,4 +1,4 @@
-//! Finds the program, and explains why it cannot be started.
+//! Finds the program and the working folder of a command, and explains why a program cannot be started.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -31,7 +31,7 @@ pub enum SpawnError {
         /// The absolute path.
         path: PathBuf,
     },
-    /// The file cannot be executed: it is a folder, or lacks that permission.
+    /// The file cannot be executed: it is a folder, or this user may not execute it.
     #[error("not an executable file: {}; check the command and the file's permissions", path.display())]
     NotExecutable {
         /// The absolute path.
@@ -67,7 +67,7 @@ pub enum SpawnError {
     /// A part of the command contains a NUL byte, which cannot be passed to a program.
     #[error("{part} contains a NUL byte")]
     NulByte {
-        /// The part: it names an argument by number and a variable by name, never by content.
+        /// The part of the command. Arguments are named by number and variables by name, never by content.
         part: String,
     },
     /// Arguments and environment together are larger than the system permits.
@@ -202,9 +202,9 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathB
     let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {
         return Err(not_found("no PATH is set for it".to_owned()));
     };
-    let (mut not_executable, mut looked_in) = (None, 0_usize);
+    let (mut not_executable, mut folder_count) = (None, 0_usize);
     for folder in std::env::split_paths(folders).filter(|folder| folder.is_absolute()) {
-        looked_in += 1;
+        folder_count += 1;
         let path = folder.join(name);
         match inspect(&path) {
             Candidate::Executable => return Ok(path),
@@ -214,7 +214,7 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathB
     }
     match not_executable {
         Some(path) => Err(SpawnError::NotExecutable { path }),
-        None => Err(not_found(searched_folders(looked_in))),
+        None => Err(not_found(searched_folders(folder_count))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The stderr of a program: always drained, so that it never blocks the program; its end is kept.
+//! Drains the stderr of a program, so that a full pipe never blocks the program. Keeps the end of the output.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,16 +17,17 @@ const MAX_KEPT_BYTES: usize = 64 * 1024;
 /// The most bytes of one line that a hook gets.
 const MAX_LINE_BYTES: usize = 4 * 1024;
 
-/// How long the pipe is read after the process and all its descendants have ended. It is then at its end, unless a
-/// process that could not be ended holds it open.
+/// How long the pipe is read after the process and all its descendants have ended. The pipe is then at its end, unless
+/// a process that could not be ended holds it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and a line over 4 KiB is cut. It
-/// runs on the draining task and must neither block nor panic. The text comes from the program and may contain control
-/// characters.
+/// Called with each line, without the line end, as text: bytes that are not UTF-8 are replaced, and a line over 4 KiB
+/// is cut. The hook runs on the draining task and must neither block nor panic. The text comes from the program and may
+/// contain control characters.
 pub type LineHook = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The last 64 KiB of a program's stderr. Clones share it; it can be read during and after the program's life.
+/// The last 64 KiB of a program's stderr. Clones share the same bytes, which can be read during and after the program's
+/// life.
 #[derive(Clone)]
 pub struct StderrTail {
     ring: watch::Receiver<Ring>,
@@ -46,8 +47,8 @@ impl StderrTail {
         (TailWriter(sender), Self { ring })
     }
 
-    /// Returns the last `lines` lines that are not blank, oldest first, as text. They come from the program and may
-    /// contain control characters.
+    /// Returns the last `lines` lines that are not blank, oldest first, as text. The lines come from the program and
+    /// may contain control characters.
     #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
         let (text, total) = {
@@ -80,12 +81,13 @@ impl StderrTail {
     /// descendants of the program have ended.
     pub async fn drained(&self) {
         let mut ring = self.ring.clone();
-        // It fails when the writing end is dropped.
+        // `changed` fails when the writing end is dropped.
         while ring.changed().await.is_ok() {}
     }
 }
 
-/// The writing end of a [`StderrTail`]. Dropping it, also with the task that owns it, marks the end of the output.
+/// The writing end of a [`StderrTail`]. Dropping it marks the end of the output, and the end of the task that owns it
+/// drops it.
 pub(super) struct TailWriter(watch::Sender<Ring>);
 
 impl TailWriter {
@@ -98,8 +100,10 @@ impl TailWriter {
     }
 }
 
+/// The last bytes of the output.
 struct Ring {
     bytes: VecDeque<u8>,
+    /// The number of bytes in the whole output.
     total: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The host's side of a supervised server.
+//! Starts a server under a supervisor, and watches the supervisor. This is the host's side; the supervisor is a process
+//! of its own.
 
 use std::collections::HashSet;
 use std::io::{self, PipeWriter, Write};
@@ -43,7 +44,7 @@ const REPORTS_LIMIT: u64 = 4096;
 /// The time-out for killing the processes of a lost supervisor.
 const KILL_SESSION_LIMIT: Duration = Duration::from_secs(2);
 
-/// The pause between two searches for these processes.
+/// The pause between two searches for the processes of a lost supervisor.
 const SEARCH_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts a supervisor that starts the program.
@@ -120,8 +121,8 @@ impl Start {
         if let Some(Ok(Some(_))) = first {
             watch.nothing_was_started().await;
         } else {
-            // The supervisor may have started the server without reporting that. Order it to end the server; if it does
-            // not in time, its processes are killed.
+            // The supervisor may have started the server without reporting that. Order it to end the server. If it does
+            // not obey in time, the watch kills the processes.
             drop((streams.stdin, streams.stdout));
             executor.execute(Order::Kill);
             watch.run().await;
@@ -200,8 +201,8 @@ struct Orders {
 
 impl OrderExecutor for Orders {
     fn execute(&self, order: Order) {
-        // This does not block: the pipe has room for thousands of orders, and there are at most three. It fails when
-        // the supervisor has ended, and then there is nothing to order.
+        // This does not block: the pipe has room for thousands of orders, and there are at most three. The write fails
+        // when the supervisor has ended, and then there is nothing to order.
         let _ = (&*self.pipe).write_all(&[order as u8]);
         if order == Order::Kill {
             self.ending.cancel();
@@ -229,11 +230,11 @@ impl Watch {
         self.life.send_replace(Life::Gone(Exit::SupervisorLost));
     }
 
-    /// Watches the supervisor until it has ended. If it ends without having ended the processes of the server, kills
-    /// these.
+    /// Watches the supervisor until it has ended. If the supervisor ends without having ended the processes of the
+    /// server, kills those processes.
     async fn run(mut self) {
-        let left = self.forward_reports().await;
-        match left {
+        let remaining = self.forward_reports().await;
+        match remaining {
             Some(0) => {}
             Some(count) => tracing::warn!(count, "processes of a server could not be ended"),
             None => {
@@ -242,8 +243,8 @@ impl Watch {
                 self.remove_container().await;
             }
         }
-        // Only now: until the process is collected, the system does not reuse its process id, which is also the id of
-        // its session.
+        // Collect the supervisor only now: until then, the system does not reuse its process id, which is also the id
+        // of the session.
         self.process.kill_and_collect().await;
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
@@ -263,10 +264,10 @@ impl Watch {
         if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
     }
 
-    /// Forwards the reports until they end; returns the number of remaining processes, from the last report, or `None`
-    /// if that report did not come. Kills a supervisor that takes too long.
+    /// Forwards the reports until they end. Returns the number of remaining processes, which the last report contains;
+    /// `None` if that report did not come. Kills a supervisor that takes too long.
     async fn forward_reports(&mut self) -> Option<u32> {
-        let mut left = None;
+        let mut remaining = None;
         let ending = self.ending.clone();
         let limit = self.sweep_limit();
         let mut overdue = pin!(async move {
@@ -286,10 +287,10 @@ impl Watch {
                     self.life.send_replace(Life::Ended(exit));
                     self.ending.cancel();
                 }
-                Some(Report::Finished { left: count }) => left = Some(count),
+                Some(Report::Finished { left: count }) => remaining = Some(count),
                 Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_) | Report::ConfineFailed) => {
                 }
-                None => return left,
+                None => return remaining,
             }
         }
     }
@@ -308,10 +309,11 @@ fn kill_leftovers(tasks: &TaskTracker) {
     });
 }
 
-/// Kills the processes of a supervisor's session, and those with its [`Mark`], until none is left, or for 2 s.
+/// Kills the processes of a supervisor's session, and the processes that carry the supervisor's [`Mark`]. Ends when no
+/// process remains, or after 2 s.
 ///
-/// All processes are stopped first, and killed when no new one is found: a stopped process starts no other, and one
-/// whose parent has died could no longer be found.
+/// Stops all processes first, and kills them when no new process is found. A stopped process starts no other process,
+/// and a process whose parent has died could no longer be found.
 async fn kill_session(session: u32) {
     let deadline = Instant::now() + KILL_SESSION_LIMIT;
     let mut found = HashSet::new();

@@ -1,4 +1,4 @@
-//! A server without a supervisor: it leads a process group, and the host ends that group.
+//! Starts and ends a server without a supervisor. The server leads a process group, and the host ends that group.
 
 use std::io;
 use std::process::Stdio;
@@ -79,7 +79,8 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
 /// A process group, by the process id of its leader.
 ///
 /// The leader is collected before the rest of the group is ended. The system does not reuse the id while the group has
-/// members. If the group is empty by then, it is checked only once more, microseconds later.
+/// members. If the group has no other members, the host uses the id only once more, microseconds after the leader was
+/// collected.
 #[derive(Clone, Copy)]
 struct Group(Pid);
 
@@ -100,7 +101,8 @@ impl Group {
     }
 
     fn has_living_members(self) -> bool {
-        // A group whose only members are ended processes that are not collected yet can be signalled, too.
+        // `killpg` also succeeds if all members have ended but are not collected yet. So the table of processes is used
+        // where it can be read.
         #[cfg(target_os = "linux")]
         if table::is_usable() {
             return table::group_lives(self.0.as_raw());
