@@ -47,7 +47,7 @@ pub(crate) use script::{Script, ScriptContext};
 pub use typed::TypedError;
 
 use self::{
-    answered::Answered,
+    answered::RememberedAnswers,
     approve::ToConfirm,
     counting::{Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
@@ -293,7 +293,7 @@ pub(crate) struct CallContext {
     /// Stores the standing answers of users, which are valid across restarts and for all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
     /// The answers of this context's asker that are valid until the program ends.
-    pub(crate) answered: Arc<Answered>,
+    pub(crate) answered: Arc<RememberedAnswers>,
 }
 
 /// Refuses a caller who may not use the server. The error is the one for a server that does not exist, so that it does
@@ -462,8 +462,8 @@ impl CallContext {
         Ok(outcome)
     }
 
-    /// Returns the [`Shape`] for results of `server`, with the limits of its entry. `name` is that of the tool, the
-    /// prompt or the resource.
+    /// Returns the [`Shape`] for results of `server`, with the limits in its configuration. `name` is the name of the
+    /// tool, the prompt or the resource.
     pub(crate) fn shape<'a>(&'a self, server_name: &'a ServerName, name: &'a str, server: &Server) -> Shape<'a> {
         Shape {
             server: server_name,
@@ -554,8 +554,8 @@ fn without_output(mut state: State) -> State {
 }
 
 impl Target<'_> {
-    /// Waits at most `limit` for the link to the server. If the server waits before its next attempt to connect, that
-    /// attempt begins at once.
+    /// Waits at most `limit` for the link to the server. If the server waits before its next attempt to connect, ends
+    /// that wait early.
     pub(crate) async fn link(&self, limit: Duration) -> Result<Link, CallError> {
         let snapshot = match timeout(limit, self.server.link()).await {
             Ok(Ok(link)) => return Ok(link),

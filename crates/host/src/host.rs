@@ -194,6 +194,7 @@ impl Host {
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
         let searching = spawn_blocking(move || catalog.search(&query, limit, &selection));
+        // The result is empty after the time-out, and if the search thread fails.
         timeout(INDEX_TIMEOUT, searching).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 

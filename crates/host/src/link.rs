@@ -290,7 +290,7 @@ struct Attempt<'a> {
     name: &'a ServerName,
     spec: &'a ServerSpec,
     /// The era to try first.
-    first: Era,
+    first_era: Era,
 }
 
 impl Connector {
@@ -304,13 +304,13 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time-out of the spec, and tries the era `first` first. If a child process ended
+    /// Connects within the start-up time-out of the spec, and tries the era `first_era` first. If a child process ended
     /// because of the request that probes for the modern era, starts the process once more. Repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
         spec: &ServerSpec,
-        first: Era,
+        first_era: Era,
     ) -> Result<Connection, LinkError> {
         if let Some(setting) = spec.setting_without_validator() {
             let why = format!(
@@ -319,12 +319,12 @@ impl Connector {
             );
             return Err(LinkError::config("BUILT_WITHOUT_SCHEMA_VALIDATION", why));
         }
-        let mut attempt = Attempt { connector: self, name, spec, first };
+        let mut attempt = Attempt { connector: self, name, spec, first_era };
         let mut started = Started::default();
         let connect = async {
             match attempt.run(&mut started).await {
-                Err(error) if ended_by_probe(&error, spec.protocol, first) => {
-                    attempt.first = Era::Legacy;
+                Err(error) if ended_by_probe(&error, spec.protocol, first_era) => {
+                    attempt.first_era = Era::Legacy;
                     attempt.run(&mut started).await.map_err(|again| more_informative(error, again))
                 }
                 answer => answer,
@@ -375,7 +375,7 @@ impl Attempt<'_> {
             client: &self.connector.client,
             abilities: self.connector.asker.abilities(),
             protocol: self.protocol(),
-            first: self.first,
+            first_era: self.first_era,
         };
         let session = shake_hands(&channel, &terms).await.map_err(|error| self.explain(error))?;
         let link = Link(Arc::new(Inner {

@@ -20,13 +20,13 @@ const MAX_ANSWERS: usize = 10_000;
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
 /// replaces the map.
 #[derive(Debug, Default)]
-pub(crate) struct Answered(ArcSwap<HashMap<CoveredCalls, AnswerRecord>>);
+pub(crate) struct RememberedAnswers(ArcSwap<HashMap<CoveredCalls, AnswerRecord>>);
 
 /// The calls that an answer covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CoveredCalls {
     server: ServerName,
-    /// The fingerprint of the server's entry.
+    /// The fingerprint of the server's entry (its configuration).
     fingerprint: String,
     tool: String,
     definition: DefinitionHash,
@@ -74,11 +74,11 @@ pub(super) struct GivenAnswer<'a> {
     pub(super) caller: &'a Caller,
     /// Says whether the answer covers only calls of the caller's principal, or calls of all principals.
     pub(super) callers: Callers,
-    /// Whether the answer is only in [`Answered`], because it was not or could not be stored.
+    /// Whether the answer is only in [`RememberedAnswers`], because it was not or could not be stored.
     pub(super) is_session_only: bool,
 }
 
-impl Answered {
+impl RememberedAnswers {
     /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's entry.
     pub(super) fn find(
         &self,

@@ -9,7 +9,7 @@ use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
     Call, CallContext, CallError,
-    answered::{Answered, GivenAnswer},
+    answered::{GivenAnswer, RememberedAnswers},
     gate::{Gate, GateRequest, Verdict},
     running::Running,
 };
@@ -31,7 +31,7 @@ const MAX_PROBLEM_BYTES: usize = 500;
 
 /// A call that waits for the answer to a question, as the asker of the question sees it.
 struct UnderReview {
-    answered: Arc<Answered>,
+    answered: Arc<RememberedAnswers>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
     /// The fingerprint of the configuration entry of the tool's server.
@@ -76,7 +76,7 @@ impl Review for UnderReview {
 }
 
 /// Checks `arguments` against the tool's input schema. The error is a text for the user. If the schema cannot be used,
-/// or checking would take too long, the arguments pass, because the server checks them too.
+/// or checking would take too long, the arguments pass, because the server checks them as well.
 async fn check_arguments(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
     // The work is bounded, but still too long for an async thread.

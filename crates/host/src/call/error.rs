@@ -78,7 +78,7 @@ pub enum CallError {
     NotReady {
         /// The server.
         server: ServerName,
-        /// Its state.
+        /// The state of the server.
         state: State,
         /// The place where the server is configured.
         configured_in: Box<Source>,

@@ -8,7 +8,7 @@ use crate::link::LinkError;
 ///
 /// | kind | what |
 /// |---|---|
-/// | [`Config`](Self::Config) | the entry cannot be used, or a placeholder in it has no value |
+/// | [`Config`](Self::Config) | the configuration of the server cannot be used, or a placeholder in it has no value |
 /// | [`Connection`](Self::Connection) | there is no connection to the server |
 /// | [`Io`](Self::Io) | the connection ended or broke while an answer was awaited |
 /// | [`Tool`](Self::Tool) | everything else: no such tool, denied, refused by the server, late, an unusable answer |

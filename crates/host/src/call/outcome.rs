@@ -134,7 +134,7 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
 /// Turns decoded blocks into text and media for a model. The fields name the source of the blocks and their limits.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
-    /// The name for the artifacts: that of a tool, a prompt or a resource.
+    /// The name for the artifacts: the name of a tool, a prompt or a resource.
     pub(crate) name: &'a str,
     /// The most bytes of text.
     pub(crate) max_bytes: usize,
@@ -221,7 +221,7 @@ impl Shape<'_> {
     async fn store_files(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
-            match (file(&block), text_in(&block)) {
+            match (file_in(&block), text_in(&block)) {
                 (Some(file), _) => texts.push(self.store_file(&file, outcome).await),
                 (None, Some(text)) => texts.push(text),
                 (None, None) => outcome.content.push(block),
@@ -320,7 +320,7 @@ struct File<'a> {
 }
 
 /// Returns the file in `block`, if it is too large or cannot be shown.
-fn file(block: &Content) -> Option<File<'_>> {
+fn file_in(block: &Content) -> Option<File<'_>> {
     match block {
         Content::Image { data, mime_type } if data.len() > MAX_INLINE_MEDIA => {
             Some(File { name: "a picture", media_type: mime_type, data })
@@ -338,7 +338,8 @@ fn file(block: &Content) -> Option<File<'_>> {
     }
 }
 
-/// Returns the text of `block`, if it is text.
+/// Returns the text of `block`, if it has a text form. For content other than the result of a call, so unlike
+/// [`text_of`], this includes blocks of unknown types, as JSON.
 fn text_in(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),

@@ -85,7 +85,7 @@ impl Lender {
                 }
                 event = self.events.recv() => match event {
                     Ok(Event::McpToolsUpdated { .. }) | Err(broadcast::error::RecvError::Lagged(_)) => changed.notify_one(),
-                    // Calls and logs, the remaining events, may belong to other principals, so they are not passed on.
+                    // Pass on only these: calls and logs may belong to other principals.
                     Ok(event @ (Event::McpServerState { .. }
                         | Event::McpPromptsChanged { .. }
                         | Event::McpResourcesChanged { .. })) => drop(self.own_events.send(event)),

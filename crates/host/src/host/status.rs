@@ -21,7 +21,7 @@ use crate::{
 pub struct ServerStatus {
     /// The server's name in the configuration.
     pub name: ServerName,
-    /// Its state.
+    /// The state of the server.
     #[serde(flatten)]
     pub state: State,
     /// `stdio`, `http`, `sse` or `native`.
@@ -34,11 +34,11 @@ pub struct ServerStatus {
     pub server_info: Option<ServerInfo>,
     /// The file where the server is configured.
     pub source: Source,
-    /// Whether it is enabled.
+    /// Whether the server is enabled.
     pub enabled: bool,
     /// The number of its tools in the catalog.
     pub tools: usize,
-    /// The number of its tools that the entry's filter hides.
+    /// The number of its tools that the filter in the server's configuration hides.
     pub tools_hidden: usize,
     /// The problems of its tools: tools that cannot be used, and tools that differ from their pins (their definitions
     /// as first seen or approved). Safe to print.
@@ -120,7 +120,7 @@ pub struct Why {
 pub struct WhyStep {
     /// `config`, `trust`, `start`, `negotiation`, `sign-in`, `list`, `pins`, `filter` or `name`.
     pub stage: &'static str,
-    /// Whether it succeeded.
+    /// Whether the step succeeded.
     pub ok: bool,
     /// The result of the step, safe to print.
     pub what: String,

@@ -17,7 +17,7 @@ use crate::link::{
     framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
     http::HttpWire,
     inbound::{Closed, Inbound, OpenRequest, Registered},
-    message::{Answered, Outgoing},
+    message::{Outgoing, RawAnswer},
     recording::Player,
 };
 
@@ -33,7 +33,7 @@ pub(crate) enum Wire {
 impl Wire {
     /// Sends a request and waits for its answer, without a time-out. Dropping the future cancels the request at the
     /// server.
-    pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
+    pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
         match self {
             Self::Duplex(duplex) => duplex.exchange(request).await,
             Self::Http(http) => http.exchange(request).await,
@@ -94,7 +94,7 @@ impl Channel {
 
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
     /// future cancels the request.
-    pub(crate) async fn request<P: Serialize>(&self, new: NewRequest<'_, P>, open: Option<OpenRequest>) -> Answered {
+    pub(crate) async fn request<P: Serialize>(&self, new: NewRequest<'_, P>, open: Option<OpenRequest>) -> RawAnswer {
         match open {
             Some(open) => self.send_registered(new, &mut self.register(open)).await,
             None => self.send(self.next_id(), new, None).await,
@@ -103,7 +103,7 @@ impl Channel {
 
     /// Sends a subscription as [`Self::request`] sends a request. Ends when the server answers, or when the server
     /// revokes the subscription.
-    pub(crate) async fn listen<P: Serialize>(&self, new: NewRequest<'_, P>) -> Answered {
+    pub(crate) async fn listen<P: Serialize>(&self, new: NewRequest<'_, P>) -> RawAnswer {
         self.hold_open(self.next_id(), new).await
     }
 
@@ -111,12 +111,12 @@ impl Channel {
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
         new: NewRequest<'a, P>,
-    ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = Answered> + 'a) {
+    ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = RawAnswer> + 'a) {
         let id = self.next_id();
         (self.inbound.acknowledgement(id), self.hold_open(id, new))
     }
 
-    async fn hold_open<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>) -> Answered {
+    async fn hold_open<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>) -> RawAnswer {
         let revocable = self.inbound.revocable(id);
         tokio::select! {
             answer = self.send(id, new, None) => answer,
@@ -136,7 +136,7 @@ impl Channel {
         &self,
         new: NewRequest<'_, P>,
         registered: &mut Registered,
-    ) -> Answered {
+    ) -> RawAnswer {
         let answer = self.send(registered.id, new, Some(registered.id)).await;
         registered.note_answer();
         answer
@@ -148,7 +148,7 @@ impl Channel {
 
     /// Sends a request as [`Self::exchange`] does, but refuses an answer that nests too deep. Lists pass: their items
     /// are checked later, one by one.
-    async fn send<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> Answered {
+    async fn send<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
         let method = new.method;
         let answer = self.exchange(id, new, progress_token).await?;
         if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
@@ -157,7 +157,7 @@ impl Channel {
         Ok(answer)
     }
 
-    async fn exchange<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> Answered {
+    async fn exchange<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
         let request = Outgoing {
             id,
             method: new.method,

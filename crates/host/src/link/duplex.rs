@@ -26,7 +26,7 @@ use crate::link::{
         lines::{Line, Lines},
     },
     inbound::{Closed, Inbound, Outlet},
-    message::{self, Answered, Outgoing, into_answer, rpc_error},
+    message::{self, Outgoing, RawAnswer, into_answer, rpc_error},
     process::{Process, child::Exit},
 };
 
@@ -63,7 +63,7 @@ pub(crate) struct Pending(Mutex<Requests>);
 #[derive(Debug, Default)]
 struct Requests {
     /// All requests that wait, with the channel that takes the answer.
-    waiting: HashMap<i64, oneshot::Sender<Answered>>,
+    waiting: HashMap<i64, oneshot::Sender<RawAnswer>>,
     /// The waiting requests that are subscriptions; their answers come only when they end.
     listening: HashSet<i64>,
     /// The waiting requests for lists; their answers have a bound of their own.
@@ -74,7 +74,7 @@ struct Requests {
 
 impl Pending {
     /// Registers a request before it is sent. Returns the receiver of its answer.
-    fn expect(&self, request: &Outgoing) -> oneshot::Receiver<Answered> {
+    fn expect(&self, request: &Outgoing) -> oneshot::Receiver<RawAnswer> {
         let (sender, answer) = oneshot::channel();
         let mut requests = self.0.lock();
         requests.waiting.insert(request.id, sender);
@@ -100,7 +100,7 @@ impl Pending {
     }
 
     /// Passes an answer to the task that waits for it; `false` if no task does.
-    pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
+    pub(crate) fn settle(&self, id: i64, answer: RawAnswer) -> bool {
         let waiting = self.0.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
@@ -272,8 +272,8 @@ async fn handle_write_end(end: WriteEnd, process: Option<Process>, closed: &Clos
     match end {
         WriteEnd::Done => {}
         WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
-        // Usually the other side has ended, which the reader also notices and explains better. But the reader does not
-        // notice if the other side has closed only its input.
+        // Usually the other side has ended. Then the reader notices that as well, and explains it better. But the
+        // reader does not notice if the other side has closed only its input.
         WriteEnd::Refused => {
             if timeout(EXIT_TIMEOUT, closed.wait()).await.is_err() {
                 let why = LinkError::Closed {
@@ -480,8 +480,8 @@ impl Dispatcher {
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Handles a message that was too large to be read, so that its request is unknown. If exactly one request waits,
-    /// fails that request; otherwise reports a warning.
+    /// Handles an answer that was too large to be read, so that its request is unknown. If exactly one request waits,
+    /// fails that request; if not, reports a warning.
     pub(crate) fn reject_unread(&self, error: LinkError) {
         match self.pending.only_waiting() {
             Some(id) => self.deliver_answer(Some(id), Err(error)),
@@ -489,7 +489,7 @@ impl Dispatcher {
         }
     }
 
-    fn deliver_answer(&self, id: Option<i64>, answer: Answered) {
+    fn deliver_answer(&self, id: Option<i64>, answer: RawAnswer) {
         let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.take_cancelled(id));
         if !settled {
             self.inbound.warn("an answer to no waiting request was ignored");

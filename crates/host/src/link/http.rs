@@ -46,7 +46,7 @@ use crate::{
         bounds::Bounds,
         error::LinkError,
         inbound::{Closed, Inbound, Outlet},
-        message::{Answered, Outgoing, cancelled},
+        message::{Outgoing, RawAnswer, cancelled},
         process::child::Supervisor,
     },
     resolve::{Authorizer, Resolver},
@@ -135,7 +135,7 @@ struct Endpoint {
     spec: Http,
     resolver: Arc<dyn Resolver>,
     authorizer: Option<Arc<dyn Authorizer>>,
-    /// The program that prints headers, if the entry has one.
+    /// The program that prints headers, if the server's configuration has one.
     helper: Option<Arc<Program>>,
     bounds: Bounds,
     session_headers: ArcSwap<SessionHeaders>,
@@ -176,7 +176,7 @@ pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> 
     Ok(url)
 }
 
-/// Resolves the URL of an entry, without the egress check.
+/// Resolves the URL in a server's configuration, without the check of the egress rules.
 pub(crate) async fn resolved_url(
     resolver: &Arc<dyn Resolver>,
     server: &ServerName,
@@ -244,7 +244,7 @@ impl HttpWire {
     }
 
     /// See [`Wire::exchange`](super::channel::Wire::exchange).
-    pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
+    pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
         let mut abandoned = Abandoned {
             wire: self,
             id: (request.cancellable && self.0.session_headers.load().era == Some(Era::Legacy)).then_some(request.id),
@@ -267,7 +267,7 @@ impl HttpWire {
     }
 
     /// Posts a request and reads its answer. Takes the session id from the answer to `initialize`.
-    async fn post_request(&self, request: &Outgoing) -> Answered {
+    async fn post_request(&self, request: &Outgoing) -> RawAnswer {
         let response = self.0.post(Some(request), request.body.clone()).await?;
         let response = self.0.check_status(response).await?;
         if request.method == "initialize" {

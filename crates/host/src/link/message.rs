@@ -19,7 +19,7 @@ pub(crate) fn no_params() -> Map<String, Value> {
 }
 
 /// A raw result, or the reason why there is no result.
-pub(crate) type Answered = Result<Bytes, LinkError>;
+pub(crate) type RawAnswer = Result<Bytes, LinkError>;
 
 /// An encoded request, with the data that a transport needs.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn for_each_message(bytes: &[u8], mut handle: impl FnMut(Result<Envel
 }
 
 /// Returns the outcome of a response in `bytes`, without copying it.
-pub(crate) fn into_answer(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
+pub(crate) fn into_answer(bytes: &Bytes, outcome: Outcome<'_>) -> RawAnswer {
     match outcome {
         Outcome::Result(raw) => Ok(bytes.slice_ref(raw.get().as_bytes())),
         Outcome::Error(raw) => Err(LinkError::Rpc(rpc_error(raw))),

@@ -13,7 +13,7 @@ use crate::{
         bounds::Bounds,
         error::LinkError,
         inbound::{Closed, Inbound},
-        message::{Answered, Outgoing},
+        message::{Outgoing, RawAnswer},
         process::child::Supervisor,
     },
     resolve::{Authorizer, Resolver},
@@ -59,7 +59,7 @@ impl HttpWire {
         Err(no_http_error())
     }
 
-    pub(crate) async fn exchange(&self, _: Outgoing) -> Answered {
+    pub(crate) async fn exchange(&self, _: Outgoing) -> RawAnswer {
         match self.0 {}
     }
 

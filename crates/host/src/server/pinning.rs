@@ -30,7 +30,7 @@ impl Task {
         if matches!(self.spec.transport, Transport::Native(_)) {
             return tools;
         }
-        let usable = mode == PinMode::Warn;
+        let mismatched_stay_usable = mode == PinMode::Warn;
         let server = PinnedServer::of(&self.name, &self.spec);
         let list = tools.hash();
         match pins.recall(&server, &list).await {
@@ -40,7 +40,8 @@ impl Task {
                     let judged = tools.check_against(&known);
                     let causes: HashMap<_, _> =
                         judged.mismatches.iter().map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause)).collect();
-                    let mut tools = tools.split_by(|tool| causes.get(tool).map(|cause| (*cause).clone()), usable);
+                    let cause_of = |tool: &str| causes.get(tool).map(|cause| (*cause).clone());
+                    let mut tools = tools.split_by(cause_of, mismatched_stay_usable);
                     tools.generation = Some(generation);
                     (tools, judged)
                 };
@@ -55,7 +56,10 @@ impl Task {
                     Err(_) => ToolSet::default(),
                 }
             }
-            Err(unreadable) => tools.split_by(|_| Some(Cause::Unchecked { why: unreadable.why.clone() }), usable),
+            Err(unreadable) => {
+                let cause = |_: &str| Some(Cause::Unchecked { why: unreadable.why.clone() });
+                tools.split_by(cause, mismatched_stay_usable)
+            }
         }
     }
 
@@ -89,7 +93,7 @@ impl Task {
     /// Checks the published tools against their pins again, and publishes the result.
     async fn recheck_pins(&self) {
         let before = self.publish.borrow().tools.clone();
-        // The same tools, without any mismatch.
+        // The same tools, without any mismatch; so the second argument has no effect.
         let unchecked = before.split_by(|_| None, true);
         let now = self.checked_against_pins(unchecked).await;
         let differs = now.mismatched != before.mismatched;

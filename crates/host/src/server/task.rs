@@ -77,7 +77,7 @@ enum Ended {
     /// The connection ended.
     Broken(LinkError),
     /// A caller requested a new connection.
-    Unwanted,
+    ReconnectRequested,
     /// No call used the connection for the time of `idle_stop`.
     Unused,
 }
@@ -153,7 +153,7 @@ impl Task {
         });
     }
 
-    /// Returns the tools of a list as the entry configures them: only those that its filter shows, with or without
+    /// Returns the tools of a list as the configuration requires: only the tools that its filter shows, with or without
     /// invisible characters.
     fn as_configured(&self, listed: Listed) -> ToolSet {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
@@ -242,7 +242,7 @@ impl Task {
         connection.shutdown().await;
         let error = match ended {
             Some(Ended::Broken(error)) => error,
-            Some(Ended::Unwanted) => return Next::Now,
+            Some(Ended::ReconnectRequested) => return Next::Now,
             Some(Ended::Unused) | None => {
                 self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
                 return if is_idle { Next::Idle } else { Next::Stop };
@@ -279,7 +279,7 @@ impl Task {
             let woken = async {
                 tokio::select! {
                     why = link.closed() => return Some(Ended::Broken(why)),
-                    () = self.round_requested() => return Some(Ended::Unwanted),
+                    () = self.round_requested() => return Some(Ended::ReconnectRequested),
                     () = &mut unused => return Some(Ended::Unused),
                     () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                     () = link.tools_changed() => {
@@ -364,9 +364,9 @@ impl Task {
 
     /// Calls `emit` for the first [`MAX_REPORTED`] items, and returns the number of the others: thousands of events
     /// would displace the events of other servers.
-    pub(super) fn report_each<T>(&self, new: &[&T], emit: impl Fn(&T)) -> usize {
-        let (reported, rest) = new.split_at(new.len().min(MAX_REPORTED));
-        reported.iter().for_each(|new| emit(new));
+    pub(super) fn report_each<T>(&self, items: &[&T], emit: impl Fn(&T)) -> usize {
+        let (reported, rest) = items.split_at(items.len().min(MAX_REPORTED));
+        reported.iter().for_each(|item| emit(item));
         rest.len()
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct InnerCall {
 
 /// The server with the three tools.
 pub(crate) struct Discovery {
-    /// A weak reference, because the host that owns the catalog owns this server too.
+    /// A weak reference, because the host owns both the catalog and this server.
     catalog: Weak<ArcSwap<Catalog>>,
     /// The tools that can be found and called.
     selection: Arc<Selection>,
@@ -132,6 +132,7 @@ impl Discovery {
 
 /// Returns all details of a tool, as JSON.
 pub(crate) fn details(tool: &CatalogTool) -> String {
+    // Strings and checked JSON always serialize.
     serde_json::to_string(&Details::of(tool)).unwrap_or_default()
 }
 

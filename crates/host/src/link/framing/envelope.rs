@@ -44,7 +44,7 @@ pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The id of a request, as JSON-RPC and MCP allow it: an integer or a string, never null.
 ///
-/// This host's requests carry numbers. Servers may use strings in theirs, which are sent back unchanged.
+/// The requests of this host have numbers as ids. A server may use strings, which the host sends back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
     /// An integer. `7.0` and `7e0` are read as 7; fractions are not ids.

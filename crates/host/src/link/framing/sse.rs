@@ -29,8 +29,8 @@ const LEAST_ENDLESS: usize = 1024 * 1024;
 pub struct Event {
     /// The type of the event, from the server; `None` means `message`.
     pub event: Option<String>,
-    /// Its `data` lines, joined by line feeds. May be empty: MCP servers send an empty event only for its id, from
-    /// which the stream can be resumed.
+    /// The `data` lines of the event, joined by line feeds. May be empty: MCP servers send an event without data for
+    /// its id, from which the stream can be resumed.
     pub data: String,
     /// The last event id after this event: the id of this event, or else the id of the last event that had one. Empty
     /// if the server reset the id; `None` if no event of this stream had an id.
@@ -138,7 +138,7 @@ impl SseParser {
 
     /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
     ///
-    /// It appends an event when the blank line after it arrives, and an error as soon as it occurs.
+    /// An event is appended when the blank line after the event arrives, and an error as soon as it occurs.
     pub fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         let mut rest = chunk;
         if self.after_return && !rest.is_empty() {

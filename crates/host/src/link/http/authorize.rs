@@ -33,7 +33,7 @@ const MAX_CHALLENGE_BYTES: usize = 8 * 1024;
 pub(super) enum AuthorizedBy {
     /// The server's configuration (its entry), or nothing, if there is no authorizer.
     Entry,
-    /// A program of the entry, with its output.
+    /// A program that the configuration names, with the program's output.
     Helper(Arc<HelperHeaders>),
     /// The host's authorizer.
     Authorizer {

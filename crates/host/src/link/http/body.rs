@@ -15,7 +15,7 @@ use crate::{
         framing::envelope::{Envelope, Id, peek, with_escapes},
         http::{HttpWire, Media, media_type},
         inbound::Inbound,
-        message::{Answered, Outgoing, for_each_message, into_answer, rpc_error},
+        message::{Outgoing, RawAnswer, for_each_message, into_answer, rpc_error},
     },
     spec::Setting,
     text::quote,
@@ -39,7 +39,7 @@ pub(super) enum Source {
 
 impl HttpWire {
     /// Returns the answer in a JSON body.
-    pub(super) async fn json_answer(&self, response: Response, request: &Outgoing) -> Answered {
+    pub(super) async fn json_answer(&self, response: Response, request: &Outgoing) -> RawAnswer {
         let body = self.read(response, self.0.bounds.answer_to(request.method)).await?;
         if body.is_empty() {
             return Err(LinkError::protocol("the answer is empty"));
@@ -51,7 +51,7 @@ impl HttpWire {
     /// Returns the answer to `request` in these bytes, or the reason why it cannot be parsed; dispatches all other
     /// messages in them. Skips an event that is not a message and does not name the request: a later event may be the
     /// answer.
-    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, source: Source) -> Option<Answered> {
+    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, source: Source) -> Option<RawAnswer> {
         let (id, mut found) = (request.id, None);
         self.0.inbound.received(bytes);
         for_each_message(bytes, |message| match message {

@@ -167,8 +167,8 @@ impl Program {
                 }
                 Err(why) => why,
             },
-            Ok(Err(Failed::Link(error))) => return Err(error),
-            Ok(Err(Failed::Why(why))) => why,
+            Ok(Err(RunError::Link(error))) => return Err(error),
+            Ok(Err(RunError::Program(why))) => why,
             Err(_) => format!("it took longer than {}", Seconds(RUN_TIME)),
         };
         let stderr = match &process {
@@ -179,9 +179,9 @@ impl Program {
     }
 
     /// Runs the program to its end, and returns its output. Stores the running process in `process`.
-    async fn output(&self, url: &Url, process: &mut Option<Process>) -> Result<Vec<u8>, Failed> {
+    async fn output(&self, url: &Url, process: &mut Option<Process>) -> Result<Vec<u8>, RunError> {
         let plan = self.resolver.stdio(&self.server, &self.spec).await;
-        let plan = plan.map_err(|error| Failed::Link(LinkError::Resolve(error)))?;
+        let plan = plan.map_err(|error| RunError::Link(LinkError::Resolve(error)))?;
         let mut env = plan.env;
         let mut url = url.clone();
         url.set_query(None);
@@ -200,29 +200,29 @@ impl Program {
         };
         let started = child::spawn(command, None, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
-        let child = started.map_err(|error| Failed::Why(format!("it cannot be started: {error}")))?;
+        let child = started.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
         *process = Some(Process::new(&child.handle, child.stderr));
         drop(child.stdin);
         let mut output = Vec::new();
         let mut stdout = child.stdout.take(OUTPUT_BYTES as u64 + 1);
         let read = stdout.read_to_end(&mut output).await;
-        read.map_err(|error| Failed::Why(format!("its output cannot be read: {error}")))?;
+        read.map_err(|error| RunError::Program(format!("its output cannot be read: {error}")))?;
         if output.len() > OUTPUT_BYTES {
-            return Err(Failed::Why(format!("it printed more than {} KiB", OUTPUT_BYTES / 1024)));
+            return Err(RunError::Program(format!("it printed more than {} KiB", OUTPUT_BYTES / 1024)));
         }
         match child.handle.exited().await {
             Exit::Code(0) => Ok(output),
-            exit => Err(Failed::Why(format!("it ended with {exit}"))),
+            exit => Err(RunError::Program(format!("it ended with {exit}"))),
         }
     }
 }
 
 /// The reason why a run has no output.
-enum Failed {
+enum RunError {
     /// The program could not be run, because of this error.
     Link(LinkError),
     /// The program failed. The text is a clause that says how.
-    Why(String),
+    Program(String),
 }
 
 /// Output with headers and with the number of seconds after which they expire.

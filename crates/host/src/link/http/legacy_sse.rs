@@ -85,6 +85,7 @@ async fn read_stream(down: &HttpWire, dispatcher: &Dispatcher, endpoint: oneshot
         match events.next().await {
             Ok(Some(event)) if event.event.as_deref() == Some("endpoint") => {
                 if let Some(endpoint) = endpoint.take() {
+                    // Fails if `open` was dropped meanwhile.
                     let _ = endpoint.send(event.data);
                 }
             }
@@ -148,6 +149,7 @@ impl Poster {
     fn handle_failure(&self, request: Option<i64>, error: LinkError) {
         let error = if forgot_the_session(&error) { LinkError::SessionNotFound { not_executed: true } } else { error };
         match request {
+            // If no caller waits for the request any more, there is nothing to fail.
             Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),
         }

@@ -18,7 +18,7 @@ use crate::{
         },
         http::{HttpWire, LAST_EVENT_ID, Media, body::Source, media_type},
         inbound::Outlet,
-        message::{Answered, Outgoing, for_each_message},
+        message::{Outgoing, RawAnswer, for_each_message},
     },
     spec::Era,
 };
@@ -119,7 +119,7 @@ impl HttpWire {
 
     /// Reads the answer from the event stream of a POST. If the stream breaks, resumes it if the era and the server
     /// allow that; if not, fails at once.
-    pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
+    pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> RawAnswer {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
         let (mut response, mut unread) = (response, None);
@@ -170,7 +170,7 @@ impl HttpWire {
                     return Err(LinkError::SessionNotFound { not_executed: false });
                 }
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
-                // The server would refuse the next attempt too.
+                // The server would refuse the next attempt as well.
                 Err(error) if is_final(&error) => {
                     return Err(broken(&format!(
                         "the event stream ended before the answer, and cannot be resumed: {error}"
@@ -196,9 +196,9 @@ impl HttpWire {
         }
     }
 
-    /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host also
-    /// uses a server that has none, or whose stream keeps breaking. Notifies `opened` after the first try, whether it
-    /// succeeded or not.
+    /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host can use
+    /// a server without this stream, or whose stream keeps breaking. Notifies `opened` after the first try, whether
+    /// that try succeeded or not.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);

@@ -19,7 +19,8 @@ pub enum Direction {
 
 /// A message between this host and a server, exactly as it is sent or received.
 ///
-/// It may contain secrets, and a server's message is untrusted: hide and escape it before it is shown or written.
+/// A message may contain secrets, and a server's message is untrusted: hide and escape it before it is shown or
+/// written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WireMessage<'a> {

@@ -16,7 +16,7 @@ use crate::{
         channel::{Channel, NewRequest, Wire},
         error::{LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::input,
-        message::{Answered, no_params},
+        message::{RawAnswer, no_params},
     },
     mcp::{Capabilities, ServerInfo},
     spec::{Era, Protocol},
@@ -71,7 +71,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) abilities: Abilities,
     pub(crate) protocol: Protocol,
     /// The era to try first.
-    pub(crate) first: Era,
+    pub(crate) first_era: Era,
 }
 
 /// Returns the members of `_meta` that every request of the modern era has, without braces.
@@ -91,6 +91,7 @@ pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<
         Protocol::Modern => handshake.discover().await?.into_session()?,
         Protocol::Auto => handshake.either_era().await?,
     };
+    // This cannot fail: the era is set only here, and a channel does one handshake.
     let _ = channel.inbound.era.set(session.era);
     handshake.finish(&session).await?;
     Ok(session)
@@ -121,7 +122,7 @@ struct Handshake<'a> {
 impl Handshake<'_> {
     /// Begins with the era in the terms, and tries the other era if the server refuses the first.
     async fn either_era(&self) -> Result<Session, LinkError> {
-        if self.terms.first == Era::Legacy {
+        if self.terms.first_era == Era::Legacy {
             return match self.initialize().await {
                 Err(error) if may_be_modern(&self.channel.wire, &error) => self.discover().await?.into_session(),
                 answer => answer,
@@ -206,8 +207,8 @@ impl Handshake<'_> {
         Ok(session(era, version, &answer))
     }
 
-    /// Does the last step: sets the era and version of the wire, and notifies a legacy server that the handshake is
-    /// complete.
+    /// Does the last step: sets the era and version for later HTTP requests, and notifies a legacy server that the
+    /// handshake is complete.
     async fn finish(&self, session: &Session) -> Result<(), LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.set_protocol(session.era, Some(&session.version));
@@ -252,7 +253,7 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
 }
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
-fn judge_probe(answer: Answered) -> Result<Probe, LinkError> {
+fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {
             let result: Value = serde_json::from_slice(&result).unwrap_or(Value::Null);
@@ -317,9 +318,9 @@ fn capabilities(declared: &Value) -> Capabilities {
 
 /// Returns whether the era probe may have made a child process end, so that the caller should start it once more and
 /// begin with `initialize`.
-pub(crate) fn ended_by_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
+pub(crate) fn ended_by_probe(error: &LinkError, protocol: Protocol, first_era: Era) -> bool {
     protocol == Protocol::Auto
-        && first == Era::Modern
+        && first_era == Era::Modern
         && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
 }
 

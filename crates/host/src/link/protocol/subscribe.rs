@@ -22,7 +22,7 @@ use crate::{
         channel::NewRequest,
         error::{LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::topics::{SubscriptionState, Topics},
-        message::Answered,
+        message::RawAnswer,
         protocol::listen::{FIRST_WAIT, next_wait},
     },
     spec::{Era, Setting},
@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    async fn request_for(&self, method: &'static str, uri: &str) -> Answered {
+    async fn request_for(&self, method: &'static str, uri: &str) -> RawAnswer {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
         timeout(after, self.channel().request(NewRequest::new(method, &params), None))
             .await
@@ -186,7 +186,7 @@ impl Link {
 
 /// A standing request, and the resources that the server has agreed to report on.
 struct StandingRequest<'a> {
-    request: BoxFuture<'a, Answered>,
+    request: BoxFuture<'a, RawAnswer>,
     resources: BTreeSet<String>,
 }
 
@@ -198,7 +198,7 @@ async fn changed_from(wanted: &Subscriptions, topics: &Topics) {
 }
 
 /// Waits until the standing request has ended; forever if there is none.
-async fn ended(standing: &mut Option<StandingRequest<'_>>) -> Answered {
+async fn ended(standing: &mut Option<StandingRequest<'_>>) -> RawAnswer {
     let Some(agreed) = standing else { return pending().await };
     let answer = (&mut agreed.request).await;
     *standing = None;

@@ -9,7 +9,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{Envelope, peek},
     inbound::{Inbound, Outlet},
-    message::{Answered, Outgoing, into_answer},
+    message::{Outgoing, RawAnswer, into_answer},
 };
 
 /// The transport of a connection whose server is a recording.
@@ -40,7 +40,7 @@ impl Player {
 
     /// Replays the server's messages for this request, and returns the recorded answer. A subscription never ends: drop
     /// the future to end it.
-    pub(crate) async fn exchange(&self, request: &Outgoing) -> Answered {
+    pub(crate) async fn exchange(&self, request: &Outgoing) -> RawAnswer {
         self.inbound.sent(&request.body);
         let found = self.recording.find(&self.inbound.server, request)?;
         if found.is_first {

@@ -29,7 +29,7 @@ pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json
 /// `id` is `None` if the request could not be read well enough to have one.
 ///
 /// # Errors
-/// None in practice: numbers and strings always serialize.
+/// Never in practice: numbers and strings always serialize.
 pub(crate) fn error_response(id: Option<&Id>, code: i32, message: &str) -> serde_json::Result<Bytes> {
     let mut out = start(id)?;
     out.extend_from_slice(b",\"error\":{\"code\":");

@@ -21,7 +21,7 @@ pub(super) struct Members<'a> {
     method: Option<Text<'a>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    // These two distinguish null from absent, which `Option` alone does not.
+    // `result` and `error` distinguish null from absent, which `Option` alone does not.
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]

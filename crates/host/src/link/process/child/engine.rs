@@ -33,9 +33,9 @@ pub struct EngineLook {
 /// An engine's facts about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// Its version, escaped.
+    /// The version of the engine, escaped.
     pub version: String,
-    /// Whether it runs without root, so that root in a container is not root outside.
+    /// Whether the engine runs without root, so that root in a container is not root outside.
     pub rootless: bool,
 }
 

@@ -300,6 +300,7 @@ impl Watch {
 fn kill_leftovers(tasks: &TaskTracker) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // Nothing waits for this work, so its handle is not needed.
         drop(tasks.spawn_blocking(|| {
             let count = mark::kill_leftovers();
             if count > 0 {
