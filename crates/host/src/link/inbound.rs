@@ -34,7 +34,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use changed::Changed;
+use changed::ToolsChanged;
 pub(crate) use closed::Closed;
 use noise::Noise;
 use question::Question;
@@ -143,7 +143,7 @@ pub(crate) struct Inbound {
     pub(crate) events: Events,
     observer: Observer,
     /// Notes that the list of tools has changed.
-    pub(crate) changed: Changed,
+    pub(crate) changed: ToolsChanged,
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
     pub(crate) tracker: TaskTracker,
@@ -221,7 +221,7 @@ impl Inbound {
             asker,
             events,
             observer,
-            changed: Changed::default(),
+            changed: ToolsChanged::default(),
             era: OnceLock::new(),
             tracker,
             stop,

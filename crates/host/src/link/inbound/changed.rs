@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// A flag that `list_changed` notifications set, and that the task which lists the tools clears.
 #[derive(Debug, Default)]
-pub(crate) struct Changed {
+pub(crate) struct ToolsChanged {
     tools: AtomicBool,
     wake: Notify,
     /// Whether a listing has begun. A subscription that begins after the listing may have missed a change.
@@ -14,7 +14,7 @@ pub(crate) struct Changed {
     subscribed: Notify,
 }
 
-impl Changed {
+impl ToolsChanged {
     /// Sets the flag.
     pub(crate) fn raise(&self) {
         self.tools.store(true, Ordering::Release);
