@@ -1,4 +1,7 @@
 //! The host's [`Authorizer`]: it signs requests, renews tokens and answers challenges.
+//!
+//! A slot is the state of one sign-in in this process; only the task with the slot's permit reads the store or renews.
+//! A lease is the right to change the stored credentials, which one process at a time has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,7 +75,7 @@ impl Inner {
             return Ok(None);
         };
         let context = AuthContext { permit, ..self.context(to).await? };
-        match self.renew_in_own_task(to.server, &context, Stale::Old(Arc::clone(&stored))).await {
+        match self.renew_in_own_task(to.server, &context, Stale::Expiring(Arc::clone(&stored))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // The token has not expired yet: this request uses it, and the next one tries to renew it again.
@@ -109,7 +112,8 @@ impl Inner {
         renewed
     }
 
-    /// Reports a failure to the witness, unless the previous renewal failed for the same reason.
+    /// Reports a failure to the witness (the observer that writes the audit log), unless the previous renewal failed
+    /// for the same reason.
     fn report_failure_once(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
         let is_new = slot.record_renewal(error.map(AuthError::code));
         if let Some(error) = error.filter(|_| is_new) {
@@ -130,20 +134,23 @@ impl Inner {
             slot.set_known(Some(Arc::new(stored)));
             return Ok(());
         }
-        let wire = self.wires.wire_for(server)?;
+        let http = self.http_maker.http_for(server)?;
         if !oauth.grant.needs_user() {
             let authorization_server =
-                with_operation_timeout(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
-            let fresh =
-                with_operation_timeout(authorization_server.token_without_user(oauth, &stored.requested, &self.wires))
-                    .await?;
+                with_operation_timeout(AuthorizationServer::discover(http, server, stale.challenge())).await?;
+            let fresh = with_operation_timeout(authorization_server.token_without_user(
+                oauth,
+                &stored.requested,
+                &self.http_maker,
+            ))
+            .await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut stored = stored;
         if let Stale::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let authorization_server =
-                with_operation_timeout(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref()))
+                with_operation_timeout(AuthorizationServer::discover(Arc::clone(&http), server, challenge.as_deref()))
                     .await?;
             if authorization_server.issuer != stored.issuer {
                 slot.set_known(None);
@@ -152,7 +159,7 @@ impl Inner {
             }
             stored.metadata = authorization_server.into_metadata();
         }
-        match with_operation_timeout(engine::refresh(wire, server, &stored, oauth)).await {
+        match with_operation_timeout(engine::refresh(http, server, &stored, oauth)).await {
             Ok(fresh) => Ok(self.save(slot, lease, fresh).await?),
             Err(AuthError::Ended) => {
                 stored.tokens = None;
@@ -163,9 +170,9 @@ impl Inner {
         }
     }
 
-    /// Gets another token after the server has refused a request: one that is in the store by now, else a renewed one,
-    /// else one from a new sign-in.
-    async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+    /// Gets another token after the server has refused a request: a newer token from the store, else a renewed token,
+    /// else a token from a new sign-in.
+    async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), NoNewToken> {
         if challenge.wants_nonce() {
             return self.check_nonce(&to);
         }
@@ -204,96 +211,96 @@ impl Inner {
         }
         slot.set_known(if challenge.status == 403 { stored.clone() } else { None });
         let Some(browser) = &self.browser else {
-            return Err(Refused::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
+            return Err(NoNewToken::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
         };
-        let wanted = SignInRequest { scopes: &scopes, challenge: primary, before: stored.as_deref() };
-        Ok(self.sign_in_with_browser(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
+        let inputs = SignInRequest { scopes: &scopes, challenge: primary, earlier: stored.as_deref() };
+        Ok(self.sign_in_with_browser(to.server, &context, inputs, browser.as_ref()).await.map(drop)?)
     }
 
     /// Returns an error unless this server has sent a nonce for the next proof.
-    fn check_nonce(&self, to: &Destination<'_>) -> Result<(), Refused> {
+    fn check_nonce(&self, to: &Destination<'_>) -> Result<(), NoNewToken> {
         match self.slot(to).nonce() {
             Some(_) => Ok(()),
-            None => Err(Refused::Error(AuthError::Unavailable {
+            None => Err(NoNewToken::Error(AuthError::Unavailable {
                 why: "the server wants a nonce in proofs (DPoP), but sent none that can be used".to_owned(),
             })),
         }
     }
 
-    /// Returns an error unless the metadata of `server` say that its tokens are bound, so that a new sign-in gets bound
-    /// ones.
-    async fn check_issues_bound_tokens(&self, server: &Url, challenge: Option<&str>) -> Result<(), Refused> {
+    /// Returns an error unless the metadata of `server` say that its tokens are bound to a key. Only then does a new
+    /// sign-in get such tokens.
+    async fn check_issues_bound_tokens(&self, server: &Url, challenge: Option<&str>) -> Result<(), NoNewToken> {
         let authorization_server =
-            with_operation_timeout(AuthorizationServer::discover(self.wires.wire_for(server)?, server, challenge))
+            with_operation_timeout(AuthorizationServer::discover(self.http_maker.http_for(server)?, server, challenge))
                 .await;
         match authorization_server.is_ok_and(|server| server.requires_bound_tokens()) {
             true => Ok(()),
-            false => Err(Refused::Error(AuthError::NotBound)),
+            false => Err(NoNewToken::Error(AuthError::NotBound)),
         }
     }
 }
 
 /// Returns the scopes to request after a challenge: the configured ones or, after a 403, those of the last sign-in and
-/// the missing ones. An error if the last sign-in requested all of these already: the server did not grant them, and
-/// would not grant them now.
+/// the missing ones. An error if the last sign-in requested all these scopes already: the server did not grant them
+/// then, and would not grant them now.
 fn scopes_to_request(
     challenge: &Challenge,
     url: &Url,
     stored: Option<&Credentials>,
     configured: &[String],
-) -> Result<Vec<String>, Refused> {
+) -> Result<Vec<String>, NoNewToken> {
     let Some(stored) = stored.filter(|_| challenge.status == 403) else {
         return Ok(configured.to_vec());
     };
     let missing = challenge::scopes(&challenge.www_authenticate, url);
     let all = challenge::union(&stored.requested, &missing);
-    if all == stored.requested { Err(Refused::SignIn(all)) } else { Ok(all) }
+    if all == stored.requested { Err(NoNewToken::SignIn(all)) } else { Ok(all) }
 }
 
 /// The credentials to renew, and why.
 enum Stale {
-    /// They expire soon, or have expired.
-    Old(Arc<Credentials>),
-    /// The server refused them, with this challenge.
+    /// The credentials expire soon, or have expired.
+    Expiring(Arc<Credentials>),
+    /// The server refused the credentials, with this challenge.
     Refused(Arc<Credentials>, Option<String>),
 }
 
 impl Stale {
     fn access(&self) -> Option<&str> {
         match self {
-            Self::Old(credentials) | Self::Refused(credentials, _) => credentials.access(),
+            Self::Expiring(credentials) | Self::Refused(credentials, _) => credentials.access(),
         }
     }
 
     fn challenge(&self) -> Option<&str> {
         match self {
-            Self::Old(_) => None,
+            Self::Expiring(_) => None,
             Self::Refused(_, challenge) => challenge.as_deref(),
         }
     }
 }
 
 /// Why the host gets no new token after a challenge.
-enum Refused {
+enum NoNewToken {
     /// The user has to sign in, with these scopes if there are any.
     SignIn(Vec<String>),
     Error(AuthError),
 }
 
-impl From<AuthError> for Refused {
+impl From<AuthError> for NoNewToken {
     fn from(error: AuthError) -> Self {
         Self::Error(error)
     }
 }
 
 impl Inner {
-    fn not_authorized(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
+    fn not_authorized(&self, server: &ServerName, refused: NoNewToken) -> NotAuthorized {
         match refused {
-            Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(server, &scopes) },
-            Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
+            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(server, &scopes) },
+            NoNewToken::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
-            Refused::Error(error) => {
+            NoNewToken::Error(error) => {
                 NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(server, &[])) }
             }
         }
@@ -327,11 +334,11 @@ impl Authorizer for SignIn {
         Box::pin(async move {
             loop {
                 let slot = self.0.slot(&to);
-                let before = slot.known();
+                let previous = slot.known();
                 sleep(POLL_INTERVAL).await;
                 if let Ok(Some(stored)) = self.0.load(&slot.key).await
                     && stored.tokens.is_some()
-                    && stored.access() != before.as_ref().and_then(|before| before.access())
+                    && stored.access() != previous.as_ref().and_then(|previous| previous.access())
                 {
                     slot.set_known(Some(Arc::new(stored)));
                     return;

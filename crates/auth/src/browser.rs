@@ -7,10 +7,11 @@ use url::Url;
 
 /// Shows a page of an authorization server to the user, and returns the URL to which the server redirects.
 pub trait Browser: Send + Sync {
-    /// Returns the redirect URI; the same until [`Self::visit`] has returned.
+    /// Returns the redirect URI, which stays the same until [`Self::visit`] has returned.
     fn redirect_uri(&self) -> String;
 
-    /// Shows `page`, which is http or https, and waits for the URL that the browser was sent back to. Bounded in time.
+    /// Shows `page`, an http or https URL, and waits until the browser is redirected back. Returns the URL of that
+    /// redirect. The wait has a time limit.
     ///
     /// # Errors
     /// [`BrowserError`].

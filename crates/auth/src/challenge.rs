@@ -20,8 +20,8 @@ pub(crate) fn requires_bound_tokens(values: &[String]) -> bool {
 /// Returns the scopes that the server reports as missing.
 pub(crate) fn scopes(values: &[String], url: &Url) -> Vec<String> {
     let parsed = values.iter().map(|value| WWWAuthenticateParams::parse(value, url));
-    let named = parsed.filter(WWWAuthenticateParams::is_insufficient_scope).find_map(|params| params.scope);
-    named.unwrap_or_default().split_whitespace().filter(|scope| is_scope(scope)).map(str::to_owned).collect()
+    let missing = parsed.filter(WWWAuthenticateParams::is_insufficient_scope).find_map(|params| params.scope);
+    missing.unwrap_or_default().split_whitespace().filter(|scope| is_scope(scope)).map(str::to_owned).collect()
 }
 
 /// Returns whether `scope` has the syntax of a scope (RFC 6749, 3.3).

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
-/// A token is renewed this many seconds before it expires; a short-lived one in the last fifth of its life.
+/// A token is renewed this many seconds before it expires, and a short-lived token in the last fifth of its life.
 const RENEW_BEFORE_EXPIRY: u64 = 60;
 /// The maximum number of bytes of a token, which has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
@@ -62,6 +62,7 @@ impl Credentials {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        // Cannot fail: the fields are texts, numbers and maps with text keys.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -86,16 +87,21 @@ impl Credentials {
 }
 
 impl Tokens {
-    /// Reads the tokens that a token endpoint returned to `rmcp`; see [`Self::in_answer`].
-    pub(crate) fn of(response: &OAuthTokenResponse, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
+    /// Reads the tokens that a token endpoint returned to `rmcp`, like [`Self::from_answer`].
+    pub(crate) fn from_rmcp(
+        response: &OAuthTokenResponse,
+        requested: &[String],
+        is_bound: bool,
+    ) -> Result<Self, AuthError> {
         let value = serde_json::to_value(response);
         let value = value.map_err(|_| AuthError::NoToken { why: "the answer cannot be read".to_owned() })?;
-        Self::in_answer(&value, requested, is_bound)
+        Self::from_answer(&value, requested, is_bound)
     }
 
-    /// Reads the tokens that a token endpoint returned. If the answer names no `scope`, they have the `requested`
-    /// scopes (RFC 6749, 5.1). With `is_bound` they must be bound to a key (RFC 9449, 5), otherwise they must not.
-    pub(crate) fn in_answer(value: &Value, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
+    /// Reads the tokens that a token endpoint returned. If the answer names no `scope`, the tokens have the `requested`
+    /// scopes (RFC 6749, 5.1). With `is_bound`, they must be bound to a key (RFC 9449, 5). Without it, bound tokens are
+    /// an error.
+    pub(crate) fn from_answer(value: &Value, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let access = text("access_token").ok_or_else(|| refused("the answer contains no access token"))?.to_owned();
@@ -130,7 +136,8 @@ impl Tokens {
         })
     }
 
-    /// Returns whether to renew the token now: before it expires if there is a refresh token, otherwise after.
+    /// Returns whether to renew the token now. With a refresh token this begins shortly before the expiry, without one
+    /// only at the expiry.
     pub(crate) fn is_stale(&self, now: u64) -> bool {
         if self.refresh.is_some() { self.expires_soon(now) } else { self.has_expired(now) }
     }

@@ -1,7 +1,7 @@
 //! Tokens that are bound to a key (RFC 9449): a stolen token is useless without that key.
 //!
-//! Each request carries a proof that its sender has the key: a JWT for the method, the URL and the token of this
-//! request, which is valid once. A server can demand a nonce in it.
+//! Each request carries a proof that its sender has the key. The proof is a JWT that names the method, the URL and the
+//! token of the request, and is valid once. A server can demand a nonce in the proof.
 
 use std::sync::Arc;
 
@@ -29,9 +29,10 @@ const NONCE_BYTES: usize = 1024;
 /// ES256. It is stored together with the tokens, as PKCS#8 in base64.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct ProofKey(Arc<Pair>);
+pub(crate) struct ProofKey(Arc<KeyForms>);
 
-struct Pair {
+/// A key and its encodings.
+struct KeyForms {
     pair: EcdsaKeyPair,
     /// PKCS#8 in base64.
     encoded: String,
@@ -53,7 +54,7 @@ impl TryFrom<String> for ProofKey {
         // Uncompressed: 4, x, y (SEC 1, 2.3.3).
         let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(UnreadableKey)?.split_at(32);
         let point = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
-        Ok(Self(Arc::new(Pair { pair, encoded, point })))
+        Ok(Self(Arc::new(KeyForms { pair, encoded, point })))
     }
 }
 
@@ -116,7 +117,7 @@ impl ProofKey {
     }
 }
 
-/// Returns the URL for a proof: without query and fragment (RFC 9449, 4.2), and without the user in it.
+/// Returns the URL for a proof: without query and fragment (RFC 9449, 4.2), and without user and password.
 fn target(url: &Url) -> String {
     crate::store::resource(url).into()
 }
@@ -126,12 +127,12 @@ fn target(url: &Url) -> String {
 pub(crate) struct Nonce(String);
 
 impl Nonce {
-    /// Returns the nonce in a `DPoP-Nonce` header, if its characters are allowed (RFC 9449, 8.1) and it has at most
-    /// [`NONCE_BYTES`].
+    /// Returns the nonce of a `DPoP-Nonce` header. `None` if it has characters that are not allowed (RFC 9449, 8.1),
+    /// is empty, or is longer than [`NONCE_BYTES`].
     pub(crate) fn of(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
-        let fits = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
-        ((1..=NONCE_BYTES).contains(&value.len()) && fits).then(|| Self(value.to_owned()))
+        let has_allowed_characters = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
+        ((1..=NONCE_BYTES).contains(&value.len()) && has_allowed_characters).then(|| Self(value.to_owned()))
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{
     credentials::{Client, Credentials, Tokens},
     dpop::ProofKey,
     error::{AuthError, quote, quote_without},
+    guarded_http::{GuardedHttp, HttpError},
     token_request::{ClientAssertion, RequestSigner},
-    wire::{Wire, WireError},
 };
 
 /// The timeout of one operation, with all its requests.
@@ -32,7 +32,7 @@ const OFFLINE_ACCESS: &str = "offline_access";
 pub(crate) struct AuthorizationServer {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
-    wire: Arc<Wire>,
+    http: Arc<GuardedHttp>,
     /// The MCP server whose authorization server this is.
     server: Url,
     /// The issuer. If the metadata name none, the URL of the token endpoint is used in its place.
@@ -47,7 +47,7 @@ pub(crate) struct AuthorizationRequest {
     client: Client,
     scopes: Vec<String>,
     resource: String,
-    /// The key to which the tokens will be bound, if they will be bound.
+    /// The key to which the tokens will be bound; `None` for bearer tokens.
     key: Option<ProofKey>,
     pub(crate) authorization_url: Url,
 }
@@ -56,16 +56,20 @@ pub(crate) struct AuthorizationRequest {
 pub(crate) async fn with_operation_timeout<T>(
     work: impl Future<Output = Result<T, AuthError>>,
 ) -> Result<T, AuthError> {
-    let late = || AuthError::Unavailable {
+    let timed_out = || AuthError::Unavailable {
         why: format!("the authorization server did not answer within {} s", OPERATION_TIMEOUT.as_secs()),
     };
-    timeout(OPERATION_TIMEOUT, work).await.unwrap_or_else(|_| Err(late()))
+    timeout(OPERATION_TIMEOUT, work).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 impl AuthorizationServer {
     /// Discovers the authorization server of `server`, starting from `challenge` if the server has refused a request.
-    pub(crate) async fn discover(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
-        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), wire.clone());
+    pub(crate) async fn discover(
+        http: Arc<GuardedHttp>,
+        server: &Url,
+        challenge: Option<&str>,
+    ) -> Result<Self, AuthError> {
+        let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), http.clone());
         let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
         let resolved =
             manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery_error(&error))?;
@@ -80,14 +84,15 @@ impl AuthorizationServer {
             None => metadata.token_endpoint.clone(),
         };
         manager.set_metadata(metadata.clone());
-        let discovered = Self { manager, metadata, wire, server: server.clone(), issuer, has_pkce };
-        discovered.endpoint("token endpoint", &discovered.metadata.token_endpoint)?;
+        let discovered = Self { manager, metadata, http, server: server.clone(), issuer, has_pkce };
+        discovered.checked_endpoint("token endpoint", &discovered.metadata.token_endpoint)?;
         Ok(discovered)
     }
 
-    /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `what` names it in an error.
-    fn endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
-        check_endpoint(&self.wire, &self.server, what, url)
+    /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `what` names the
+    /// endpoint in an error.
+    fn checked_endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
+        check_endpoint(&self.http, &self.server, what, url)
     }
 
     pub(crate) fn into_metadata(self) -> AuthorizationMetadata {
@@ -102,29 +107,29 @@ impl AuthorizationServer {
         &self.server
     }
 
-    pub(crate) fn wire(&self) -> &Wire {
-        &self.wire
+    pub(crate) fn http(&self) -> &GuardedHttp {
+        &self.http
     }
 
     pub(crate) fn token_endpoint(&self) -> Result<Url, AuthError> {
-        self.endpoint("token endpoint", &self.metadata.token_endpoint)
+        self.checked_endpoint("token endpoint", &self.metadata.token_endpoint)
     }
 
     /// Adds a client assertion to all later token requests, if `oauth` has a private key, and a DPoP proof, if there is
     /// a `proof` key.
     pub(crate) fn sign_with(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
         let assertion = ClientAssertion::of(oauth, &self.issuer, &self.metadata)?;
-        self.wire.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof });
+        self.http.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof });
         Ok(())
     }
 
     /// Returns whether the MCP server accepts only tokens that are bound to a key (`dpop_bound_access_tokens_required`,
     /// RFC 9728, 2).
     pub(crate) fn requires_bound_tokens(&self) -> bool {
-        self.wire.requires_bound_tokens()
+        self.http.requires_bound_tokens()
     }
 
-    /// Returns a new key to bind tokens to, if the entry or the server wants DPoP.
+    /// Returns a new key to bind tokens to, if the server's entry in the configuration or the server itself wants DPoP.
     pub(crate) fn new_key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
         (oauth.dpop || self.requires_bound_tokens()).then(ProofKey::generate).transpose()
     }
@@ -139,32 +144,32 @@ impl AuthorizationServer {
     }
 
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
-    /// `scopes` is empty. If the issuer of the stored credentials `before` is the same, their registered client is used
+    /// `scopes` is empty. If the `earlier` credentials are from the same issuer, their registered client is used
     /// again.
     pub(crate) async fn authorization_request(
         mut self,
         oauth: &OAuth,
         scopes: &[String],
         redirect_uri: &str,
-        before: Option<&Credentials>,
+        earlier: Option<&Credentials>,
     ) -> Result<AuthorizationRequest, AuthError> {
         if !self.has_pkce {
             return Err(AuthError::NoPkce);
         }
         let key = self.new_key(oauth)?;
         self.sign_with(oauth, key.clone())?;
-        self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
+        self.checked_endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
-        let client = self.client(oauth, &scopes, redirect_uri, before).await?;
+        let client = self.client(oauth, &scopes, redirect_uri, earlier).await?;
         let mut config = OAuthClientConfig::new(&client.id, redirect_uri).with_scopes(scopes.clone());
         let secret = if client.registered { client.secret.as_ref() } else { oauth.client_secret.as_ref() };
         if let Some(secret) = secret {
             config = config.with_client_secret(secret);
         }
         self.manager.configure_client(config).map_err(|error| discovery_error(&error))?;
-        let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let url = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery_error(&error))?;
-        let mut url = self.endpoint("authorization endpoint", &url)?;
+        let requested: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let url = self.manager.get_authorization_url(&requested).await.map_err(|error| discovery_error(&error))?;
+        let mut url = self.checked_endpoint("authorization endpoint", &url)?;
         if let Some(key) = &key {
             // Binds the authorization code to the key, so that no other client can use it (RFC 9449, 10).
             url.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
@@ -174,25 +179,25 @@ impl AuthorizationServer {
         Ok(AuthorizationRequest { authorization_server: self, client, scopes, resource, key, authorization_url: url })
     }
 
-    /// Returns the scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of
-    /// the resource's metadata. `offline_access` is added if the server supports it.
-    async fn scopes(&self, wanted: &[String]) -> Vec<String> {
-        if wanted.is_empty() {
+    /// Returns the scopes to request, in MCP's order of preference: `configured`, else those of the challenge, else
+    /// those of the resource's metadata. `offline_access` is added if the server supports it.
+    async fn scopes(&self, configured: &[String]) -> Vec<String> {
+        if configured.is_empty() {
             return self.manager.select_initial_scopes(&[]).await;
         }
         let supported = self.metadata.scopes_supported.as_deref().unwrap_or_default();
         let offline_access = supported.iter().filter(|scope| *scope == OFFLINE_ACCESS).cloned().collect::<Vec<_>>();
-        union(wanted, &offline_access)
+        union(configured, &offline_access)
     }
 
-    /// Returns the client to sign in with: the configured one, else the one with a metadata document if the server
-    /// reads such documents, else the one that an earlier sign-in registered, else a newly registered one.
+    /// Returns the client to sign in with: the configured client, else the client of a metadata document if the server
+    /// reads such documents, else the client that an earlier sign-in registered, else a newly registered client.
     async fn client(
         &mut self,
         oauth: &OAuth,
         scopes: &[String],
         redirect_uri: &str,
-        before: Option<&Credentials>,
+        earlier: Option<&Credentials>,
     ) -> Result<Client, AuthError> {
         let unregistered = |id: &str| Client {
             id: id.to_owned(),
@@ -214,11 +219,11 @@ impl AuthorizationServer {
             }
             return Ok(unregistered(document));
         }
-        let can_be_used_again = |before: &&Credentials| {
-            before.issuer == self.issuer && before.client.registered && before.client.redirect_uri == redirect_uri
+        let can_be_used_again = |earlier: &&Credentials| {
+            earlier.issuer == self.issuer && earlier.client.registered && earlier.client.redirect_uri == redirect_uri
         };
-        if let Some(before) = before.filter(can_be_used_again) {
-            return Ok(before.client.clone());
+        if let Some(earlier) = earlier.filter(can_be_used_again) {
+            return Ok(earlier.client.clone());
         }
         self.register(scopes, redirect_uri).await
     }
@@ -229,11 +234,11 @@ impl AuthorizationServer {
             let why = "no client is configured, and none can be registered there".to_owned();
             return Err(AuthError::NoClient { why });
         };
-        self.endpoint("registration endpoint", &endpoint)?;
+        self.checked_endpoint("registration endpoint", &endpoint)?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         let registered = registered
-            .map_err(|error| AuthError::NoClient { why: message(&error, &[], self.wire.unanswered().as_deref()) })?;
+            .map_err(|error| AuthError::NoClient { why: message(&error, &[], self.http.unanswered().as_deref()) })?;
         Ok(Client {
             id: registered.client_id,
             secret: registered.client_secret,
@@ -260,20 +265,20 @@ impl AuthorizationRequest {
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
         let response =
-            exchanged.await.map_err(|error| token_error(&error, &secrets, server.wire.unanswered().as_deref()))?;
+            exchanged.await.map_err(|error| token_error(&error, &secrets, server.http.unanswered().as_deref()))?;
         Ok(Credentials {
             issuer: self.authorization_server.issuer,
             resource: self.resource,
             client: self.client,
-            tokens: Some(Tokens::of(&response, &self.scopes, self.key.is_some())?),
+            tokens: Some(Tokens::from_rmcp(&response, &self.scopes, self.key.is_some())?),
             requested: self.scopes,
             key: self.key,
             metadata: self.authorization_server.metadata,
         })
     }
 
-    /// Checks the `state` and the issuer of an answer. The caller does this first, also when the answer is an error
-    /// (RFC 9207, 2.4).
+    /// Checks the `state` and the issuer of an answer. The caller does this first, even if the answer is an error (RFC
+    /// 9207, 2.4).
     fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
         let sent =
             self.authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
@@ -313,7 +318,7 @@ impl Answer {
     fn of(redirect: &Url) -> Result<Self, AuthError> {
         let mut answer = Self::default();
         for (name, value) in redirect.query_pairs() {
-            let place = match &*name {
+            let field = match &*name {
                 "code" => &mut answer.code,
                 "state" => &mut answer.state,
                 "iss" => &mut answer.iss,
@@ -321,7 +326,7 @@ impl Answer {
                 "error_description" => &mut answer.description,
                 _ => continue,
             };
-            if place.replace(value.into_owned()).is_some() {
+            if field.replace(value.into_owned()).is_some() {
                 return Err(bad_redirect("it has a parameter twice"));
             }
         }
@@ -336,7 +341,7 @@ fn bad_redirect(why: &str) -> AuthError {
 /// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
 /// authorization server does not accept the refresh token any more, or if there is none.
 pub(crate) async fn refresh(
-    wire: Arc<Wire>,
+    http: Arc<GuardedHttp>,
     server: &Url,
     credentials: &Credentials,
     oauth: &OAuth,
@@ -348,13 +353,13 @@ pub(crate) async fn refresh(
     let Some(refresh) = &tokens.refresh else {
         return Err(AuthError::Ended);
     };
-    let endpoint = check_endpoint(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
+    let endpoint = check_endpoint(&http, server, "token endpoint", &credentials.metadata.token_endpoint)?;
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    wire.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
+    http.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // `rmcp` sends the URL that its manager was created with as the `resource`.
-    let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire.clone());
+    let manager = AuthorizationManager::new_with_oauth_http_client(resource, http.clone());
     let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
     manager.set_metadata(credentials.metadata.clone());
     let client = &credentials.client;
@@ -374,28 +379,33 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: message(&error, &secrets, wire.unanswered().as_deref()) },
+        error => AuthError::Unavailable { why: message(&error, &secrets, http.unanswered().as_deref()) },
     })?;
-    let mut renewed = Tokens::of(&response, &tokens.scopes, credentials.key.is_some())?;
+    let mut renewed = Tokens::from_rmcp(&response, &tokens.scopes, credentials.key.is_some())?;
     // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).
     renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
 }
 
-/// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `server` is the MCP server that
-/// led to it, and `what` names the endpoint in an error.
-pub(crate) fn check_endpoint(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
+/// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `server` is the MCP server whose
+/// metadata led to the endpoint, and `what` names the endpoint in an error.
+pub(crate) fn check_endpoint(
+    http: &GuardedHttp,
+    server: &Url,
+    what: &'static str,
+    url: &str,
+) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
-    wire.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
+    http.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
 }
 
-/// Returns the error of a request other than one to the token endpoint.
+/// Returns the error of a request, unless the request went to the token endpoint: for that see [`token_error`].
 fn discovery_error(error: &RmcpError) -> AuthError {
     let mut causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
     let refused = causes.find_map(|cause| match cause.downcast_ref()? {
-        WireError::Refused(refused) => Some(refused.clone()),
+        HttpError::Refused(refused) => Some(refused.clone()),
         _ => None,
     });
     if let Some(refused) = refused {
@@ -437,7 +447,7 @@ fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) ->
 const UNANSWERED: &str = "Request failed";
 
 /// Returns the text of an error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason why
-/// the last request got no response, if it got none.
+/// the last request got no response; `None` if it got a response.
 fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut message = error.to_string();
     if let Some(start) = message.strip_suffix(UNANSWERED) {
@@ -455,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_without_an_answer_fails_with_the_reason_of_its_wire() {
+    fn a_request_without_an_answer_fails_with_the_reason_of_its_client() {
         let failed = RmcpError::TokenExchangeFailed(UNANSWERED.to_owned());
         let why = message(&failed, &[], Some("it did not answer within 20 s"));
         assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");

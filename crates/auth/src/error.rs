@@ -32,7 +32,8 @@ pub enum AuthError {
         /// The reason, escaped.
         why: String,
     },
-    /// The server accepts only tokens that are bound to a key, and the entry does not ask for such tokens.
+    /// The server accepts only tokens that are bound to a key, and its entry in the configuration does not ask for such
+    /// tokens.
     #[error("the server accepts only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
     NotBound,
     /// There is no client to sign in with, and none can be registered.
@@ -42,11 +43,11 @@ pub enum AuthError {
         why: String,
     },
     /// The user or the authorization server refused.
-    #[error("the authorization server refused: {error}{}", Described(.description))]
+    #[error("the authorization server refused: {error}{}", DescriptionSuffix(.description))]
     Refused {
-        /// Its `error`, escaped: `access_denied`, …
+        /// The `error` field of the answer, escaped: `access_denied`, …
         error: String,
-        /// Its `error_description`, escaped.
+        /// The `error_description` field of the answer, escaped.
         description: String,
     },
     /// The browser was redirected to a URL that does not belong to this sign-in.
@@ -66,7 +67,7 @@ pub enum AuthError {
     /// The authorization server issued no token, or none that can be used.
     #[error("the authorization server issued no usable token: {why}")]
     NoToken {
-        /// Its message, escaped.
+        /// The problem, escaped.
         why: String,
     },
     /// The authorization server no longer accepts the refresh token: the user has to sign in again.
@@ -95,10 +96,10 @@ pub enum AuthError {
     },
 }
 
-/// Shows a description behind an error, if there is one.
-struct Described<'a>(&'a str);
+/// Displays a comma and the description after an error, or nothing if the description is empty.
+struct DescriptionSuffix<'a>(&'a str);
 
-impl std::fmt::Display for Described<'_> {
+impl std::fmt::Display for DescriptionSuffix<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             "" => Ok(()),

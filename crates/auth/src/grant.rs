@@ -1,8 +1,8 @@
 //! The grants that need no browser: client credentials, JWT bearer (workload identity), and enterprise-managed
 //! authorization (ID-JAG).
 //!
-//! `rmcp` supports only client credentials, and only with a secret. Each grant is one request with a form, or two, so
-//! this crate sends them itself.
+//! `rmcp` supports only client credentials, and only with a secret. A grant needs only one or two
+//! requests with a form, so this crate sends them itself.
 
 use http::{Method, Request, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -14,17 +14,17 @@ use crate::{
     credentials::{Client, Credentials, Tokens},
     engine::{AuthorizationServer, check_endpoint},
     error::{AuthError, quote_without},
+    guarded_http::{GuardedHttp, GuardedHttpMaker},
     revoke::basic_authorization,
-    wire::{Wire, Wires},
 };
 
 /// The grant type of RFC 7523, 2.1.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The grant type of RFC 8693, 2.1.
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// The type of the token that is given in exchange.
+/// The type of the token that the client hands in for an ID-JAG.
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
-/// The type of the token that is received for it.
+/// The type of the token that the identity provider issues for the ID token.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 /// The maximum number of bytes in an ID-JAG.
 const MAX_ID_JAG_BYTES: usize = 64 * 1024;
@@ -34,8 +34,8 @@ struct Form<'a> {
     pairs: Vec<(&'static str, String)>,
     client: Option<&'a str>,
     secret: Option<&'a str>,
-    /// Whether the client secret goes into the form instead of an `Authorization` header.
-    in_body: bool,
+    /// Whether the client secret goes into the form. If not, it goes into an `Authorization` header.
+    secret_in_form: bool,
     /// Secrets that an error must not repeat.
     secrets: Vec<&'a str>,
 }
@@ -48,7 +48,7 @@ impl<'a> Form<'a> {
             pairs: vec![("grant_type", grant.to_owned())],
             client: oauth.client_id.as_deref(),
             secret: oauth.client_secret.as_deref(),
-            in_body: false,
+            secret_in_form: false,
             secrets: secrets.into_iter().flatten().map(String::as_str).collect(),
         }
     }
@@ -71,7 +71,7 @@ impl<'a> Form<'a> {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         match (self.client, self.secret) {
-            (Some(client), Some(secret)) if !self.in_body => {
+            (Some(client), Some(secret)) if !self.secret_in_form => {
                 request = request.header(header::AUTHORIZATION, basic_authorization(client, secret));
             }
             (Some(client), secret) => {
@@ -84,11 +84,12 @@ impl<'a> Form<'a> {
     }
 
     /// Sends the form, and parses the response as a JSON object. `receiver` names the receiver in an error.
-    async fn send(&self, wire: &Wire, endpoint: &Url, receiver: &str) -> Result<Value, AuthError> {
+    async fn send(&self, http: &GuardedHttp, endpoint: &Url, receiver: &str) -> Result<Value, AuthError> {
         let unavailable = |why: String| AuthError::Unavailable { why: format!("{receiver}: {why}") };
         let request = self.request(endpoint).map_err(|error| unavailable(error.to_string()))?;
-        let answer = wire.send(request).await.map_err(|error| unavailable(error.to_string()))?;
+        let answer = http.send(request).await.map_err(|error| unavailable(error.to_string()))?;
         let status = answer.status();
+        // A body that is not JSON becomes `null`, which is no object.
         let value: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         if status.is_success() && value.is_object() {
             return Ok(value);
@@ -109,18 +110,19 @@ impl<'a> Form<'a> {
 /// Returns whether an authorization server accepts client secrets only in the form (`client_secret_post`).
 pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
-    let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
-    takes("client_secret_post") && !takes("client_secret_basic")
+    let accepts =
+        |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
+    accepts("client_secret_post") && !accepts("client_secret_basic")
 }
 
 impl AuthorizationServer {
-    /// Gets a token with the grant of `oauth`, for these scopes, or for the scopes that the server names if `scopes` is
+    /// Gets a token with the grant of `oauth`. Requests `scopes`, or the scopes that the server names if `scopes` is
     /// empty.
     pub(crate) async fn token_without_user(
         self,
         oauth: &OAuth,
         scopes: &[String],
-        wires: &Wires,
+        http_maker: &GuardedHttpMaker,
     ) -> Result<Credentials, AuthError> {
         let scopes = self.scopes_without_user(scopes).await;
         let endpoint = self.token_endpoint()?;
@@ -130,7 +132,7 @@ impl AuthorizationServer {
         let form = match oauth.grant {
             Grant::JwtBearer => Form::new(JWT_BEARER, oauth).with("assertion", assertion),
             Grant::EnterpriseManaged => {
-                let jag = self.id_jag(oauth, &scopes, wires).await?;
+                let jag = self.id_jag(oauth, &scopes, http_maker).await?;
                 Form::new(JWT_BEARER, oauth).with("assertion", jag)
             }
             Grant::ClientCredentials | Grant::AuthorizationCode => {
@@ -143,9 +145,9 @@ impl AuthorizationServer {
             }
         };
         let mut form = form.with("scope", scopes.join(" ")).with("resource", self.server().as_str());
-        form.in_body = takes_secrets_in_forms(self.metadata());
-        let answer = form.send(self.wire(), &endpoint, "the authorization server").await?;
-        let tokens = Tokens { refresh: None, ..Tokens::in_answer(&answer, &scopes, key.is_some())? };
+        form.secret_in_form = takes_secrets_in_forms(self.metadata());
+        let answer = form.send(self.http(), &endpoint, "the authorization server").await?;
+        let tokens = Tokens { refresh: None, ..Tokens::from_answer(&answer, &scopes, key.is_some())? };
         let id = oauth.client_id.clone().unwrap_or_default();
         Ok(Credentials {
             issuer: self.issuer.clone(),
@@ -160,14 +162,19 @@ impl AuthorizationServer {
 
     /// Exchanges the ID token for an ID-JAG at the identity provider (draft-ietf-oauth-identity-assertion-authz-grant,
     /// 4.3).
-    async fn id_jag(&self, oauth: &OAuth, scopes: &[String], wires: &Wires) -> Result<String, AuthError> {
+    async fn id_jag(
+        &self,
+        oauth: &OAuth,
+        scopes: &[String],
+        http_maker: &GuardedHttpMaker,
+    ) -> Result<String, AuthError> {
         let config = |why: &str| AuthError::Config { why: why.to_owned() };
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
         let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is not a URL"))?;
         // This URL may lead to a private address, because the user has configured it and no server has named it.
-        let wire = wires.wire_for(&url)?;
-        let endpoint = check_endpoint(&wire, &url, "`oauth.idp.token_url`", token_url)?;
+        let http = http_maker.http_for(&url)?;
+        let endpoint = check_endpoint(&http, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let mut form = Form::new(TOKEN_EXCHANGE, oauth)
             .with("requested_token_type", ID_JAG)
@@ -176,11 +183,11 @@ impl AuthorizationServer {
             .with("scope", scopes.join(" "))
             .with("subject_token", assertion)
             .with("subject_token_type", ID_TOKEN);
-        // The client at the identity provider is not the one at the authorization server. The secret of the latter must
-        // not be sent to the identity provider.
+        // The client at the identity provider is another one than at the authorization server. The secret for the
+        // authorization server must not be sent to the identity provider.
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
         form.secrets.extend(client_secret.as_deref());
-        let answer = form.send(&wire, &endpoint, "the identity provider").await?;
+        let answer = form.send(&http, &endpoint, "the identity provider").await?;
         let no_token = |why: &str| AuthError::NoToken { why: format!("the identity provider gave {why}") };
         if answer["issued_token_type"] != ID_JAG {
             return Err(no_token("something other than an ID-JAG"));

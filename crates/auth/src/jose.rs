@@ -1,6 +1,6 @@
 //! Signed JWTs (RFC 7515, RFC 7519), as far as a client needs them: it signs and never verifies.
 //!
-//! They use `aws-lc-rs`, which TLS needs anyway: a full JOSE library would add half a megabyte to the program.
+//! This module uses `aws-lc-rs`, which TLS needs anyway: a full JOSE library would add half a megabyte to the program.
 
 use aws_lc_rs::{
     rand::{self, SystemRandom},
@@ -19,7 +19,7 @@ use crate::{clock::now, error::AuthError};
 /// How long a client assertion is valid, in seconds.
 const ASSERTION_SECONDS: u64 = 60;
 
-/// The key of a client.
+/// The private key with which a client signs its assertions.
 pub(crate) enum SigningKey {
     P256(EcdsaKeyPair),
     P384(EcdsaKeyPair),
@@ -52,8 +52,8 @@ impl SigningKey {
         key.ok_or_else(|| bad_key("is of an unsupported kind: use P-256, P-384, Ed25519 or RSA with 2048 bits or more"))
     }
 
-    /// Returns the algorithm (RFC 7518, 3.1; RFC 8037) to sign with, among those that the server has `offered`; `None`
-    /// if the server lists no algorithms.
+    /// Returns the algorithm (RFC 7518, 3.1; RFC 8037) to sign with. `offered` are the algorithms that the server
+    /// accepts; `None` if the server lists no algorithms.
     fn algorithm(&self, offered: Option<&[Value]>) -> Result<&'static str, AuthError> {
         let known: &[&'static str] = match self {
             Self::P256(_) => &["ES256"],
@@ -84,8 +84,8 @@ impl SigningKey {
         })
     }
 
-    /// Returns the client assertion for the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the
-    /// algorithms that the server accepts.
+    /// Returns a client assertion with `claims` (RFC 7523, 2.2 and 3). `offered` are the algorithms that the server
+    /// accepts; `None` if the server lists no algorithms.
     pub(crate) fn assertion(
         &self,
         claims: &AssertionClaims<'_>,
@@ -105,7 +105,7 @@ impl SigningKey {
     }
 }
 
-/// The subject and the audience of an assertion.
+/// The values that differ between assertions: the client (issuer and subject), the authorization server, the key's id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AssertionClaims<'a> {
     pub(crate) client: &'a str,

@@ -4,31 +4,23 @@
 //! expire, and answers a server's challenge. A user signs in with [`SignIn::login`], which shows a page in a
 //! [`Browser`] and waits for the redirect; [`SignIn::logout`] revokes and deletes the tokens.
 //!
-//! On the wire it follows the authorization chapter of MCP: a 401 names the server's metadata (RFC 9728), which names
+//! It follows the authorization chapter of MCP: a 401 names the server's metadata (RFC 9728), which names
 //! an authorization server (RFC 8414 or OpenID Connect discovery); the client is the configured one, a Client ID
 //! Metadata Document or one registered on the spot (RFC 7591); and the code flow has PKCE, a resource indicator (RFC
 //! 8707) and the issuer check (RFC 9207). `rmcp` implements that protocol. This crate owns the rest: the one HTTP
 //! client with its bounds, the addresses that metadata may point to, the stored credentials and their keys, the choice
 //! of the task that refreshes, and the error messages.
 //!
-//! ```text
-//! host ──► authorizer ─────────┐      login ◄── the user
-//!              │               ▼        │ │
-//!              ▼            sign_in ◄───┘ └──► browser ◄── loopback
-//!          challenge         │    │
-//!                            ▼    ▼
-//!                          slot  store            the state of a sign-in; the stored tokens
+//! The modules:
 //!
-//! authorizer, login ──► engine ──► grant          with a user; without one
-//!                          │         │
-//!                          └──► wire ◄┘ ──► the authorization server
-//!                                │
-//!                                ▼
-//!                          token_request ──► dpop, jose     proofs and assertions, signed
-//! ```
-//!
-//! Besides these: `credentials` are what the store keeps of a sign-in, `revoke` revokes tokens at their authorization
-//! server, `clock` tells the time in the unit of tokens, and `error` is what goes wrong.
+//! - `authorizer` answers the host; `challenge` reads the `WWW-Authenticate` headers for it.
+//! - `login` signs a user in and out; `browser` shows the page, and `loopback` receives the redirect.
+//! - `sign_in` holds the state that both share: `slot` is one sign-in in this process, `store` keeps the tokens, and
+//!   `credentials` is what the store keeps of one sign-in.
+//! - `engine` signs in with a user, `grant` without one, and `revoke` revokes tokens.
+//! - `guarded_http` sends the requests of these three modules; `token_request` adds client assertions (signed by
+//! `jose`)   and proofs (signed by `dpop`) to requests for tokens.
+//! - `clock` tells the time in seconds since 1970, and `error` has the errors.
 //!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No
 //! token, code or secret appears in an error, a `Debug` or a log line of this crate. (`rmcp` logs codes at `debug`: a
@@ -43,6 +35,7 @@ mod dpop;
 mod engine;
 mod error;
 mod grant;
+mod guarded_http;
 mod jose;
 mod login;
 mod loopback;
@@ -51,7 +44,6 @@ mod sign_in;
 mod slot;
 mod store;
 mod token_request;
-mod wire;
 
 pub use browser::{Browser, BrowserError};
 pub use error::AuthError;

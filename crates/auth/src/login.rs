@@ -47,9 +47,9 @@ pub enum SignedOut {
     WasNotSignedIn,
     /// The authorization server revoked the tokens.
     Revoked,
-    /// The authorization server cannot revoke tokens. A copy of them is valid until it expires.
+    /// The authorization server cannot revoke tokens. A copied token stays valid until it expires.
     CannotRevoke,
-    /// The authorization server did not revoke the tokens, for this reason. A copy of them may be valid until it
+    /// The authorization server did not revoke the tokens, for this reason. A copied token may stay valid until it
     /// expires.
     NotRevoked(AuthError),
 }
@@ -69,9 +69,10 @@ impl SignedOut {
 }
 
 impl SignIn {
-    /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`; without any, the scopes
-    /// of the entry or of the server. Shows the page in `browser`, unless the grant of the entry needs no
-    /// user. Once the browser has come back, the sign-in runs to its end even if this future is dropped.
+    /// Signs in to a server, even if the user is signed in already. Requests `scopes`; if there are none, the scopes of
+    /// the server's entry in the configuration, or else those that the server names. Shows the page in `browser`,
+    /// unless the grant of the entry needs no user. Once the browser has come back, the sign-in runs to its end even if
+    /// this future is dropped.
     ///
     /// # Errors
     /// [`AuthError`]. An earlier sign-in then stays as it is.
@@ -88,12 +89,12 @@ impl SignIn {
         if !oauth.grant.needs_user() {
             return inner.sign_in_without_user(to.server, &context, scopes, None).await;
         }
-        let before = inner.load(&slot.key).await?;
+        let earlier = inner.load(&slot.key).await?;
         inner
             .sign_in_with_browser(
                 to.server,
                 &context,
-                SignInRequest { scopes, challenge: None, before: before.as_ref() },
+                SignInRequest { scopes, challenge: None, earlier: earlier.as_ref() },
                 browser,
             )
             .await
@@ -126,7 +127,7 @@ pub(crate) struct SignInRequest<'a> {
     /// The challenge with which the server refused a request, if it did.
     pub(crate) challenge: Option<&'a str>,
     /// The stored credentials of an earlier sign-in.
-    pub(crate) before: Option<&'a Credentials>,
+    pub(crate) earlier: Option<&'a Credentials>,
 }
 
 impl Inner {
@@ -135,10 +136,10 @@ impl Inner {
         self: &Arc<Self>,
         name: &ServerName,
         context: &AuthContext,
-        wanted: SignInRequest<'_>,
+        inputs: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
-        let visited = self.visit_page(context, wanted, browser).await;
+        let visited = self.visit_page(context, inputs, browser).await;
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let signed = self.run_to_completion(async move {
             let signed = match visited {
@@ -175,15 +176,16 @@ impl Inner {
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        let discovery = AuthorizationServer::discover(self.wires.wire_for(server)?, server, challenge);
+        let discovery = AuthorizationServer::discover(self.http_maker.http_for(server)?, server, challenge);
         let authorization_server = with_operation_timeout(discovery).await?;
-        let fresh = with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.wires)).await?;
+        let fresh =
+            with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.http_maker)).await?;
         let signed = Signed::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
     }
 
-    /// Reports the outcome of a sign-in to the witness, and returns it.
+    /// Reports the outcome of a sign-in to the witness (the observer that writes the audit log), and returns it.
     fn record_outcome(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
         match &signed {
             Ok(signed) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
@@ -196,15 +198,15 @@ impl Inner {
     async fn visit_page(
         &self,
         context: &AuthContext,
-        wanted: SignInRequest<'_>,
+        inputs: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, .. } = context;
-        let wire = self.wires.wire_for(server)?;
+        let http = self.http_maker.http_for(server)?;
         let redirect_uri = browser.redirect_uri();
         let request = async {
-            let authorization_server = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
-            authorization_server.authorization_request(oauth, wanted.scopes, &redirect_uri, wanted.before).await
+            let authorization_server = AuthorizationServer::discover(http, server, inputs.challenge).await?;
+            authorization_server.authorization_request(oauth, inputs.scopes, &redirect_uri, inputs.earlier).await
         };
         let request = with_operation_timeout(request).await?;
         check_page(&request.authorization_url)?;
@@ -237,8 +239,8 @@ impl Inner {
             };
             slot.set_known(None);
             lease.delete().await?;
-            let revoked = match self.wires.wire_for(server) {
-                Ok(wire) => with_operation_timeout(revoke(wire, server, &stored, oauth)).await,
+            let revoked = match self.http_maker.http_for(server) {
+                Ok(http) => with_operation_timeout(revoke(http, server, &stored, oauth)).await,
                 Err(error) => Err(error),
             };
             Ok(match revoked {

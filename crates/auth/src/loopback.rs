@@ -28,7 +28,7 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Listens on `port`, or on any free one if it is 0.
+    /// Listens on `port`, or on any free port if `port` is 0.
     ///
     /// # Errors
     /// [`BrowserError::Port`] when the port is in use.
@@ -72,10 +72,10 @@ impl Loopback {
         }
     }
 
-    /// Reads one request, and answers it.
+    /// Reads one request, and answers it. Returns the URL of the request if it is the redirect of this sign-in.
     async fn answer_request(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
         let mut head = Vec::new();
-        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        while !head.windows(4).any(|window| window == b"\r\n\r\n") {
             let mut piece = [0; 2048];
             match stream.read(&mut piece).await? {
                 0 => return Ok(None),
@@ -113,11 +113,11 @@ impl Loopback {
             name.eq_ignore_ascii_case("host").then(|| value.trim())
         })?;
         // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
-        let is_here = host == format!("127.0.0.1:{}", self.port);
+        let names_this_port = host == format!("127.0.0.1:{}", self.port);
         let url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
-        let its_state = url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
-        let is_redirect = method == "GET" && is_here && target.starts_with('/') && url.path() == PATH;
-        (is_redirect && its_state.as_deref() == state).then_some(url)
+        let received_state = url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
+        let is_redirect = method == "GET" && names_this_port && target.starts_with('/') && url.path() == PATH;
+        (is_redirect && received_state.as_deref() == state).then_some(url)
     }
 }
 

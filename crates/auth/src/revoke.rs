@@ -8,13 +8,14 @@ use toolrack_host::spec::OAuth;
 use url::{Url, form_urlencoded::Serializer};
 
 use crate::{
-    credentials::Credentials, engine::check_endpoint, error::AuthError, token_request::ClientAssertion, wire::Wire,
+    credentials::Credentials, engine::check_endpoint, error::AuthError, guarded_http::GuardedHttp,
+    token_request::ClientAssertion,
 };
 
-/// Revokes the refresh token, and then the access token, which some servers do not revoke with it. Returns `false` if
-/// the server has no revocation endpoint.
+/// Revokes the refresh token, and then the access token, because some servers do not revoke it with the refresh token.
+/// Returns `false` if the server has no revocation endpoint.
 pub(crate) async fn revoke(
-    wire: Arc<Wire>,
+    http: Arc<GuardedHttp>,
     server: &Url,
     credentials: &Credentials,
     oauth: &OAuth,
@@ -25,19 +26,21 @@ pub(crate) async fn revoke(
     else {
         return Ok(false);
     };
-    let endpoint = check_endpoint(&wire, server, "revocation endpoint", endpoint)?;
+    let endpoint = check_endpoint(&http, server, "revocation endpoint", endpoint)?;
+    // A server can list methods for revocation alone, so `takes_secrets_in_forms` does not fit here.
     let methods = fields
         .get("revocation_endpoint_auth_methods_supported")
         .or_else(|| fields.get("token_endpoint_auth_methods_supported"))
         .and_then(serde_json::Value::as_array);
-    let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
-    let in_body = takes("client_secret_post") && !takes("client_secret_basic");
+    let accepts =
+        |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
+    let secret_in_form = accepts("client_secret_post") && !accepts("client_secret_basic");
     let client = &credentials.client;
     let secret = client.secret.as_deref().or(oauth.client_secret.as_deref());
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    let both =
+    let hinted_tokens =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
-    for (token, kind) in both.into_iter().flatten() {
+    for (token, kind) in hinted_tokens.into_iter().flatten() {
         let failure = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
         // The block drops the form before the first `.await`, because the form is not `Send`.
         let request = {
@@ -48,7 +51,7 @@ pub(crate) async fn revoke(
                 .uri(endpoint.as_str())
                 .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
             match secret {
-                Some(secret) if !in_body => {
+                Some(secret) if !secret_in_form => {
                     request = request.header(header::AUTHORIZATION, basic_authorization(&client.id, secret))
                 }
                 Some(secret) => {
@@ -61,7 +64,7 @@ pub(crate) async fn revoke(
             }
             request.body(form.finish().into_bytes()).map_err(|error| failure(error.to_string()))?
         };
-        let answer = wire.send(request).await.map_err(|error| failure(error.to_string()))?;
+        let answer = http.send(request).await.map_err(|error| failure(error.to_string()))?;
         if !answer.status().is_success() {
             return Err(failure(format!("the server answered HTTP {}", answer.status().as_u16())));
         }

@@ -19,21 +19,21 @@ use crate::{
     browser::Browser,
     credentials::Credentials,
     error::AuthError,
+    guarded_http::GuardedHttpMaker,
     slot::{Permit, Slot},
     store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError, resource},
-    wire::Wires,
 };
 
 /// How long a lease is valid. No work under a lease takes that long.
 const MAX_LEASE: Duration = Duration::from_secs(120);
 /// How long to wait for a lease while another process renews the tokens.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// The time-out of work that is not interrupted before its end: the wait for the lease, and the work under it.
+/// The time-out of work that must not be interrupted: the wait for the lease, and the work under the lease.
 const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
 /// How long a program waits for that work before it ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Makes the line that tells the user how to sign in to a server, with these scopes if there are any.
+/// Makes the line that tells the user how to sign in to a server. The sign-in requests the given scopes, if any.
 type SignInHint = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
 /// Gets every secret before it is used, to keep it out of logs.
 type SecretListener = dyn Fn(&str) + Send + Sync;
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     pub(crate) sign_in_hint: Box<SignInHint>,
     secret_listener: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
-    pub(crate) wires: Wires,
+    pub(crate) http_maker: GuardedHttpMaker,
     /// One slot, the state of a sign-in, for each server and account that was used: at most as many as are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
     /// Work that runs to its end even if the future that waits for it is dropped. The tracker is closed from the start,
@@ -91,7 +91,7 @@ impl Default for SignIn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    /// Which server and which account it is for.
+    /// The server and the account of the sign-in.
     pub key: TokenKey,
     /// The authorization server that issued the tokens.
     pub issuer: String,
@@ -131,8 +131,8 @@ impl SignIn {
     }
 
     /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. A
-    /// program calls this at its end, after its hosts have ended. A renewal goes on after the request that began it,
-    /// because the authorization server may have invalidated the old refresh token already.
+    /// program calls this at its end, after its hosts have ended. A renewal continues after its request has ended, and
+    /// should not be cut off: the authorization server may have invalidated the old refresh token already.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
@@ -141,7 +141,8 @@ impl SignIn {
 }
 
 impl Inner {
-    /// Returns the data for a sign-in or a renewal at a server, with the placeholders of the entry's `oauth` filled in.
+    /// Returns the data for a sign-in or a renewal at a server, with the placeholders in the `oauth` of the
+    /// server's entry (its configuration) filled in.
     pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
@@ -161,7 +162,7 @@ impl Inner {
         Arc::clone(slot)
     }
 
-    /// Loads the stored credentials. `None` if there are none, or none that can be read.
+    /// Loads the stored credentials. `None` if nothing is stored, or if the stored bytes cannot be read.
     pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, TokenStoreError> {
         let stored = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
         stored.iter().flat_map(Credentials::secrets).for_each(|secret| (self.secret_listener)(secret));
@@ -198,25 +199,25 @@ impl Inner {
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {
-        let late = |_| AuthError::Unavailable {
+        let timed_out = |_| AuthError::Unavailable {
             why: format!("the work on this sign-in was not done within {} s", WORK_TIMEOUT.as_secs()),
         };
         let stopped =
             |_| AuthError::Unavailable { why: "the work on this sign-in was stopped before it was done".to_owned() };
         let work = self.under_way.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
-        Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
+        Box::pin(async move { work.await.map_err(stopped)?.map_err(timed_out)? })
     }
 
     /// Takes the lease of the credentials under `key`. An error if another process holds it for [`LEASE_WAIT`].
     pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn TokenLease>, AuthError> {
-        let late = || AuthError::Unavailable {
+        let timed_out = || AuthError::Unavailable {
             why: format!("another process has been renewing this sign-in for {} s", LEASE_WAIT.as_secs()),
         };
-        let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| late())?;
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| timed_out())?;
         lease.map_err(AuthError::Store)
     }
 
-    /// Passes `fact` to the witness, if there is one.
+    /// Passes `fact` to the witness (the observer that writes the audit log), if there is one.
     pub(crate) fn report(&self, fact: Fact) {
         if let Some(witness) = &self.witness {
             witness.record(fact);

@@ -19,7 +19,7 @@ pub(crate) struct Slot {
     renewal: Arc<Semaphore>,
 }
 
-/// A slot's permit, held by one task; `None` where a task needs none. Dropping the last clone releases it.
+/// A slot's permit, held by one task; `None` where a task needs no permit. Dropping the last clone releases the permit.
 pub(crate) type Permit = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
@@ -28,8 +28,8 @@ enum Known {
     #[default]
     Unknown,
     /// There are no credentials with tokens.
-    Nothing,
-    Something(Arc<Credentials>),
+    Absent,
+    Present(Arc<Credentials>),
 }
 
 impl Slot {
@@ -40,24 +40,24 @@ impl Slot {
 
     pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
         let usable = credentials.filter(|credentials| credentials.tokens.is_some());
-        self.known.store(Arc::new(usable.map_or(Known::Nothing, Known::Something)));
+        self.known.store(Arc::new(usable.map_or(Known::Absent, Known::Present)));
     }
 
     /// Returns the known credentials, even expired ones.
     pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
         match &**self.known.load() {
-            Known::Something(credentials) => Some(Arc::clone(credentials)),
-            Known::Unknown | Known::Nothing => None,
+            Known::Present(credentials) => Some(Arc::clone(credentials)),
+            Known::Unknown | Known::Absent => None,
         }
     }
 
-    /// Returns the credentials if they can be used as they are; `Some(None)` if there are none. `None` if the store has
-    /// to be read or the tokens have to be renewed first.
+    /// Returns the usable credentials: `Some(Some(_))` if they need no renewal, `Some(None)` if there are none, and
+    /// `None` if the store has to be read or the tokens have to be renewed first.
     pub(crate) fn usable(&self) -> Option<Option<Arc<Credentials>>> {
         match &**self.known.load() {
             Known::Unknown => None,
-            Known::Nothing => Some(None),
-            Known::Something(credentials) => {
+            Known::Absent => Some(None),
+            Known::Present(credentials) => {
                 let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
                 (!is_stale).then(|| Some(Arc::clone(credentials)))
             }
@@ -77,7 +77,7 @@ impl Slot {
         self.nonce.store(nonce.map(Arc::new));
     }
 
-    /// Records the outcome of a renewal; returns whether it differs from the previous one.
+    /// Records the outcome of a renewal. Returns whether the outcome differs from that of the previous renewal.
     pub(crate) fn record_renewal(&self, last_failure: Option<&'static str>) -> bool {
         self.last_failure.swap(last_failure.map(Arc::new)).as_deref() != last_failure.as_ref()
     }

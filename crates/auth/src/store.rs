@@ -51,7 +51,7 @@ pub(crate) fn resource(url: &Url) -> Url {
     let mut resource = url.clone();
     resource.set_query(None);
     resource.set_fragment(None);
-    // Both fail only for URLs without a host, which have no user either.
+    // Both setters fail only for URLs without a host, which have no user either.
     let _ = resource.set_username("");
     let _ = resource.set_password(None);
     resource
@@ -134,7 +134,7 @@ struct Entries(Mutex<BTreeMap<TokenKey, StoredEntry>>);
 /// The value stored under one key.
 struct StoredEntry {
     credentials: Option<Vec<u8>>,
-    /// Its only permit belongs to the holder of the lease.
+    /// The semaphore's only permit belongs to the holder of the lease.
     lease: Arc<Semaphore>,
 }
 

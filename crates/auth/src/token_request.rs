@@ -28,8 +28,8 @@ pub(crate) struct ClientAssertion {
 }
 
 impl ClientAssertion {
-    /// Creates a maker of assertions for only the authorization server `issuer`; `None` when `oauth` has no private
-    /// key.
+    /// Creates a maker of assertions that are valid only at the authorization server `issuer`. `None` if `oauth` has no
+    /// private key or no client id.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl ClientAssertion {
     }
 }
 
-/// Adds what proves the client and its key to requests to one token endpoint.
+/// Adds the client assertion and the DPoP proof to requests to one token endpoint.
 pub(crate) struct RequestSigner {
     /// The token endpoint, the only URL that gets the additions.
     pub(crate) endpoint: Url,
@@ -66,7 +66,7 @@ impl RequestSigner {
         request.method() == Method::POST && request.uri() == self.endpoint.as_str()
     }
 
-    /// Adds assertion and proof to a request; `nonce` is the one that the server demands in proofs.
+    /// Returns a copy of the request with assertion and proof; `nonce` is the nonce that the server demands in proofs.
     pub(crate) fn authenticated(
         &self,
         request: &Request<Vec<u8>>,
@@ -74,6 +74,7 @@ impl RequestSigner {
     ) -> Result<Request<Vec<u8>>, AuthError> {
         let mut authenticated = request.clone();
         if let Some(assertion) = &self.assertion {
+            // `rmcp` writes forms in ASCII, so this does not fail.
             let form = String::from_utf8(std::mem::take(authenticated.body_mut())).unwrap_or_default();
             // Starts from the existing form, so that the serializer puts an `&` before the assertion.
             let mut form = Serializer::new(form);
@@ -88,7 +89,7 @@ impl RequestSigner {
         Ok(authenticated)
     }
 
-    /// Returns the nonce of a response, if this endpoint gets proofs.
+    /// Returns the nonce of a response, if requests to this endpoint carry proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
         self.proof.as_ref()?;
         answer.headers().get(NONCE_HEADER).and_then(Nonce::of)

@@ -14,7 +14,7 @@ fn a_token_is_old_a_minute_before_its_end_or_in_the_last_fifth_of_a_short_life()
 
 #[test]
 fn a_response_without_a_usable_bearer_token_is_an_error() {
-    let of = |json: Value| Tokens::in_answer(&json, &["asked".into()], false);
+    let of = |json: Value| Tokens::from_answer(&json, &["asked".into()], false);
     let token = of(serde_json::json!({"access_token": "a", "token_type": "Bearer", "expires_in": 5})).unwrap();
     assert_eq!((token.scopes, token.expires), (vec!["asked".to_owned()], Some(token.received + 5)));
     for refused in [
@@ -30,7 +30,7 @@ fn a_response_without_a_usable_bearer_token_is_an_error() {
 #[test]
 fn a_token_that_must_be_bound_is_never_a_bearer_token() {
     let of = |kind: &str| {
-        Tokens::in_answer(&serde_json::json!({ "access_token": "a", "token_type": kind }), &[], true).is_ok()
+        Tokens::from_answer(&serde_json::json!({ "access_token": "a", "token_type": kind }), &[], true).is_ok()
     };
     assert!(of("DPoP") && of("dpop") && !of("Bearer") && !of(""));
 }
@@ -108,7 +108,7 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
     let answer = |more: Value| {
         let mut all = serde_json::json!({"access_token": "a", "token_type": "bearer"});
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Tokens::in_answer(&all, &["asked".into()], false)
+        Tokens::from_answer(&all, &["asked".into()], false)
     };
     for (more, scopes) in [
         (serde_json::json!({}), &["asked"][..]),
@@ -140,7 +140,7 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
         serde_json::json!({"token_type": "bearer"}),
         serde_json::json!({"access_token": 7}),
     ] {
-        let error = Tokens::in_answer(&none, &[], false).err().unwrap();
+        let error = Tokens::from_answer(&none, &[], false).err().unwrap();
         assert_eq!(
             error.to_string(),
             "the authorization server issued no usable token: the answer contains no access token"

@@ -16,7 +16,7 @@ fn pairs(request: &Request<Vec<u8>>) -> Vec<(String, String)> {
 #[test]
 fn a_client_secret_goes_into_the_header_unless_the_server_takes_only_the_form() {
     let basic_header = Some(crate::revoke::basic_authorization("me", "s&cret"));
-    for (client, secret, in_body, header, form) in [
+    for (client, secret, secret_in_form, header, form) in [
         (Some("me"), Some("s&cret"), false, basic_header, &[][..]),
         (Some("me"), Some("s&cret"), true, None, &[("client_id", "me"), ("client_secret", "s&cret")]),
         (Some("me"), None, false, None, &[("client_id", "me")]),
@@ -25,10 +25,10 @@ fn a_client_secret_goes_into_the_header_unless_the_server_takes_only_the_form() 
         (None, Some("s&cret"), false, None, &[]),
     ] {
         let oauth = oauth(client, secret);
-        let form_of = Form { in_body, ..Form::new("client_credentials", &oauth) };
+        let form_of = Form { secret_in_form, ..Form::new("client_credentials", &oauth) };
         let request = form_of.with("scope", "a b").with("resource", "").request(&ENDPOINT.parse().unwrap()).unwrap();
         let sent = request.headers().get(http::header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
-        assert_eq!(sent, header, "{client:?} {secret:?} {in_body}");
+        assert_eq!(sent, header, "{client:?} {secret:?} {secret_in_form}");
         let first = [("grant_type", "client_credentials"), ("scope", "a b")];
         let expected: Vec<_> =
             first.iter().chain(form).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -6,7 +6,7 @@ use tokio_util::task::TaskTracker;
 use toolrack_host::{Egress, Resolver, ServerName, Verbatim, Witness};
 
 use super::{Inner, SecretListener, SignIn, SignInHint};
-use crate::{browser::Browser, store::TokenStore, wire::Wires};
+use crate::{browser::Browser, guarded_http::GuardedHttpMaker, store::TokenStore};
 
 /// Builds a [`SignIn`].
 #[must_use]
@@ -29,7 +29,8 @@ impl fmt::Debug for SignInBuilder {
 }
 
 impl SignInBuilder {
-    /// Sets the resolver that fills in the placeholders of an entry's `oauth`. Default: placeholders stay as they are.
+    /// Sets the resolver that fills in the placeholders in the `oauth` of a server's entry (its configuration).
+    /// Default: placeholders stay as they are.
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = resolver;
         self
@@ -63,7 +64,7 @@ impl SignInBuilder {
         self
     }
 
-    /// Sets the witness of sign-ins, sign-outs and failures, so that each one is recorded. Default: none.
+    /// Sets the witness (the observer that writes the audit log) of sign-ins, sign-outs and failures. Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
@@ -80,7 +81,7 @@ impl SignInBuilder {
     #[must_use]
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, sign_in_hint, secret_listener, witness, egress } = self;
-        let (wires, slots, under_way) = (Wires::new(egress), Default::default(), TaskTracker::new());
+        let (http_maker, slots, under_way) = (GuardedHttpMaker::new(egress), Default::default(), TaskTracker::new());
         under_way.close();
         SignIn(Arc::new(Inner {
             store,
@@ -91,7 +92,7 @@ impl SignInBuilder {
             sign_in_hint,
             secret_listener,
             witness,
-            wires,
+            http_maker,
             slots,
             under_way,
         }))

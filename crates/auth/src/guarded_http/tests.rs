@@ -7,12 +7,12 @@ use super::*;
 async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_noted() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
-    let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
+    let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
     let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
-    let message = wire.send_and_note(request).await.unwrap_err().to_string();
+    let message = http.send_and_note(request).await.unwrap_err().to_string();
     assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
     // Where it went is said as well, without the path: that may hold a secret.
-    assert_eq!(wire.unanswered(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
+    assert_eq!(http.unanswered(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
 }
 
 /// Answers every request with these bytes, and counts them.
@@ -44,34 +44,34 @@ fn answer(head: &str, body: &str) -> String {
     format!("HTTP/1.1 {head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-async fn get(wire: &Wire, url: &Url) -> Result<http::Response<Vec<u8>>, WireError> {
-    wire.send_and_note(http::Request::get(url.as_str()).body(Vec::new()).unwrap()).await
+async fn get(http: &GuardedHttp, url: &Url) -> Result<http::Response<Vec<u8>>, HttpError> {
+    http.send_and_note(http::Request::get(url.as_str()).body(Vec::new()).unwrap()).await
 }
 
 #[tokio::test]
 async fn an_operation_sends_so_many_requests_and_no_more() {
     let (url, asked) = serves(answer("200 OK", "{}")).await;
-    let wires = Wires::new(Egress::default());
-    let wire = wires.wire_for(&url).unwrap();
+    let http_maker = GuardedHttpMaker::new(Egress::default());
+    let http = http_maker.http_for(&url).unwrap();
     for _ in 0..MAX_REQUESTS {
-        assert_eq!(get(&wire, &url).await.unwrap().body(), b"{}");
-        assert_eq!(wire.unanswered(), None);
+        assert_eq!(get(&http, &url).await.unwrap().body(), b"{}");
+        assert_eq!(http.unanswered(), None);
     }
-    let error = get(&wire, &url).await.unwrap_err().to_string();
+    let error = get(&http, &url).await.unwrap_err().to_string();
     assert_eq!(error, "it leads to more than 32 requests");
     assert_eq!(
-        (wire.unanswered(), asked.lock().len()),
+        (http.unanswered(), asked.lock().len()),
         (Some(format!("{}: {error}", url.origin().ascii_serialization())), MAX_REQUESTS as usize)
     );
-    assert!(get(&wires.wire_for(&url).unwrap(), &url).await.is_ok(), "another operation has its own");
+    assert!(get(&http_maker.http_for(&url).unwrap(), &url).await.is_ok(), "another operation has its own");
 }
 
 #[tokio::test]
 async fn an_answer_has_a_size_that_it_may_have() {
     for (bytes, is_read) in [(BODY_BYTES, true), (BODY_BYTES + 1, false)] {
         let (url, _) = serves(answer("200 OK", &"x".repeat(bytes))).await;
-        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
-        match get(&wire, &url).await {
+        let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
+        match get(&http, &url).await {
             Ok(answer) => assert!(is_read && answer.body().len() == bytes),
             Err(error) => {
                 assert_eq!((is_read, error.to_string()), (false, "its answer is larger than 262144 bytes".into()))
@@ -85,8 +85,8 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
     let (elsewhere, asked) = serves(answer("200 OK", "{}")).await;
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
         let (url, _) = serves(answer(&format!("{status}\r\nLocation: {elsewhere}"), "")).await;
-        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
-        assert!(get(&wire, &url).await.unwrap().status().is_redirection(), "{status}");
+        let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
+        assert!(get(&http, &url).await.unwrap().status().is_redirection(), "{status}");
     }
     assert!(asked.lock().is_empty());
 }
@@ -94,14 +94,15 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 #[tokio::test]
 async fn an_address_that_may_not_be_asked_is_not_and_a_failure_shows_no_url() {
     let (url, asked) = serves(answer("200 OK", "{}")).await;
-    let wire = Wires::new(Egress::default()).wire_for(&Url::parse("https://h.example/mcp").unwrap()).unwrap();
-    let error = get(&wire, &url).await.unwrap_err();
-    assert!(matches!(error, WireError::Refused(_)), "{error}");
+    let http =
+        GuardedHttpMaker::new(Egress::default()).http_for(&Url::parse("https://h.example/mcp").unwrap()).unwrap();
+    let error = get(&http, &url).await.unwrap_err();
+    assert!(matches!(error, HttpError::Refused(_)), "{error}");
     assert!(asked.lock().is_empty());
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let gone = Url::parse(&format!("http://127.0.0.1:{port}/token?key=canary")).unwrap();
-    let wire = Wires::new(Egress::default()).wire_for(&gone).unwrap();
-    let error = get(&wire, &gone).await.unwrap_err();
+    let http = GuardedHttpMaker::new(Egress::default()).http_for(&gone).unwrap();
+    let error = get(&http, &gone).await.unwrap_err();
     assert!(!error.to_string().contains("canary") && !error.to_string().is_empty(), "{error}");
     assert!(!format!("{error:?}").contains("canary"), "{error:?}");
 }
@@ -118,8 +119,8 @@ async fn metadata_that_requires_bound_tokens_is_recognized() {
         ("200 OK", "", false),
     ] {
         let (url, _) = serves(answer(head, body)).await;
-        let wire = Wires::new(Egress::default()).wire_for(&url).unwrap();
-        get(&wire, &url).await.unwrap();
-        assert_eq!(wire.requires_bound_tokens(), wants, "{head} {body}");
+        let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
+        get(&http, &url).await.unwrap();
+        assert_eq!(http.requires_bound_tokens(), wants, "{head} {body}");
     }
 }

@@ -1,4 +1,5 @@
-//! Every request to an authorization server: bounded in size, time and number, and only to allowed addresses.
+//! The guarded HTTP client, which sends every request to an authorization server. It limits the size, the time and the
+//! number of requests, and connects only to allowed addresses.
 
 use std::{
     collections::HashMap,
@@ -33,29 +34,29 @@ const BODY_BYTES: usize = 256 * 1024;
 /// The maximum number of requests of one operation, so that hostile metadata cannot cause endless requests.
 const MAX_REQUESTS: u32 = 32;
 
-/// Makes the [`Wire`]s of operations. It has one pooled HTTP client for each set of allowed addresses, made when it is
-/// first needed. The addresses in a server's metadata are untrusted: see [`toolrack_host::egress`].
+/// Makes a [`GuardedHttp`] for each operation. It has one pooled HTTP client for each set of allowed addresses,
+/// made when first needed. The addresses in a server's metadata are untrusted: see [`toolrack_host::egress`].
 #[derive(Debug, Default)]
-pub(crate) struct Wires {
+pub(crate) struct GuardedHttpMaker {
     egress: Egress,
     clients: ArcSwap<HashMap<Guard, Client>>,
 }
 
-impl Wires {
+impl GuardedHttpMaker {
     pub(crate) fn new(egress: Egress) -> Self {
         Self { egress, clients: ArcSwap::default() }
     }
 
-    /// Returns a new wire, for one operation that concerns the server at `url`.
-    pub(crate) fn wire_for(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
+    /// Returns a new HTTP client, for one operation that concerns the server at `url`.
+    pub(crate) fn http_for(&self, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
         let guard = self.egress.named_by(url);
         let known = self.clients.load().get(&guard).cloned();
         let client = known.map_or_else(|| self.new_client(&guard), Ok)?;
-        Ok(Arc::new(Wire { client, guard, signer: OnceLock::new(), seen: Seen::default() }))
+        Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observed::default() }))
     }
 
-    /// Returns a new client for these addresses, and remembers it. If two operations need one at the same moment, each
-    /// makes its own, and the second is remembered.
+    /// Returns a new client for these addresses, and remembers it. If two operations need such a client at the same
+    /// moment, each makes one, and the second is remembered.
     fn new_client(&self, guard: &Guard) -> Result<Client, AuthError> {
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -77,17 +78,17 @@ impl Wires {
 }
 
 /// The HTTP client of one operation, such as a sign-in, with the limits of the operation.
-pub(crate) struct Wire {
+pub(crate) struct GuardedHttp {
     client: Client,
     pub(crate) guard: Guard,
     /// Signs the requests to the token endpoint. Set once the endpoint is known.
     signer: OnceLock<RequestSigner>,
-    seen: Seen,
+    observed: Observed,
 }
 
-/// What the requests of one operation have shown.
+/// Facts that the requests of one operation have shown.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     /// How many requests were sent.
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
@@ -99,19 +100,19 @@ struct Seen {
     unanswered: ArcSwapOption<String>,
 }
 
-impl Seen {
+impl Observed {
     /// Counts one more request. An error when there were too many.
-    fn count(&self) -> Result<(), WireError> {
+    fn count_request(&self) -> Result<(), HttpError> {
         match self.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS {
             true => Ok(()),
-            false => Err(WireError::Endless),
+            false => Err(HttpError::Endless),
         }
     }
 }
 
 /// The reason why a request to an authorization server got no response. Its messages follow the name of the server.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WireError {
+pub(crate) enum HttpError {
     #[error("{0}")]
     Refused(Refused),
     #[error("its answer is larger than {BODY_BYTES} bytes")]
@@ -135,8 +136,8 @@ fn reason(error: &reqwest::Error) -> String {
     root_cause(error)
 }
 
-impl Wire {
-    /// Sets what to add to requests to the token endpoint. Later calls do nothing: a wire serves one operation.
+impl GuardedHttp {
+    /// Sets the signer of requests to the token endpoint. Later calls do nothing, because one operation has one signer.
     pub(crate) fn sign_with(&self, signer: RequestSigner) {
         let _ = self.signer.set(signer);
     }
@@ -149,30 +150,30 @@ impl Wire {
     /// Returns whether any fetched metadata requires bound tokens for its resource. This includes metadata that `rmcp`
     /// refuses later, because a bound token does no harm.
     pub(crate) fn requires_bound_tokens(&self) -> bool {
-        self.seen.requires_bound_tokens.load(Ordering::Relaxed)
+        self.observed.requires_bound_tokens.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the last request got no response; `None` when it got one.
+    /// Returns the reason why the last request got no response; `None` when it got a response.
     pub(crate) fn unanswered(&self) -> Option<String> {
-        self.seen.unanswered.load().as_deref().cloned()
+        self.observed.unanswered.load().as_deref().cloned()
     }
 
     /// Sends the request as [`Self::send`] does, and stores the reason if there is no response: see
     /// [`Self::unanswered`].
-    async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+    async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
         let origin = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(|error| match (error, origin) {
             // These errors need no address, or name it themselves.
-            (WireError::Refused(_) | WireError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
+            (HttpError::Refused(_) | HttpError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
             (error, Ok(origin)) => format!("{origin}: {error}"),
         });
-        self.seen.unanswered.store(unanswered.map(Arc::new));
+        self.observed.unanswered.store(unanswered.map(Arc::new));
         answer
     }
 
     /// Sends the request. If the token endpoint answers that it wants a nonce, sends it once more with that nonce.
-    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
         let Some(signer) = self.signer().filter(|signer| signer.is_for(&request)) else {
             return self.send_once(request).await;
         };
@@ -180,38 +181,38 @@ impl Wire {
         let Some(nonce) = signer.nonce_in(&answer) else {
             return Ok(answer);
         };
-        self.seen.nonce.store(Some(Arc::new(nonce)));
+        self.observed.nonce.store(Some(Arc::new(nonce)));
         if wants_nonce(&answer) { self.send_authenticated(signer, &request).await } else { Ok(answer) }
     }
 
-    /// Sends a request to the token endpoint, with what proves the client and its key.
+    /// Sends a request to the token endpoint, with the client assertion and the DPoP proof.
     async fn send_authenticated(
         &self,
         signer: &RequestSigner,
         request: &http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Vec<u8>>, WireError> {
-        let nonce = self.seen.nonce.load_full();
-        self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(WireError::Unsigned)?).await
+    ) -> Result<http::Response<Vec<u8>>, HttpError> {
+        let nonce = self.observed.nonce.load_full();
+        self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(HttpError::Unsigned)?).await
     }
 
     /// Sends the request as it is, and reads the whole response.
-    async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        self.seen.count()?;
-        let failed = |error: reqwest::Error| WireError::Http(error.without_url());
+    async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
+        self.observed.count_request()?;
+        let failed = |error: reqwest::Error| HttpError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
-        self.guard.check(request.url()).map_err(WireError::Refused)?;
+        self.guard.check(request.url()).map_err(HttpError::Refused)?;
         let mut response = self.client.execute(request).await.map_err(failed)?;
         let mut answer = http::Response::new(Vec::new());
         *answer.status_mut() = response.status();
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if answer.body().len() + chunk.len() > BODY_BYTES {
-                return Err(WireError::Large);
+                return Err(HttpError::Large);
             }
             answer.body_mut().extend_from_slice(&chunk);
         }
         if answer.status().is_success() && requires_bound_tokens(answer.body()) {
-            self.seen.requires_bound_tokens.store(true, Ordering::Relaxed);
+            self.observed.requires_bound_tokens.store(true, Ordering::Relaxed);
         }
         Ok(answer)
     }
@@ -229,7 +230,7 @@ fn requires_bound_tokens(body: &[u8]) -> bool {
     serde_json::from_slice(body).is_ok_and(|metadata: Metadata| metadata.dpop_bound_access_tokens_required)
 }
 
-impl OAuthHttpClient for Wire {
+impl OAuthHttpClient for GuardedHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             self.send_and_note(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError)
