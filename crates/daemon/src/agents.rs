@@ -36,6 +36,7 @@ const MAX_SHOWN_ID_BYTES: usize = 200;
 
 /// The agents of a world.
 pub(crate) struct Agents {
+    /// The world whose configuration names the agents.
     base: Arc<World>,
     worlds: Arc<Worlds>,
     /// The tokens for the agents' MCP endpoints, by the ids of the agents. Each is valid for one endpoint only.
@@ -71,11 +72,11 @@ impl Agents {
         Ok(Some(token))
     }
 
-    /// Whether the token `given` opens `path`: it must be the token of the agent whose endpoint is at `path`. The path
+    /// Whether `token` opens `path`: it must be the token of the agent whose endpoint is at `path`. The path
     /// may have any percent-encoding of the agent's id.
-    pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
-        let Some(id) = at_endpoint(path) else { return false };
-        self.tokens.lock().get(&id).is_some_and(|token| token.matches(given))
+    pub(crate) fn opens(&self, path: &str, token: &str) -> bool {
+        let Some(id) = agent_at_endpoint(path) else { return false };
+        self.tokens.lock().get(&id).is_some_and(|expected| expected.matches(token))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
@@ -88,7 +89,7 @@ impl Agents {
         self.worlds.get(id)
     }
 
-    /// Ends the world of the agent `id` together with its servers, once the requests under way have ended or run out of
+    /// Ends the world of the agent `id` and its servers, once the requests under way have ended or run out of
     /// time. The next request starts a new one.
     pub(crate) fn stop(&self, id: &str) {
         self.worlds.stop(id);
@@ -140,7 +141,7 @@ pub(crate) fn endpoint(id: &str) -> String {
 
 /// The id of the agent whose MCP endpoint is at `path`, as the router would match it: only `/agents/ID/mcp`, with any
 /// percent-encoding in ID.
-fn at_endpoint(path: &str) -> Option<String> {
+fn agent_at_endpoint(path: &str) -> Option<String> {
     let id = path.strip_prefix(PREFIX)?.strip_prefix('/')?.strip_suffix("/mcp")?;
     let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
     Some(id.into_owned())
@@ -161,14 +162,14 @@ mod tests {
     #[test]
     fn an_endpoint_has_exactly_one_agent_in_every_spelling() {
         for id in ["my-agent", "a.b_c~d", "a/b c", "ä%2F"] {
-            assert_eq!(at_endpoint(&endpoint(id)).as_deref(), Some(id));
+            assert_eq!(agent_at_endpoint(&endpoint(id)).as_deref(), Some(id));
         }
         assert_eq!(endpoint("my-agent"), "/agents/my-agent/mcp");
-        assert_eq!(at_endpoint("/agents/my%2dagent/mcp").as_deref(), Some("my-agent"));
+        assert_eq!(agent_at_endpoint("/agents/my%2dagent/mcp").as_deref(), Some("my-agent"));
         for path in
             ["/agents/a/b/mcp", "/agents/a/mcp/", "/agents/a/mcp/x", "/agents/a%ff/mcp", "/agents/mcp", "/agentsa/mcp"]
         {
-            assert_eq!(at_endpoint(path), None, "{path}");
+            assert_eq!(agent_at_endpoint(path), None, "{path}");
         }
     }
 }

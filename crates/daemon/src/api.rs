@@ -54,7 +54,7 @@ pub(crate) use self::health::ending_router;
 pub use self::metrics::{Metric, MetricKind, MetricValue, Metrics};
 use crate::{error::ApiError, rights::Right, routes::Routes, world::World};
 
-/// The world that answers, which every request has in its extensions.
+/// The world (a host with its configuration, questions and events) that answers. Each request has it in its extensions.
 type State = Extension<Arc<World>>;
 
 /// The result of every handler.
@@ -99,20 +99,22 @@ const COMMON_ANSWERS: &[(&str, &str, bool)] = &[
 
 /// The routes, and their description as JSON.
 static ROUTES: LazyLock<(Router, String)> = LazyLock::new(|| {
-    let (router, document) = parts();
+    let (router, document) = router_and_document();
     (router, document.to_pretty_json().unwrap_or_default())
 });
 
 /// The routes, and their description.
-fn parts() -> (Router, Document) {
-    let (router, mut document) = described().split_for_parts();
+fn router_and_document() -> (Router, Document) {
+    let (router, mut document) = all_routes().split_for_parts();
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             let has_body = operation.request_body.is_some();
-            for (status, says, _) in COMMON_ANSWERS.iter().filter(|(_, _, of_body)| has_body || !of_body) {
+            for (status, description, _) in
+                COMMON_ANSWERS.iter().filter(|(_, _, only_with_body)| has_body || !only_with_body)
+            {
                 let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ApiError"))).build();
-                let response = ResponseBuilder::new().description(*says).content("application/json", content);
+                let response = ResponseBuilder::new().description(*description).content("application/json", content);
                 let responses = &mut operation.responses.responses;
                 responses.entry((*status).to_owned()).or_insert_with(|| response.build().into());
             }
@@ -121,13 +123,13 @@ fn parts() -> (Router, Document) {
     (router, document)
 }
 
-fn described() -> OpenApiRouter {
+fn all_routes() -> OpenApiRouter {
     let routes = Routes::new(Described::openapi());
-    the_daemon(decisions(users(servers(routes)))).into_inner()
+    with_daemon(with_decisions(with_users(with_servers(routes)))).into_inner()
 }
 
-/// Servers, what they offer, and calls of their tools.
-fn servers(routes: Routes<()>) -> Routes<()> {
+/// Adds the routes of servers, of what they offer, and of calls of their tools.
+fn with_servers(routes: Routes<()>) -> Routes<()> {
     use Right::{Install, Operate, See, Use};
     routes
         .with(See, routes!(servers::list))
@@ -155,8 +157,8 @@ fn servers(routes: Routes<()>) -> Routes<()> {
         .with(Use, routes!(calls::cancel))
 }
 
-/// What users are asked, and what they manage for themselves and for their tenant.
-fn users(routes: Routes<()>) -> Routes<()> {
+/// Adds the routes of questions to users, and of what users manage for themselves and for their tenant.
+fn with_users(routes: Routes<()>) -> Routes<()> {
     use Right::{Administer, See, Use};
     routes
         .with(Use, routes!(questions::list))
@@ -178,8 +180,8 @@ fn users(routes: Routes<()>) -> Routes<()> {
         .with(Administer, routes!(members::end_client))
 }
 
-/// Decisions of users, and the audit log.
-fn decisions(routes: Routes<()>) -> Routes<()> {
+/// Adds the routes of users' decisions, and of the audit log.
+fn with_decisions(routes: Routes<()>) -> Routes<()> {
     use Right::{Audit, Install, Operate, See, Use};
     routes
         .with(See, routes!(answers::list))
@@ -192,8 +194,8 @@ fn decisions(routes: Routes<()>) -> Routes<()> {
         .with(Audit, routes!(audit::list))
 }
 
-/// Conversations, the configuration, and the daemon itself.
-fn the_daemon(routes: Routes<()>) -> Routes<()> {
+/// Adds the routes of conversations, of the configuration, and of the daemon itself.
+fn with_daemon(routes: Routes<()>) -> Routes<()> {
     use Right::{Install, Open, Operate, Scrape, See, Use};
     routes
         .with(Use, routes!(sessions::list))
@@ -226,7 +228,7 @@ pub fn openapi() -> String {
 }
 
 /// All routes. The extensions of a request must hold the world that answers it, an `Arc<World>`, and that world's
-/// [agents](agents::Known). Answers contain no secrets of that world.
+/// [agents](agents::AgentsExtension). Answers contain no secrets of that world.
 pub(crate) fn router() -> Router {
     let document = async || ([("content-type", "application/json")], ROUTES.1.as_str());
     ROUTES
@@ -295,9 +297,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
 
 /// The sender of a request to the control API. The client's name is the `User-Agent`, which is nearly the same for all
 /// browsers.
-struct By(Caller);
+struct SentBy(Caller);
 
-impl<S: Send + Sync> axum::extract::FromRequestParts<S> for By {
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, ApiError> {
@@ -312,7 +314,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for By {
     }
 }
 
-/// The answer to a caller that cancels work by its name.
+/// The answer to a caller that cancels a call or turn.
 fn cancelled(was_running: bool) -> Result<Response, ApiError> {
     match was_running {
         true => Ok(done()),

@@ -21,7 +21,7 @@ pub trait Credentials: Send + Sync {
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
 }
 
-/// Finds the values of a principal; `None` for one whose values are not stored here.
+/// Finds the values of a principal; `None` for a principal whose values are not stored here.
 pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> + Send + Sync>;
 
 /// A value that a user has given.
@@ -67,7 +67,7 @@ impl WorldKind {
         }
     }
 
-    /// The only member for whom it runs servers. `None` for the world of a tenant, and of the only user of a machine.
+    /// The only member for whom the world runs servers. `None` for the world of a tenant or of a machine's only user.
     pub(crate) fn member(&self) -> Option<&Principal> {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => Some(member),
@@ -75,7 +75,7 @@ impl WorldKind {
         }
     }
 
-    /// How many of its events this world keeps.
+    /// The size of this world's event log.
     pub(crate) fn event_log_capacity(&self) -> LogCapacity {
         match self {
             Self::Member(_) | Self::Session(_) => LogCapacity::OfMember,

@@ -1,4 +1,4 @@
-//! The MCP endpoints: `/mcp`, and `/p/NAME/mcp` for a profile.
+//! Names the paths of the MCP endpoints: `/mcp`, and `/p/NAME/mcp` for a profile.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,8 @@ pub(crate) const ALL: &str = "/mcp";
 /// The route of the endpoints of profiles.
 pub(crate) const OF_PROFILE: &str = "/p/{profile}/mcp";
 
-/// Moves the name of the profile from the path into the query, where the gateway reads it.
+/// Moves the name of the profile from the path into the query, where the gateway (the server behind these endpoints)
+/// reads it.
 pub(crate) async fn with_profile(
     Path(parts): Path<HashMap<String, String>>,
     mut request: Request,

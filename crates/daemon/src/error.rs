@@ -324,8 +324,8 @@ impl From<NotBegun> for ApiError {
         match error {
             NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call with this id is under way")
                 .hint("choose another id"),
-            NotBegun::TooMany(most) => {
-                let message = format!("{most} calls with an id are under way");
+            NotBegun::TooMany(limit) => {
+                let message = format!("{limit} calls with an id are under way");
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
                     .hint("wait until some have ended, or give no id")
             }

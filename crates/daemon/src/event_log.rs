@@ -16,7 +16,7 @@ use crate::{rights::Right, shown};
 /// The maximum number of events that a log keeps.
 const MAX_EVENTS: usize = 1_000;
 
-/// The maximum size of one event, in bytes. Of a longer one, the log keeps only the name, the time and the server.
+/// The maximum size of one event, in bytes. Of a longer event, the log keeps only the name, the time and the server.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The maximum size of all events together that a log keeps, in bytes.
@@ -78,8 +78,8 @@ pub(crate) struct LoggedEvent {
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// How many events the reader has missed, because they are no longer kept. `Some(0)` if that is not known, because
-    /// the reader last read the events of another run. `None` if it has missed none.
+    /// How many events the reader has missed, because they are no longer kept. `Some(0)` if the number is not known,
+    /// because the reader last read the events of another run. `None` if the reader has missed no event.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -89,7 +89,7 @@ pub(crate) struct Unseen {
 #[derive(Debug, Default)]
 pub(crate) struct RecentEvents {
     events: VecDeque<Arc<LoggedEvent>>,
-    /// The bytes of the data of all of them.
+    /// The total size of their data, in bytes.
     bytes: usize,
 }
 
@@ -99,7 +99,7 @@ impl RecentEvents {
         self.events.back().map_or(0, |last| last.id)
     }
 
-    /// Adds an event, and drops the oldest ones when the log is full. Always keeps the new one.
+    /// Adds an event, and drops the oldest events when the log is full. Always keeps the new event.
     fn add(&mut self, event: LoggedEvent, capacity: LogCapacity) {
         self.bytes += event.data.len();
         self.events.push_back(Arc::new(event));
@@ -131,8 +131,8 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), capacity, secrets }
     }
 
-    /// Adds an event for `audience`. Of an event that is not a JSON object, only the name and the time are kept. See
-    /// [`MAX_BYTES`] for what is kept of a long one.
+    /// Adds an event for `audience`. Of an event that is not a JSON object, only the name and the time are kept. Of a
+    /// long event, less is kept: see [`MAX_BYTES`].
     pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(fields)) => fields,
@@ -158,17 +158,17 @@ impl EventLog {
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
-    pub(crate) fn name_of(&self, id: u64) -> String {
-        format!("{:08x}-{id}", self.run)
+    pub(crate) fn id_text(&self, number: u64) -> String {
+        format!("{:08x}-{number}", self.run)
     }
 
     /// The number in the id of an event that a reader has seen last. 0 for a reader that wants all events that are
     /// kept. `None` if the event is not one of this log.
-    pub(crate) fn number_of(&self, name: &str) -> Option<u64> {
-        if name == "0" {
+    pub(crate) fn number_in(&self, id: &str) -> Option<u64> {
+        if id == "0" {
             return Some(0);
         }
-        let (run, number) = name.split_once('-')?;
+        let (run, number) = id.split_once('-')?;
         let number = number.parse().ok().filter(|number| *number <= self.newest())?;
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(ids(&log.after(Some(1))), [2, 3]);
         assert_eq!(log.after(Some(1)).missed, None);
         assert!(log.after(Some(3)).events.is_empty());
-        assert_eq!(log.number_of(&log.name_of(2)), Some(2));
-        assert_eq!(log.number_of("0"), Some(0));
+        assert_eq!(log.number_in(&log.id_text(2)), Some(2));
+        assert_eq!(log.number_in("0"), Some(0));
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
     fn an_event_id_of_another_run_always_means_missed_events() {
         let (before, log) = (self::log(), self::log());
         (0..3).for_each(|_| before.add("a", Audience::All, &json!({})));
-        assert_eq!(log.after(log.number_of(&before.name_of(1))).missed, Some(0));
+        assert_eq!(log.after(log.number_in(&before.id_text(1))).missed, Some(0));
         (0..3).for_each(|_| log.add("a", Audience::All, &json!({})));
-        for seen in [before.name_of(1), before.name_of(3), log.name_of(4), "2".to_owned(), "x".to_owned()] {
-            let unseen = log.after(log.number_of(&seen));
+        for seen in [before.id_text(1), before.id_text(3), log.id_text(4), "2".to_owned(), "x".to_owned()] {
+            let unseen = log.after(log.number_in(&seen));
             assert_eq!((unseen.missed, ids(&unseen)), (Some(0), vec![1, 2, 3]), "{seen}");
         }
     }

@@ -1,13 +1,10 @@
 //! One MCP endpoint in front of all servers of a host, over HTTP and stdio. It serves clients of both eras: modern
 //! (2026-07-28) and legacy (2025-11-25 and older).
 //!
-//! ```text
-//! http ─┐                        ┌─ lists ─► view, directory
-//!       ├─► message ─► methods ──┤
-//! stdio ┘                        └─ calls ─► pending ─► host.call
-//!            ▲                                 │ progress, questions
-//!            └────────── exchange ◄────────────┘
-//! ```
+//! A request passes through these modules: `http` or `stdio` receives it, `message` parses it, and `methods` answers
+//! it. For a list, `methods` reads `view` (tools) or `directory` (prompts and resources). For a call, `methods` makes a
+//! `pending` future that runs the call at the host. An `exchange` drives that future, and sends its progress and
+//! questions to the client.
 //!
 //! A call is a future that only its `exchange` drives. Dropping it, because the client went away, cancelled it, or did
 //! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
@@ -121,6 +118,7 @@ impl Inner {
     /// Waits for the server that may have the tool `name`, at most until the gateway is 5 seconds old.
     async fn wait_for_tool(&self, name: &str) {
         if self.created_at.elapsed() < FIRST_LIST_TIMEOUT {
+            // At the time limit, the request is answered with the tools that there are.
             let _ = timeout_at(self.created_at + FIRST_LIST_TIMEOUT, self.host.wait_for_tool(name)).await;
         }
     }

@@ -1,8 +1,8 @@
 //! Protects the daemon: requests need the daemon's token, and may come from no web page but the dashboard.
 //!
 //! A page of another site can make a browser send requests to the daemon. But that page cannot read the token, and the
-//! requests carry its `Origin`. If the site points its own name at this machine (DNS rebinding), they also carry its
-//! `Host`.
+//! requests carry its `Origin`. If the site points its own name at this machine (DNS rebinding), they carry the
+//! site's `Host` as well.
 
 mod members;
 mod unauthenticated;
@@ -156,12 +156,13 @@ impl Guard {
         }
     }
 
-    /// Also accepts the requests of a team's members.
+    /// Accepts the requests of a team's members, in addition to those with the daemon's token.
     pub(crate) fn with_team(self, members: Members) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// Returns the sender of a request, if its token proves one, and the refusal, if the guard refuses the request.
+    /// Returns the sender of a request, if its token proves the sender, and the refusal, if the guard refuses the
+    /// request.
     async fn judge(
         &self,
         method: &Method,
@@ -182,7 +183,7 @@ impl Guard {
             Err(refused) => (None, Some(refused)),
         };
         let is_known = proved.is_some();
-        // A client sent this request to a sibling, which has already checked all of this.
+        // A client sent this request to another replica (a sibling), which has already checked all of this.
         let misuse = match from_sibling {
             Some(FromSibling) => None,
             None => self.misuse(uri, headers, is_known),
@@ -213,7 +214,8 @@ impl Guard {
                     .hint("use the address that `toolrack up` printed, or name it with --allow-host"),
             );
         }
-        // The front door answers some paths to all origins, and checks the origin itself at the others.
+        // The front door (the sign-in of a team) answers some paths to all origins, and checks the origin itself at the
+        // others.
         let is_at_front_door = self.members.is_some() && FrontDoor::is_at(uri.path());
         if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
             return Some(ApiError::new(
@@ -229,7 +231,8 @@ impl Guard {
     fn unproven(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
         // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`: an attacker cannot guess 256 bits
-        // anyway, and a client with an old token must learn that it is wrong even while others send wrong tokens, too.
+        // anyway, and a client with an old token must learn that its token is wrong even while other clients send
+        // wrong tokens.
         (needs_token && !is_known).then(|| {
             let hint = match &self.members {
                 Some(members) => members.hint(),
@@ -320,11 +323,11 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     let _busy = connection.as_ref().map(Connection::begin_request);
     let from_sibling = request.extensions().get().copied();
     let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
-    let room = match (&proved, &connection) {
+    let has_room = match (&proved, &connection) {
         (Some(proved), Some(connection)) => connection.give_to(&proved.principal()),
         _ => Ok(()),
     };
-    if let Some(refusal) = refusal.or_else(|| room.err().map(too_many_connections)) {
+    if let Some(refusal) = refusal.or_else(|| has_room.err().map(too_many_connections)) {
         return refused(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
     if let Some(proved) = &proved {

@@ -1,6 +1,6 @@
-//! Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
+//! Runs Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
 //!
-//! A [`Daemon`] answers at one address. It runs a world of its own, and one for each agent, tenant and member that is in
+//! A [`Daemon`] answers at one address. It runs its own world, and one for each agent, tenant and member that is in
 //! use, and for each session that has servers of its own. A world loads a configuration, runs it with a
 //! [`Host`](toolrack_host::Host), and watches its files. It does not decide about calls: the host does, and questions
 //! for a user wait in [`Questions`].
@@ -13,30 +13,22 @@
 //! | `/agents/ID` | the control API and the MCP endpoint of an agent that has servers of its own |
 //! | `/health`, `/ready`, `/metrics` | for programs that monitor daemons |
 //!
-//! ```text
-//!            serve ──────────► guard          who is let in, and how many
-//!              │
-//!    ┌─────────┼──────────┬─────────────┐
-//!    ▼         ▼          ▼             ▼
-//! dashboard   api ──► agents ──────► gateway   one MCP endpoint
-//!              │         │              │
-//!              │         ▼              │
-//!              └──────► world ◄─ files  │      what is configured and runs; its keeper changes it
-//!                      │     │          │
-//!                      ▼     ▼          ▼
-//!               questions   host (the crate toolrack-host): every call
-//!                      │
-//!                      ▼
-//!                 event_log ──► shown          what happened, without secrets, as users see it
-//! ```
+//! The main modules:
+//!
+//! - `serve` accepts connections and routes requests. `guard` decides first which requests are let in, and how many.
+//! - `dashboard`, `api`, `agents` and `gateway` (the MCP endpoint) answer requests.
+//! - `world` holds what is configured and runs. Its keeper, a task, applies changes of the configuration files.
+//! - `questions` are the questions of the host that wait for a user.
+//! - `event_log` keeps what happened, without secrets. `shown` has the forms in which users see such data.
 //!
 //! Further modules: `worlds` begins and ends the worlds of `agents`, `tenants`, their members (`tenant_members`) and
 //! the sessions of clients (`session_worlds`). `replicas` forwards a request to the replica that serves its tenant.
-//! `membership` is the member behind a request, `rights` is what each role may do, and `routes` are routes with the
-//! right that they need. `credentials` and `own_servers` are what members give and add, `missing` is what their servers
-//! still lack, and `removals` deletes what removed members leave. `profiles` are the tools that clients see, and
-//! `endpoint` has the addresses of profiles. `shares` are limits of which each member may use only a share; `tls`,
-//! `streams` and `unread` serve connections, streams and bodies; `error` is the error of the control API.
+//! `membership` is the member behind a request, `rights` says what each role may do, and `routes` adds to each route
+//! the right that it needs. `credentials` are the values that members give, `own_servers` the servers that they add,
+//! and `missing` the values that their servers still lack. `removals` deletes the values of removed members. `profiles`
+//! are the tools that clients see, and `endpoint` has the addresses of profiles. `shares` are limits of which each
+//! member may use only a share; `tls`, `streams` and `unread` serve connections, streams and bodies; `error` is the
+//! error of the control API.
 //!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
 

@@ -50,7 +50,7 @@ pub(crate) fn owner(member: &Principal) -> TokenOwner<'_> {
 }
 
 /// The membership, or why there is none. A handler that takes this can first refuse other mistakes in the request.
-pub(crate) type Joined = Result<Membership, ApiError>;
+pub(crate) type MembershipResult = Result<Membership, ApiError>;
 
 impl<S: Sync> FromRequestParts<S> for Membership {
     type Rejection = ApiError;

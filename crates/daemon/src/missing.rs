@@ -1,4 +1,4 @@
-//! The values that a member of a team still has to give to their own servers.
+//! Finds the values that a member of a team still has to give to their own servers.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -10,20 +10,21 @@ use crate::world::World;
 
 /// Finds the values that a member still has to give to their own servers, and the page on which they give them.
 #[derive(Clone)]
-pub(crate) struct Missing {
+pub(crate) struct MissingValues {
     world: Arc<World>,
     /// The address of the dashboard.
     dashboard: Url,
 }
 
-impl fmt::Debug for Missing {
+impl fmt::Debug for MissingValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Missing").field("dashboard", &self.dashboard.as_str()).finish_non_exhaustive()
+        f.debug_struct("MissingValues").field("dashboard", &self.dashboard.as_str()).finish_non_exhaustive()
     }
 }
 
-impl Missing {
-    /// The missing values of the member whose world is `world`; `None` for another world.
+impl MissingValues {
+    /// Creates the finder for the member whose world (a host with its configuration) is `world`. `None` if `world`
+    /// belongs to no member.
     pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
         let dashboard = dashboard.filter(|_| world.kind.member().is_some())?.clone();
         Some(Self { world: Arc::clone(world), dashboard })
@@ -45,8 +46,8 @@ impl Missing {
             None => None,
         };
         let Some(given) = given else { return BTreeSet::new() };
-        for given in given {
-            needed.remove(&given.name);
+        for value in given {
+            needed.remove(&value.name);
         }
         needed
     }

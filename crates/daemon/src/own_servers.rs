@@ -1,4 +1,5 @@
-//! Servers that the members of a tenant add for themselves. Each has a URL, and exists only in the world of its member.
+//! Servers that the members of a tenant add for themselves. Each has a URL, and exists only in the world of its
+//! member (the member's own host with its configuration).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -104,8 +105,8 @@ impl OwnServers {
     /// Stores a server of the caller.
     pub(crate) async fn add(&self, name: &ServerName, server: &OwnServer, by: &Caller) -> Result<(), NotAdded> {
         let member = by.principal();
-        let before = self.servers_of(member).await.map_err(NotAdded::NotStored)?;
-        if before.len() >= self.max_per_member && !before.contains_key(name.as_str()) {
+        let existing = self.servers_of(member).await.map_err(NotAdded::NotStored)?;
+        if existing.len() >= self.max_per_member && !existing.contains_key(name.as_str()) {
             return Err(NotAdded::Full(self.max_per_member));
         }
         self.added.add(&member.key(), name.as_str(), server, by).await.map_err(NotAdded::NotStored)?;
@@ -128,7 +129,7 @@ impl OwnServers {
         });
     }
 
-    /// Returns the servers that the member of this world has added; none for a world of another kind. Servers that
+    /// Returns the servers that the member of this world has added; empty for a world without a member. Servers that
     /// cannot be read do not run, and the log has the reason.
     async fn desired(&self, kind: &WorldKind) -> Desired {
         let WorldKind::Member(member) = kind else { return Desired::new() };
@@ -147,7 +148,7 @@ impl OwnServers {
     }
 }
 
-/// The request for the configuration of a world, with the servers that its member has added.
+/// The request for the configuration of a world, extended by the servers that the world's member has added.
 pub(crate) async fn with_own_servers(request: &Request, own: Option<&OwnServers>, kind: &WorldKind) -> Request {
     let of_member = match own {
         Some(own) => own.desired(kind).await,

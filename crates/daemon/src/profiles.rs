@@ -1,4 +1,4 @@
-//! The profiles of a gateway, which can change while it serves them.
+//! The profiles of a gateway (the MCP endpoint), which can change while the gateway serves them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,9 +15,9 @@ impl Profiles {
     /// changed. A client of a profile that is gone sees no tools.
     pub fn set(&self, profiles: ToolProfiles) {
         self.0.send_if_modified(|before| {
-            let is_other = *before != profiles;
+            let has_changed = *before != profiles;
             *before = profiles;
-            is_other
+            has_changed
         });
     }
 
@@ -46,7 +46,7 @@ pub(crate) struct FollowedProfile {
 }
 
 impl FollowedProfile {
-    /// The profile as it is now, or if it is gone a profile without tools.
+    /// The profile as it is now. If the profile is gone, a profile without tools.
     pub(crate) fn current(&self) -> Arc<ToolProfile> {
         self.profiles.get(&self.name).unwrap_or_else(|| Arc::new(ToolProfile::new(Selection::none())))
     }

@@ -56,7 +56,8 @@ struct Inner {
     answer_timeout: Duration,
     /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
-    /// The agent to whose world the questions belong, and the daemon's own event log, which gets their events, too.
+    /// The agent to whose world the questions belong, and the daemon's own event log, which gets their events as
+    /// well.
     agent_log: OnceLock<(String, Arc<EventLog>)>,
 }
 
@@ -266,7 +267,7 @@ impl Unanswered {
 }
 
 impl Question {
-    /// Returns the question as it is shown outside of the world of `agent`. The agent also begins its id.
+    /// Returns the question as it is shown outside of the world of `agent`. Its id begins with the agent.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
@@ -486,7 +487,7 @@ impl Inner {
         let (shown, audience) = (question.clone(), question.audience());
         open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
-        self.opened(&shown);
+        self.log_opened(&shown);
         Some((number, audience))
     }
 
@@ -503,14 +504,14 @@ impl Inner {
         }
     }
 
-    fn opened(&self, question: &Question) {
+    fn log_opened(&self, question: &Question) {
         self.log_event("question_opened", question.audience(), |agent| match agent {
             Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
             None => json!({ "question": question }),
         });
     }
 
-    fn closed(&self, number: u64, audience: Audience) {
+    fn log_closed(&self, number: u64, audience: Audience) {
         let id = self.id(number);
         let shown_id = |agent: Option<&str>| agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id));
         self.log_event("question_closed", audience, |agent| json!({ "id": shown_id(agent) }));
@@ -528,7 +529,7 @@ struct WithdrawOnDrop<'a> {
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         self.inner.open.lock().waiting.remove(&self.number);
-        self.inner.closed(self.number, self.audience.clone());
+        self.inner.log_closed(self.number, self.audience.clone());
     }
 }
 

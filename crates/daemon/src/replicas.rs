@@ -1,6 +1,6 @@
 //! Replicas: several daemons that serve one team together, on one database, behind any load balancer.
 //!
-//! Each tenant has a *home*: the one replica that runs its [world](crate::worlds), with its servers, sessions,
+//! Each tenant has a *home*: the one replica that runs its [world](crate::worlds) (a host), with its servers, sessions,
 //! questions, quotas and waiting calls. A replica that gets a request of a tenant whose home is elsewhere forwards the
 //! request there. The home checks again who sent the request, and never forwards it to a third replica. If the tenant
 //! has no home, the replica that got the request becomes its home.
@@ -209,12 +209,12 @@ impl Replicas {
 
     /// Reads the heartbeats of all replicas, and removes the siblings whose heartbeat is late.
     async fn check_siblings(&self, term: &Term) {
-        let before = term.sibling_ids();
+        let known_before = term.sibling_ids();
         let heartbeats = match self.options.heartbeats.heartbeats().await {
             Ok(heartbeats) => heartbeats,
             Err(error) => return tracing::debug!("this replica cannot read the heartbeats of the others: {error}"),
         };
-        for silent in term.update_siblings(&heartbeats, &before, &self.identity, self.options.heartbeat_timeout) {
+        for silent in term.update_siblings(&heartbeats, &known_before, &self.identity, self.options.heartbeat_timeout) {
             match self.options.heartbeats.remove_silent(&silent).await {
                 Ok(true) => tracing::warn!("removed the replica at {}: its heartbeat is late", silent.replica.address),
                 Ok(false) => {}
@@ -270,7 +270,7 @@ impl Replicas {
     }
 
     /// Whether this replica is the home of `tenant`. If the tenant has no home, this replica becomes its home. `false`
-    /// also when the database cannot be read.
+    /// as well if the database cannot be read.
     pub(crate) async fn is_home_of(&self, tenant: &str) -> bool {
         match self.held_term() {
             Some(term) => matches!(self.home_of(tenant, &term).await, Ok(Home::Here)),
@@ -294,8 +294,9 @@ impl Replicas {
         }
     }
 
-    /// Returns a request of a member of `tenant` to the caller if this replica is the home of the tenant. Otherwise
-    /// forwards it to the home, and returns the home's response. Dropping the future cancels the forwarded request.
+    /// Returns a request of a member of `tenant` to the caller if this replica is the home of the tenant. If not,
+    /// forwards the request to the home, and returns the home's response. Dropping the future cancels the forwarded
+    /// request.
     pub(crate) async fn route(&self, tenant: &str, request: Request) -> Routed {
         if let Some(term) = self.held_term()
             && let Some(Home::Here) = term.known_home(tenant)

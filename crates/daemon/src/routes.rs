@@ -1,4 +1,4 @@
-//! Routes, each with the right that it needs.
+//! Builds routes, each with the right that it needs.
 //!
 //! A route names its right where it is declared ([`Routes::with`]); there is no way to declare one without.
 
@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::json;
 use toolrack_host::Principal;
-use utoipa::openapi::{OpenApi as Document, extensions::Extensions as Described};
+use utoipa::openapi::{OpenApi as Document, extensions::Extensions as OperationExtensions};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::{error::ApiError, rights::Right};
@@ -42,7 +42,7 @@ pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError>
     Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint(hint))
 }
 
-/// Passes a request on if its principal has `right`, and refuses it otherwise.
+/// Passes a request on if its principal has `right`, and refuses it if not.
 pub(crate) async fn require(right: Right, request: Request, next: Next) -> Response {
     match check_request(right, request.extensions()) {
         Ok(()) => next.run(request).await,
@@ -63,7 +63,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         for item in paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
-                let right_extension = Described::builder().add("x-right", json!(right.word())).build();
+                let right_extension = OperationExtensions::builder().add("x-right", json!(right.word())).build();
                 operation.extensions.get_or_insert_default().merge(right_extension);
             }
         }

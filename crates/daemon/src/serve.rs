@@ -1,4 +1,4 @@
-//! The daemon itself: its address, its routes, and its shutdown.
+//! Starts, serves and ends the daemon: its address, its routes, and its shutdown.
 
 mod connections;
 mod local;
@@ -56,7 +56,7 @@ use crate::{
     tls::Tls,
     unread,
     world::{Parts, World},
-    worlds::{MakeWorld, Times},
+    worlds::{MakeWorld, WorldTimeouts},
 };
 
 /// The maximum size of a request's body, in bytes.
@@ -80,7 +80,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The backlog of a listening socket: how many connections may wait until the daemon accepts them. The system drops
-/// further ones, and their clients try again after 1 s.
+/// further connections, and their clients try again after 1 s.
 const BACKLOG: u32 = 4_096;
 
 /// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
@@ -251,7 +251,7 @@ impl fmt::Debug for Daemon {
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `make_agent_world` makes the parts
     /// of an agent's world at the first request to that agent, and `make_session_world` those of a session that has
-    /// servers of its own. With a `team`, the daemon also serves the members of the team: each reaches the world of
+    /// servers of its own. With a `team`, the daemon serves the members of the team as well: each reaches the world of
     /// their own tenant, and never the daemon's own world.
     ///
     /// # Errors
@@ -282,7 +282,7 @@ impl Daemon {
         let tasks = TaskTracker::new();
         let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
-        let times = Times { idle: agent_idle, grace };
+        let times = WorldTimeouts { idle: agent_idle, grace };
         let site = Arc::new(Site { hosts, address, team_url, times, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, make_agent_world, &tasks);
@@ -304,6 +304,7 @@ impl Daemon {
             }
             None => Served { router, guard, replica: None, tenants: None },
         };
+        // The first layer is the outermost.
         let outer_layers = ServiceBuilder::new()
             .layer(middleware::from_fn(unread::read))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
@@ -362,8 +363,9 @@ impl Daemon {
         self.metrics.clone()
     }
 
-    /// Serves MCP on `socket`, too, as JSON lines without a token, to the processes that `admit` accepts. Without that
-    /// check, a sandboxed server could connect to the socket, because a sandbox does not stop a process from doing so.
+    /// Serves MCP on `socket` as well, as JSON lines without a token, to the processes that `admit` accepts. Without
+    /// that check, a sandboxed server could connect to the socket, because a sandbox does not stop a process from doing
+    /// so.
     ///
     /// # Errors
     /// When the system cannot poll the socket.
@@ -483,8 +485,8 @@ where
     Router::new().fallback_service(layer.layer(router))
 }
 
-/// Delays every answer, except to monitors, until the first configuration has been applied. Otherwise a client could
-/// mistake a daemon that is still loading for one without servers.
+/// Delays every answer, except to monitors, until the first configuration has been applied. Without this delay, a
+/// client could mistake a daemon that is still loading for a daemon without servers.
 async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request, next: Next) -> Response {
     if !matches!(request.uri().path(), "/health" | "/ready") {
         world.once_applied().await;

@@ -1,9 +1,9 @@
 //! The sessions of MCP clients that have servers of their own (`share = "session"`).
 //!
-//! Each has a [world](crate::worlds) for these servers (a host with its configuration, questions and events), which
-//! borrows all other servers from the world of its user. A session begins with `initialize` (2025-11-25 and older), or
-//! with a connection to the socket of the daemon. Requests that belong to no session, such as those of MCP 2026-07-28
-//! over HTTP, reach the world of the user, which runs each of these servers once more for such requests.
+//! Each such session has a [world](crate::worlds) for these servers (a host with its configuration, questions and
+//! events), which borrows all other servers from the world of its user. A session begins with `initialize` (2025-11-25
+//! and older), or with a connection to the socket of the daemon. Requests that belong to no session, such as those of
+//! MCP 2026-07-28 over HTTP, reach the world of the user, which runs each of these servers once more for such requests.
 //!
 //! The client gets the id of the session with the id of its world in front, so that its next request finds the world.
 
@@ -33,7 +33,7 @@ use crate::{
 /// The paths of requests that begin a session or belong to one.
 const SESSION_PATHS: [&str; 2] = [endpoint::ALL, "/p"];
 
-/// Stands between the id of a world and the id of a session in it.
+/// Separates the id of a world from the id of a session in this world.
 const SEPARATOR: char = '.';
 
 /// The worlds of the sessions of one user.
@@ -42,7 +42,7 @@ pub(crate) struct SessionWorlds {
     worlds: Arc<Worlds>,
 }
 
-/// The bound on the worlds of the sessions of one user.
+/// The maximum number of worlds for the sessions of one user.
 pub(crate) fn bound(worlds: usize) -> WorldBound {
     let refusal = |max| {
         let message = format!("{max} sessions with servers of their own are open already (session_worlds)");
@@ -52,10 +52,11 @@ pub(crate) fn bound(worlds: usize) -> WorldBound {
     WorldBound { worlds, refusal }
 }
 
-/// Ends a world when it is dropped, if that is due.
+/// The id of a world. When dropped, ends the world if that is due.
 struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,
+    /// Whether the world must end: until its session has begun, and for the session of a connection always.
     is_due: bool,
 }
 
@@ -101,18 +102,18 @@ impl SessionWorlds {
     ///
     /// # Errors
     /// The reason why its world cannot begin.
-    pub(crate) async fn of_connection(&self) -> Result<Option<ConnectionSession>, ApiError> {
+    pub(crate) async fn begin_for_connection(&self) -> Result<Option<ConnectionSession>, ApiError> {
         if !self.has_session_servers() {
             return Ok(None);
         }
-        let end = self.new_world();
+        let end = self.new_world_id();
         let in_use = self.worlds.enter(&end.id, None)?;
         let gateway = in_use.gateway().await?;
         Ok(Some(ConnectionSession { gateway, end, _in_use: in_use }))
     }
 
-    /// Returns the id of a new world. Dropping the returned value ends the world of a session that could not begin.
-    fn new_world(&self) -> EndOnDrop {
+    /// Returns a new id for a world. Dropping the returned value ends the world of a session that could not begin.
+    fn new_world_id(&self) -> EndOnDrop {
         let id = format!("{:016x}", rand::rng().random::<u64>());
         EndOnDrop { id, worlds: Arc::clone(&self.worlds), is_due: true }
     }
@@ -124,7 +125,7 @@ impl SessionWorlds {
         loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
     }
 
-    /// Lets a new world answer `request` if a session begins with it, and otherwise the user's world.
+    /// Lets a new world answer `request` if the request begins a session. If not, the user's world answers.
     async fn begin(&self, request: Request, next: Next) -> Response {
         let (parts, body) = request.into_parts();
         let max_bytes = Bounds::default().body_bytes;
@@ -133,7 +134,7 @@ impl SessionWorlds {
         if !begins_session(&body) {
             return next.run(request).await;
         }
-        let mut end = self.new_world();
+        let mut end = self.new_world_id();
         let mut response = self.worlds.answer(&end.id, request).await;
         let id = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
         // Without an id, the world has refused the session.
@@ -147,9 +148,9 @@ impl SessionWorlds {
 
     /// Lets the world `world` answer a request of its session.
     async fn continue_session(&self, world: &str, in_use: InUse, request: Request) -> Response {
-        let ends = request.method() == Method::DELETE;
+        let is_delete = request.method() == Method::DELETE;
         let response = Worlds::answer_in(in_use, request).await;
-        if ends && response.status().is_success() {
+        if is_delete && response.status().is_success() {
             self.worlds.stop(world);
         }
         response
@@ -158,7 +159,7 @@ impl SessionWorlds {
 
 /// Returns the id of the world, and the id of the session in that world, from the id that the client has; `None` for a
 /// session without a world.
-fn parts_of(id: &HeaderValue) -> Option<(String, HeaderValue)> {
+fn split_session_id(id: &HeaderValue) -> Option<(String, HeaderValue)> {
     let (world, session) = id.to_str().ok()?.split_once(SEPARATOR)?;
     let mut session = HeaderValue::from_str(session).ok()?;
     session.set_sensitive(true);
@@ -174,7 +175,8 @@ pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Respon
         return next.run(request).await;
     };
     if let Some(id) = request.headers().get(SESSION_HEADER) {
-        let known = parts_of(id).and_then(|(world, id)| Some((sessions.worlds.enter_running(&world)?, world, id)));
+        let known =
+            split_session_id(id).and_then(|(world, id)| Some((sessions.worlds.enter_running(&world)?, world, id)));
         let Some((in_use, world, id)) = known else {
             // The user's world has this session, or says that there is no such session.
             return next.run(request).await;
@@ -188,7 +190,7 @@ pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Respon
     next.run(request).await
 }
 
-/// Whether a session may begin with `request`, as far as its head tells.
+/// Whether a session may begin with `request`, judged by its head.
 fn may_begin(request: &Request) -> bool {
     let may_use = request.extensions().get().is_none_or(|principal: &Principal| Right::Use.is_of(principal));
     request.method() == Method::POST && has_sessions(request.headers()) && may_use

@@ -17,7 +17,7 @@ use toolrack_host::Principal;
 /// The default number of parts into which places are divided: one member of a team may take at most one part.
 pub(crate) const DEFAULT_PARTS: usize = 8;
 
-/// The places of one table. Clones share them.
+/// The places of one table. Clones share the places.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares(Arc<Table>);
 
@@ -25,12 +25,12 @@ pub(crate) struct Shares(Arc<Table>);
 struct Table {
     places: usize,
     max_per_member: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
 }
 
-/// How many places are taken.
+/// The numbers of taken places: of all, and of each owner.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     all: usize,
     by_owner: HashMap<Owner, usize>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Place {
     owner: Owner,
 }
 
-/// The reason why there is no place.
+/// The reason why no place can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// The principal has taken its share.
@@ -70,7 +70,7 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Says in a message whose use has reached the bound, as in "too many calls of this member".
+    /// Names in a message the callers whose use has reached the bound, as in "too many calls of this member".
     pub(crate) fn whose_use(self) -> &'static str {
         match self {
             Self::Share => "of this member",
@@ -105,7 +105,7 @@ impl Shares {
     }
 
     /// Returns the principal that has taken the most places; `None` if no place is taken.
-    pub(crate) fn owner_of_most(&self) -> Option<Principal> {
+    pub(crate) fn owner_with_most_places(&self) -> Option<Principal> {
         let taken = self.0.taken.lock();
         taken.by_owner.iter().max_by_key(|(_, places)| **places).map(|(owner, _)| owner.0.clone())
     }
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(shares.take(&person("ann")).unwrap_err(), Full::Share);
         let _of_bob = shares.take(&person("bob")).unwrap();
         assert_eq!(shares.take(&person("eve")).unwrap_err(), Full::Table);
-        assert!(shares.owner_of_most().unwrap().is_same(&person("ann")));
+        assert!(shares.owner_with_most_places().unwrap().is_same(&person("ann")));
         assert!(first.is_of(&person("ann")) && !first.is_of(&person("bob")));
         drop(first);
         assert!(shares.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
@@ -162,6 +162,6 @@ mod tests {
         let places: Vec<_> = (0..3).map(|_| shares.take(&Principal::LOCAL).unwrap()).collect();
         assert_eq!(shares.take(&Principal::LOCAL).unwrap_err(), Full::Table);
         drop(places);
-        assert!(shares.owner_of_most().is_none());
+        assert!(shares.owner_with_most_places().is_none());
     }
 }

@@ -1,6 +1,6 @@
-//! The worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for them
-//! (a host with its configuration, questions and events), which borrows the shared servers from the tenant's world.
-//! Only the proved principal of a request decides whose world answers it.
+//! Runs the worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for
+//! them (a host with its configuration, questions and events), which borrows the shared servers from the tenant's
+//! world. Only the proved principal of a request decides whose world answers it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     worlds::{Common, WorldBound, Worlds},
 };
 
-/// The paths that the member's own world answers. The tenant's world answers all others.
+/// The paths that the member's own world answers. The tenant's world answers all other paths.
 const MEMBER_PATHS: [&str; 13] = [
     "/mcp",
     "/p",
@@ -61,8 +61,8 @@ impl TenantMembers {
         }
     }
 
-    /// Whether the member's own world answers the request: if the tenant has servers that not all members share, or the
-    /// member has added some, and the request does not start, stop or change a shared server.
+    /// Whether the member's own world answers the request. For that, the tenant must have servers that not all members
+    /// share, or the member must have added servers. And the request must not start, stop or change a shared server.
     fn is_for_member(&self, member: &Principal, method: &Method, path: &str) -> bool {
         if !is_below(path, &MEMBER_PATHS) {
             return false;
@@ -79,9 +79,9 @@ impl TenantMembers {
         let Some(rest) = path.strip_prefix("/api/v1/servers/") else { return true };
         let mut parts = rest.split('/');
         let (name, part) = (parts.next().unwrap_or_default(), parts.next());
-        let is_used = matches!(part, Some("resources" | "prompts"));
+        let only_uses = matches!(part, Some("resources" | "prompts"));
         let is_read = matches!(*method, Method::GET | Method::HEAD);
-        is_read || is_used || loaded.desired.get(name).is_none_or(is_unshared)
+        is_read || only_uses || loaded.desired.get(name).is_none_or(is_unshared)
     }
 
     /// Lets the world of `member` answer.

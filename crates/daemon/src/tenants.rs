@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Tenants {
     ids: BTreeSet<String>,
     worlds: Arc<Worlds>,
-    /// The replicas that share them; `None` if this daemon serves all of them.
+    /// The replicas that share the tenants; `None` if this daemon serves all tenants.
     replicas: Option<Arc<Replicas>>,
 }
 
@@ -66,7 +66,8 @@ impl Tenants {
         };
         let is_of_sibling = request.extensions().get::<FromSibling>().is_some();
         let response = self.worlds.answer(tenant, request).await;
-        // The sibling waits for the next home, and sends the request there.
+        // Another replica (a sibling) has forwarded the request. It waits for the next home, and sends the request
+        // there.
         if is_of_sibling && response.extensions().get::<Unread>().is_some() { not_here() } else { response }
     }
 

@@ -1,4 +1,4 @@
-//! TLS at the address of the daemon.
+//! Speaks TLS at the address of the daemon.
 
 use std::{fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate and its key, with which a daemon speaks TLS 1.2 and 1.3. Clones share them.
+/// A certificate and its key, with which a daemon speaks TLS 1.2 and 1.3. Clones share certificate and key.
 #[derive(Clone)]
 pub struct Tls {
     current: Arc<Current>,
@@ -51,8 +51,8 @@ impl ResolvesServerCert for Current {
 }
 
 impl Tls {
-    /// Takes a certificate, followed by those that vouch for it, and its private key (PKCS #8, PKCS #1 or SEC 1), each
-    /// in PEM (RFC 7468).
+    /// Takes a certificate, followed by the certificates that vouch for it, and its private key (PKCS #8, PKCS #1 or
+    /// SEC 1), each in PEM (RFC 7468).
     ///
     /// # Errors
     /// [`TlsError`] when they cannot be used.
@@ -66,18 +66,18 @@ impl Tls {
         Ok(Self { current, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
-    /// Takes another certificate and its key for the connections that begin from now on. Returns whether it is another
-    /// certificate.
+    /// Takes another certificate and its key for the connections that begin from now on. Returns whether it
+    /// differs from the current certificate.
     ///
     /// # Errors
     /// [`TlsError`] when they cannot be used; nothing changes then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<bool, TlsError> {
         let new = certified(certificate, key, &provider())?;
-        let is_other = new.cert != self.current.0.load().cert;
-        if is_other {
+        let differs = new.cert != self.current.0.load().cert;
+        if differs {
             self.current.0.store(Arc::new(new));
         }
-        Ok(is_other)
+        Ok(differs)
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {

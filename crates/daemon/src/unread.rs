@@ -1,8 +1,8 @@
 //! Reads the rest of a request that no handler has read, so that its connection can serve the next request.
 //!
-//! The daemon can answer a request before its body has arrived, for example one without a valid token or to an unknown
-//! path. In HTTP/1 the next request comes after the rest of that body. A server that does not read the rest has to
-//! close the connection, and a client that is sending its next request at that moment gets no answer at all.
+//! The daemon can answer a request before its body has arrived, for example a request without a valid token or to an
+//! unknown path. In HTTP/1 the next request comes after the rest of that body. A server that does not read the rest has
+//! to close the connection, and a client that is sending its next request at that moment gets no answer at all.
 
 use std::{
     pin::Pin,
@@ -24,10 +24,10 @@ use http::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// The maximum number of bytes that are read. A client that sends more has to reconnect.
+/// The maximum number of bytes of the rest that are read. A client that sends more has to reconnect.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// How long reading them may take.
+/// How long reading the rest may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
@@ -38,9 +38,10 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     {
         return next.run(request).await;
     }
-    let (back, mut returned) = oneshot::channel();
-    let request = request
-        .map(|body| Body::from_stream(ReturnedOnDrop { stream: Some(body.into_data_stream()), back: Some(back) }));
+    let (return_to, mut returned) = oneshot::channel();
+    let request = request.map(|body| {
+        Body::from_stream(ReturnedOnDrop { stream: Some(body.into_data_stream()), return_to: Some(return_to) })
+    });
     let mut response = next.run(request).await;
     if let Ok(rest) = returned.try_recv()
         && !timeout(READ_TIMEOUT, ends_within_bound(rest)).await.unwrap_or(false)
@@ -67,7 +68,7 @@ async fn ends_within_bound(mut rest: BodyDataStream) -> bool {
 /// read.
 struct ReturnedOnDrop {
     stream: Option<BodyDataStream>,
-    back: Option<oneshot::Sender<BodyDataStream>>,
+    return_to: Option<oneshot::Sender<BodyDataStream>>,
 }
 
 impl Stream for ReturnedOnDrop {
@@ -85,9 +86,9 @@ impl Stream for ReturnedOnDrop {
 
 impl Drop for ReturnedOnDrop {
     fn drop(&mut self) {
-        if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
+        if let (Some(stream), Some(return_to)) = (self.stream.take(), self.return_to.take()) {
             // Fails if the connection is gone, which does not matter here.
-            let _ = back.send(stream);
+            let _ = return_to.send(stream);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A world: a host with its configuration, the servers that run, the open questions, and what happened. The daemon has
-//! one of its own, and one for each agent, tenant, member and session that needs its own servers.
+//! its own world, and one for each agent, tenant, member and session that needs its own servers.
 
 mod edits;
 mod findings_cache;
@@ -30,8 +30,8 @@ pub(crate) use self::{
     edits::{Added, Additions, Change, EditFailed},
     named::NotBegun,
     sign_ins::{PasteRefused, SigningIn},
-    tally::{Recent, Tally},
-    under_way::{Running, UnderWay, Work},
+    tally::{EndedCall, Tally},
+    under_way::{RunningWork, UnderWay, Work},
 };
 pub use self::{
     edits::{Vault, approval_of},
@@ -68,7 +68,7 @@ pub struct Parts {
     pub vault: Arc<dyn Vault>,
     /// Holds open questions.
     pub questions: Questions,
-    /// Counts what callers use. The host counts with it, too.
+    /// Counts what callers use. The host uses the same counter.
     pub quotas: TenantQuotas,
     /// Finds the model that answers in conversations.
     pub models: Models,
@@ -90,7 +90,7 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// Finds a model in a loaded configuration: the model of the name, or without a name the configured one.
+/// Finds the model of the given name in a loaded configuration, or the configured model if no name is given.
 pub type Models =
     Box<dyn Fn(Option<String>, Arc<Loaded>) -> BoxFuture<'static, Result<ChosenModel, NoModel>> + Send + Sync>;
 
@@ -122,7 +122,7 @@ pub fn discovery_name(configured: &Desired) -> ServerName {
     }
 }
 
-/// The reason why there is no model.
+/// The reason why no model can be used.
 #[derive(Clone, Debug)]
 pub struct NoModel {
     /// A stable word.
@@ -150,7 +150,7 @@ pub(crate) type WorldsOfSessions = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync
 /// Finds the worlds of the agents that run now, by the ids of the agents.
 pub(crate) type WorldsOfAgents = Box<dyn Fn() -> Vec<(String, Arc<World>)> + Send + Sync>;
 
-/// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
+/// The state that everything in the daemon reads. Only one task, the [`keeper`], changes it; readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) request: Request,
@@ -160,6 +160,7 @@ pub(crate) struct World {
     vault: Arc<dyn Vault>,
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
+    /// The counts of calls, for metrics.
     pub(crate) tally: Tally,
     /// Findings in the definitions of tools, for a user to look at.
     pub(crate) findings_cache: FindingsCache,
@@ -182,6 +183,7 @@ pub(crate) struct World {
     pub(crate) own_servers: Option<Arc<OwnServers>>,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
+    /// Calls, turns and sign-ins that run, so that callers can cancel them.
     pub(crate) under_way: UnderWay,
     pub(crate) began: Instant,
     /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
@@ -197,6 +199,7 @@ pub(crate) struct World {
     pub(crate) profiles: Profiles,
     /// The servers that the user has stopped although they are configured to run.
     stopped: ArcSwap<BTreeSet<String>>,
+    /// Takes the orders to the keeper.
     orders: mpsc::Sender<Order>,
 }
 
@@ -252,10 +255,10 @@ impl World {
         let (events, counts) = (host.events(), tally::Counts::default());
         // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
         let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
-        let wanted = with_own_servers(&request, own_servers.as_deref(), &kind).await;
+        let extended_request = with_own_servers(&request, own_servers.as_deref(), &kind).await;
         let loaded = match &base {
-            Some(base) if wanted.of_member.is_empty() => base.world.loaded(),
-            _ => Arc::new(load_first(&wanted, store.as_ref()).await),
+            Some(base) if extended_request.of_member.is_empty() => base.world.loaded(),
+            _ => Arc::new(load_first(&extended_request, store.as_ref()).await),
         };
         let world = Arc::new(Self {
             host,
@@ -340,7 +343,7 @@ impl World {
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
-    /// Whether the server of this name runs for only one user. What it writes is then about no other user.
+    /// Whether the server of this name runs for only one user. Its output is then about no other user.
     pub(crate) fn serves_one_user(&self, server: &str) -> bool {
         matches!(self.kind, WorldKind::Machine | WorldKind::Session(None)) || self.runs_for_one_member(server)
     }
@@ -416,7 +419,7 @@ impl World {
         }
     }
 
-    /// Returns a receiver that notices each time that this world has applied its configuration.
+    /// Returns a receiver that notices each time when this world has applied its configuration.
     pub(crate) fn applied(&self) -> watch::Receiver<bool> {
         self.applied.subscribe()
     }

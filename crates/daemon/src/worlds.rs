@@ -1,8 +1,8 @@
-//! The worlds of agents, tenants, members and sessions. A world is a host with its configuration, questions and events;
-//! it begins with the first request to it, and ends after some time without a request.
+//! Begins and ends the worlds of agents, tenants, members and sessions. A world is a host with its configuration,
+//! questions and events. It begins with the first request to it, and ends after some time without a request.
 //!
-//! Each world has a host of its own, so that no two of them see each other's servers. Each offers the same services as
-//! the daemon's own world: the control API and the MCP endpoint.
+//! Each world has its own host, so that no world sees the servers of another world. Each world offers the same services
+//! as the daemon's own world: the control API and the MCP endpoint.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -73,7 +73,7 @@ pub struct NoWorld {
 pub(crate) type Answers = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// Creates the router and the gateway of a world. The gateway ends with the world.
-pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, InnerWorlds, &TaskTracker) -> Serving + Send + Sync>;
+pub(crate) type MakeServing = Arc<dyn Fn(&Arc<World>, InnerWorlds, &TaskTracker) -> Serving + Send + Sync>;
 
 /// Makes the worlds that belong to a world.
 pub(crate) struct InnerWorlds {
@@ -87,7 +87,7 @@ pub(crate) struct InnerWorlds {
 
 /// Time-outs of a world.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct WorldTimeouts {
     /// How long a world continues to run without a request.
     pub(crate) idle: Duration,
     /// How long requests under way may continue when the world has to end.
@@ -99,8 +99,8 @@ pub(crate) struct Common {
     /// Makes the parts of each of these worlds.
     pub(crate) make: MakeWorld,
     /// Makes the services of each of these worlds.
-    pub(crate) serve: Serve,
-    pub(crate) times: Times,
+    pub(crate) make_serving: MakeServing,
+    pub(crate) times: WorldTimeouts,
     /// Cancelled when all of these worlds must end.
     pub(crate) ending: CancellationToken,
     /// Has the tasks that run these worlds.
@@ -108,17 +108,17 @@ pub(crate) struct Common {
     /// For the worlds of members and sessions: the world whose configuration they use, in addition to the servers that
     /// each member has added.
     pub(crate) base: Option<Arc<World>>,
-    /// An event log that gets the events of these worlds' questions, too.
+    /// An event log that gets the events of these worlds' questions in addition to their own logs.
     pub(crate) log: Option<Arc<EventLog>>,
     /// The maximum number of these worlds at once. `None` if the configuration names each of them.
     pub(crate) bound: Option<WorldBound>,
 }
 
-/// The maximum number of worlds of a kind at once.
+/// The maximum number of worlds of one kind at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorldBound {
     pub(crate) worlds: usize,
-    /// Makes the answer to the request that would begin one more.
+    /// Makes the answer to a request that would begin one more world. The argument is `worlds`.
     pub(crate) refusal: fn(usize) -> ApiError,
 }
 
@@ -152,15 +152,15 @@ pub(crate) struct Serving {
 /// The state of a world.
 enum Phase {
     Starting,
-    /// It answers requests.
+    /// The world answers requests.
     Running(Arc<World>, Serving),
-    /// It cannot begin.
+    /// The world cannot begin.
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
     Ending,
     /// The grace period is over: requests that still wait get an error.
     GraceOver,
-    /// Its servers have ended, too.
+    /// The servers of the world have ended as well.
     Gone,
 }
 
@@ -173,7 +173,7 @@ impl OnDemandWorld {
         }
     }
 
-    /// Waits until the world has begun, and returns what answers its requests.
+    /// Waits until the world has begun, and returns the services that answer its requests.
     ///
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
@@ -267,7 +267,7 @@ impl Worlds {
         }
     }
 
-    /// Makes each world end whose id `selects` accepts, as [`Self::stop`] does.
+    /// Stops each world whose id `selects` accepts, as [`Self::stop`] does.
     pub(crate) fn stop_where(&self, selects: impl Fn(&str) -> bool) {
         let running = self.running.lock();
         running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
@@ -282,7 +282,7 @@ impl Worlds {
         // First stop all of them, so that none continues while this waits for others.
         ending.iter().for_each(|world| world.stop.cancel());
         for world in ending {
-            // Cannot fail, because this function owns the sender, too.
+            // Cannot fail, because `world` owns the sender.
             let _ = world.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
         }
     }
@@ -337,17 +337,17 @@ impl Worlds {
     /// The answer to send instead, if there are too many worlds.
     pub(crate) fn enter(self: &Arc<Self>, id: &str, principal: Option<&Principal>) -> Result<InUse, ApiError> {
         let mut running = self.running.lock();
-        let reached = self.common.bound.filter(|bound| running.len() >= bound.worlds);
+        let reached_bound = self.common.bound.filter(|bound| running.len() >= bound.worlds);
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
-            Entry::Vacant(place) => {
-                if let Some(bound) = reached {
+            Entry::Vacant(vacant) => {
+                if let Some(bound) = reached_bound {
                     return Err((bound.refusal)(bound.worlds));
                 }
                 let stop = self.common.ending.child_token();
                 let world =
                     OnDemandWorld { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
-                let world = place.insert(Arc::new(world));
+                let world = vacant.insert(Arc::new(world));
                 let member = principal.filter(|principal| !principal.is_local()).cloned();
                 self.common.tasks.spawn(Arc::clone(self).run(id.to_owned(), member, Arc::clone(world)));
                 Arc::clone(world)
@@ -372,7 +372,7 @@ impl Worlds {
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
-        let serving = (self.common.serve)(
+        let serving = (self.common.make_serving)(
             &world,
             InnerWorlds { make_agent_world, make_member_world, make_session_world },
             &tasks,
@@ -389,6 +389,7 @@ impl Worlds {
         // Ends the event streams.
         world.ending.cancel();
         let mut users = running.users.subscribe();
+        // Users that remain after the grace period get an error.
         let _ = timeout(self.common.times.grace, users.wait_for(|users| *users == 0)).await;
         gateway.shutdown().await;
         running.phase.send_replace(Phase::GraceOver);
@@ -399,7 +400,8 @@ impl Worlds {
         running.phase.send_replace(Phase::Gone);
     }
 
-    /// Waits until the world has been unused for [`Times::idle`], or has to end, and removes it from [`Self::running`].
+    /// Waits until the world has been unused for [`WorldTimeouts::idle`], or has to end, and removes it from
+    /// [`Self::running`].
     async fn until_unused(&self, id: &str, world: &Arc<OnDemandWorld>) {
         let mut users = world.users.subscribe();
         loop {

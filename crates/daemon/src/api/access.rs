@@ -8,9 +8,9 @@ use toolrack_store::{Grants, NewToken, Purpose, TeamToken, Tokens};
 use toolrack_team::Secret;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, By, Path, done};
+use super::{Answer, ApiError, Body, Path, SentBy, done};
 use crate::{
-    membership::{Joined, Membership, owner},
+    membership::{Membership, MembershipResult, owner},
     shown::{
         seconds,
         team::{Client, OwnToken},
@@ -66,7 +66,7 @@ pub(super) struct MadeToken {
 /// The caller's own personal tokens, and the browsers that they are signed in with.
 #[utoipa::path(get, path = "/api/v1/me/tokens", tag = "me",
     responses((status = 200, body = MemberTokens), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn list(membership: Joined) -> Answer<MemberTokens> {
+pub(super) async fn list(membership: MembershipResult) -> Answer<MemberTokens> {
     let membership = membership?;
     tokens_of(&membership, membership.member()).await
 }
@@ -76,16 +76,20 @@ pub(super) async fn list(membership: Joined) -> Answer<MemberTokens> {
 #[utoipa::path(post, path = "/api/v1/me/tokens", tag = "me", request_body = WantedToken,
     responses((status = 200, body = MadeToken), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError)))]
-pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<WantedToken>) -> Answer<MadeToken> {
+pub(super) async fn make(
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
+    Body(request): Body<WantedToken>,
+) -> Answer<MadeToken> {
     let membership = membership?;
-    let ends_at = end_of(&wanted, &membership.token, Utc::now())?;
-    let label = wanted.label.trim();
+    let ends_at = end_of_token(&request, &membership.token, Utc::now())?;
+    let label = request.label.trim();
     if label.len() > MAX_LABEL || text::for_line(label) != label {
         let message = format!("a label is one line of at most {MAX_LABEL} bytes");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LABEL", message));
     }
-    let held = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
-    if held.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
+    let existing = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
+    if existing.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
         let message = format!("you have {MAX_TOKENS} personal tokens already");
         return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOKENS", message).hint("revoke one first"));
     }
@@ -101,12 +105,16 @@ pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<
     Ok(Json(MadeToken { token: secret.reveal().to_owned(), id, label: label.to_owned(), ends_at: seconds(ends_at) }))
 }
 
-/// When the wanted token ends, if `current_token` is the token of the request that makes it.
+/// When the requested token ends. `current_token` is the token with which the request is sent.
 ///
 /// # Errors
 /// When the request asks for more days than the token may last, or for none.
-fn end_of(wanted: &WantedToken, current_token: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
-    let days = wanted.days.unwrap_or(DEFAULT_DAYS);
+fn end_of_token(
+    request: &WantedToken,
+    current_token: &TeamToken,
+    now: DateTime<Utc>,
+) -> Result<DateTime<Utc>, ApiError> {
+    let days = request.days.unwrap_or(DEFAULT_DAYS);
     let refused = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
     if !(1..=MAX_DAYS).contains(&days) {
         return Err(refused(format!("a token lasts 1 to {MAX_DAYS} days")));
@@ -114,7 +122,7 @@ fn end_of(wanted: &WantedToken, current_token: &TeamToken, now: DateTime<Utc>) -
     let end = now + Duration::days(days.into());
     let bound = current_token.ends_at.filter(|_| current_token.purpose == Purpose::Personal);
     match bound {
-        Some(bound) if end > bound && wanted.days.is_some() => {
+        Some(bound) if end > bound && request.days.is_some() => {
             let message = "a token that is made with a token ends no later than that one, on ".to_owned();
             Err(refused(message + &seconds(bound)).hint("sign in to make one that lasts longer"))
         }
@@ -127,8 +135,8 @@ fn end_of(wanted: &WantedToken, current_token: &TeamToken, now: DateTime<Utc>) -
 #[utoipa::path(delete, path = "/api/v1/me/tokens/{token}", tag = "me", params(("token" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn revoke(
-    membership: Joined,
-    By(caller): By,
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
     Path(token): Path<String>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
@@ -138,7 +146,7 @@ pub(super) async fn revoke(
 /// Signs the caller out of every browser.
 #[utoipa::path(delete, path = "/api/v1/me/sessions", tag = "me",
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn sign_out(membership: Joined, By(caller): By) -> Result<Response, ApiError> {
+pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let membership = membership?;
     let tokens = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
     // End the session of this request last, so that after a failure the caller can still try again.
@@ -155,7 +163,7 @@ pub(super) async fn sign_out(membership: Joined, By(caller): By) -> Result<Respo
 /// The clients that act in the caller's own name.
 #[utoipa::path(get, path = "/api/v1/me/clients", tag = "me",
     responses((status = 200, body = MemberClients), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn clients(membership: Joined) -> Answer<MemberClients> {
+pub(super) async fn clients(membership: MembershipResult) -> Answer<MemberClients> {
     let membership = membership?;
     clients_of(&membership, membership.member()).await
 }
@@ -164,15 +172,15 @@ pub(super) async fn clients(membership: Joined) -> Answer<MemberClients> {
 #[utoipa::path(delete, path = "/api/v1/me/clients/{client}", tag = "me", params(("client" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn end_client(
-    membership: Joined,
-    By(caller): By,
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
     Path(client): Path<String>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
     end_client_of(&membership, membership.member(), &client, &caller).await
 }
 
-/// The tokens and sessions of `member`, without the tokens of clients, for which see [`clients_of`].
+/// The tokens and sessions of `member`. The tokens of clients are not included: see [`clients_of`].
 pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
     let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);

@@ -1,4 +1,4 @@
-//! The agents of `toolrack.toml`, each with a world of its own.
+//! The agents of `toolrack.toml`. Each has its own world (a host with its configuration, questions and events).
 
 use std::sync::{Arc, Weak};
 
@@ -13,8 +13,8 @@ use crate::{
     world::World,
 };
 
-/// Finds the agents of the daemon.
-pub(crate) type Known = Extension<Weak<Agents>>;
+/// The agents of the daemon, which every request has in its extensions.
+pub(crate) type AgentsExtension = Extension<Weak<Agents>>;
 
 /// All agents.
 #[derive(Debug, Serialize, ToSchema)]
@@ -43,7 +43,7 @@ pub(super) struct AgentToken {
     mcp: String,
 }
 
-/// The running worlds of agents, by id. None if the world that answers is itself the world of an agent.
+/// The running worlds of agents, by id. Empty if the world that answers is itself the world of an agent.
 pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
     agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }
@@ -58,7 +58,7 @@ fn require_agents(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
 /// All agents that are configured.
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents",
     responses((status = 200, body = List), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
+pub(super) async fn list(Extension(agents): AgentsExtension) -> Answer<List> {
     let agents = require_agents(&agents)?.list().into_iter().map(|(id, running)| AgentView {
         api: base_path(&id) + "/api/v1",
         mcp: endpoint(&id),
@@ -71,7 +71,7 @@ pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
 /// The token that opens the MCP endpoint of an agent, and nothing else.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/token", tag = "agents", params(("agent" = String, Path)),
     responses((status = 200, body = AgentToken), (status = 404, body = ApiError), (status = 500, body = ApiError)))]
-pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -> Answer<AgentToken> {
+pub(super) async fn token(Extension(agents): AgentsExtension, Path(agent): Path<String>) -> Answer<AgentToken> {
     let token = require_agents(&agents)?
         .token(&agent)
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
@@ -83,7 +83,7 @@ pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/stop", tag = "agents", params(("agent" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn stop(
-    Extension(agents): Known,
+    Extension(agents): AgentsExtension,
     Path(agent): Path<String>,
 ) -> Result<axum::response::Response, ApiError> {
     let agents = require_agents(&agents)?;

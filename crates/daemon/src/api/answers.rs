@@ -6,7 +6,7 @@ use toolrack_host::{Caller, Principal, SessionAnswer};
 use toolrack_store::{StandingAnswer, Whose};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, By, Query, State};
+use super::{Answer, ApiError, Query, SentBy, State};
 use crate::{
     rights::Right,
     shown::answers::{Forgotten, Shown},
@@ -30,8 +30,8 @@ pub(super) struct Which {
     tool: Option<String>,
 }
 
-/// Whose answers a caller sees and takes back: all answers if the caller operates the servers, otherwise the caller's
-/// own. A member also sees the answers that cover the calls of all.
+/// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the
+/// caller's own if not. A member sees the answers that cover the calls of all in addition.
 fn whose(caller: &Caller) -> Whose<'_> {
     if Right::Operate.is_of(caller.principal()) { Whose::All } else { Whose::Of(caller.principal()) }
 }
@@ -43,7 +43,7 @@ fn is_theirs(answer: &SessionAnswer, caller: &Caller) -> bool {
 }
 
 /// Whether `principal` may read the answer. An answer of another member is not shown if it is about a server that the
-/// tenant does not have: the other member has added that server.
+/// tenant does not have, because then only that member has the server.
 fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
     match &answer.owner {
         Some(owner) if owner.is(principal) => true,
@@ -56,7 +56,7 @@ fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bo
 /// Without the right `operate`, only those that cover the caller's own calls.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Standing> {
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers(whose(&caller)).await?;
     answers.retain(|answer| is_shown(answer, &world, caller.principal()));
@@ -69,7 +69,11 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Stan
 /// cover nothing but the caller's own calls.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
+pub(super) async fn forget(
+    Extension(world): State,
+    SentBy(caller): SentBy,
+    Query(which): Query<Which>,
+) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten =
         store.forget_answers(which.server.as_deref(), which.tool.as_deref(), whose(&caller), &caller).await?;

@@ -1,4 +1,4 @@
-//! Calls of tools.
+//! Runs and cancels calls of tools that come over the control API.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use toolrack_host::{Call, Principal, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, By, Path, State, cancelled, concealed};
-use crate::world::{Running, Work, World};
+use super::{ApiError, Body, Path, SentBy, State, cancelled, concealed};
+use crate::world::{RunningWork, Work, World};
 
 /// The maximum number of progress reports that wait for a slow reader. Further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -75,7 +75,7 @@ pub(super) struct Described {
         (status = 502, body = ApiError)))]
 pub(super) async fn call(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
@@ -97,12 +97,13 @@ pub(super) async fn call(
         return Ok(Json(run(&world, running, call).await?).into_response());
     }
     let (reports, progress) = mpsc::channel(MAX_PROGRESS);
+    // A slow reader misses reports.
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
     Ok(streamed(world, running, call, progress).into_response())
 }
 
-/// The name of a call or turn among all that run. It contains the principal, so that members of a tenant cannot cancel
-/// each other's calls, and can choose the same `id`.
+/// The name under which a running call or turn is found. It contains the principal, so that two members of a tenant can
+/// choose the same `id`, and cannot cancel each other's calls.
 pub(super) fn name_of(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
@@ -121,7 +122,7 @@ fn call_from(new: NewCall) -> Call {
 /// The progress of the call, then its outcome. A reader that stops reading drops the call.
 fn streamed(
     world: Arc<World>,
-    running: Running,
+    running: RunningWork,
     call: Call,
     progress: mpsc::Receiver<Progress>,
 ) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
@@ -145,11 +146,11 @@ pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
 
 /// An event in whose texts secrets are hidden.
 fn concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
-    Event::default().event(name).data(concealed::to_json(world, data))
+    Event::default().event(name).data(concealed::to_concealed_json(world, data))
 }
 
 /// Runs the call.
-async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome, ApiError> {
+async fn run(world: &World, running: RunningWork, call: Call) -> Result<ToolOutcome, ApiError> {
     tokio::select! {
         outcome = world.host.call(call) => Ok(outcome?),
         () = running.cancelled() => Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled")),

@@ -1,5 +1,5 @@
 //! Hides secrets in the output of the control API: servers repeat the secrets that they received, in results, errors,
-//! stderr and descriptions. All answers are searched here; single events pass through [`to_json`] where they are made.
+//! stderr and descriptions. All answers are searched here; the events of a stream pass through [`to_concealed_json`].
 
 use std::borrow::Cow;
 
@@ -37,11 +37,11 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
         return response;
     }
     let (mut head, body) = response.into_parts();
-    // The body is in memory as one piece, which is used directly.
+    // The body is in memory as one piece already, so nothing is copied here.
     let Ok(body) = to_bytes(body, MAX_ANSWER_BYTES).await else {
         return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
     };
-    match str::from_utf8(&body).map(|text| json(&world, text)) {
+    match str::from_utf8(&body).map(|text| conceal_for_world(&world, text)) {
         Ok(Cow::Borrowed(_)) => Response::from_parts(head, Body::from(body)),
         Ok(Cow::Owned(shown)) => {
             head.headers.remove(CONTENT_LENGTH);
@@ -51,37 +51,38 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
 }
 
-/// Returns `value` as an answer, with `***` for each secret except in its field `shown`, which stays unchanged: the
-/// user reads there what to agree to.
-pub(super) fn answer_except(world: &World, shown: &str, value: &impl Serialize) -> Response {
+/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because the user
+/// reads there what to agree to.
+pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
     let mut value = serde_json::to_value(value).unwrap_or_default();
-    let kept = value.get_mut(shown).map(Value::take);
-    let mut answer: Map<String, Value> = serde_json::from_str(&to_json(world, &value)).unwrap_or_default();
-    answer.extend(kept.map(|kept| (shown.to_owned(), kept)));
+    let kept = value.get_mut(plain_field).map(Value::take);
+    let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
+    answer.extend(kept.map(|kept| (plain_field.to_owned(), kept)));
     let mut response = Json(answer).into_response();
     response.extensions_mut().insert(AlreadyConcealed);
     response
 }
 
 /// `value` as JSON, with `***` for each secret in its texts.
-pub(super) fn to_json(world: &World, value: &impl Serialize) -> String {
+pub(super) fn to_concealed_json(world: &World, value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
-    match json(world, &text) {
+    match conceal_for_world(world, &text) {
         Cow::Owned(shown) => shown,
         Cow::Borrowed(_) => text,
     }
 }
 
-fn json<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
+/// `text`, which is JSON, with `***` for each secret that the world (the host with its configuration) knows.
+fn conceal_for_world<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
     let loaded = world.loaded();
-    in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
+    conceal_in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
 }
 
 /// Returns `text`, which is JSON, with `***` for each secret. Most answers contain none: they are searched once, and
-/// neither copied nor parsed. Otherwise only texts are changed, so that the result stays JSON for any secret. Texts
-/// that `is_name` recognizes as the name of a server stay, even if a password is the same word, because a server could
-/// not be used without its name.
-fn in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
+/// neither copied nor parsed. In other answers only texts are changed, so that the result stays JSON for any secret.
+/// Texts that `is_name` recognizes as the name of a server stay, even if a password is the same word, because a server
+/// could not be used without its name.
+fn conceal_in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
     if let Cow::Borrowed(_) = secrets.conceal(text) {
         return Cow::Borrowed(text);
     }
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_secrets_is_not_copied() {
-        let shown = in_json(r#"{"a":"b"}"#, &secrets(&["hunter2-hunter2"]), |_| false);
+        let shown = conceal_in_json(r#"{"a":"b"}"#, &secrets(&["hunter2-hunter2"]), |_| false);
         assert!(matches!(shown, Cow::Borrowed(_)));
     }
 
@@ -114,7 +115,7 @@ mod tests {
         let secrets = secrets(&["12345678", r#"a"b\cdefg"#, r#"","error"#]);
         let text =
             json!({ "bytes": 12_345_678, "message": "for 12345678", "error": r#"of a"b\cdefg"#, "x": "" }).to_string();
-        let shown: Value = serde_json::from_str(&in_json(&text, &secrets, |_| false)).unwrap();
+        let shown: Value = serde_json::from_str(&conceal_in_json(&text, &secrets, |_| false)).unwrap();
         assert_eq!(shown, json!({ "bytes": 12_345_678, "message": "for ***", "error": "of ***", "x": "" }));
     }
 
@@ -126,7 +127,7 @@ mod tests {
         let lines = "cCLDpC93b3\n\tJkLTE=";
         for written in [&every, &json!({ "t": secret }).to_string().replace('ä', "\\u00e4"), lines] {
             let text = json!({ "text": written, "inner": json!([written]).to_string() }).to_string();
-            let shown: Value = serde_json::from_str(&in_json(&text, &secrets, |_| false)).unwrap();
+            let shown: Value = serde_json::from_str(&conceal_in_json(&text, &secrets, |_| false)).unwrap();
             let inner = shown["inner"].as_str().unwrap();
             for shown in [shown["text"].as_str().unwrap(), inner] {
                 assert!(
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn a_server_whose_password_is_its_name_keeps_its_name() {
         let text = r#"{"name":"postgres","error":"no password postgres"}"#;
-        let shown = in_json(text, &secrets(&["postgres"]), |text| text == "postgres");
+        let shown = conceal_in_json(text, &secrets(&["postgres"]), |text| text == "postgres");
         let shown: Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(shown, json!({ "name": "postgres", "error": "no password ***" }));
     }

@@ -1,4 +1,4 @@
-//! Configuration files: their content, and their problems.
+//! Shows the configuration files and their problems, reloads them, and checks new ones.
 
 use axum::{Extension, Json, response::Response};
 use serde::{Deserialize, Serialize};
@@ -46,11 +46,11 @@ pub(super) async fn get(Extension(world): State) -> Answer<Config> {
         });
         read.collect()
     });
-    let keep = loaded.settings.sessions;
+    let retention = loaded.settings.sessions;
     Ok(Json(Config {
         files: read.await.map_err(|_| ApiError::internal("the files were not read"))?,
         problems: world.problems().iter().map(Problem::from).collect(),
-        settings: json!({ "sessions": { "keep_days": keep.days, "keep": keep.number } }),
+        settings: json!({ "sessions": { "keep_days": retention.days, "keep": retention.number } }),
         agents: loaded.agents.clone(),
         project: loaded.project.display().to_string(),
     }))

@@ -1,4 +1,4 @@
-//! The events of a world, as they happen.
+//! Sends the events of a world (a host with its configuration and questions) to readers as they happen.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     world::World,
 };
 
-/// Stands between the ids of the last events of two logs, which together are the id of an event for a reader.
+/// Separates the two parts of an event's id: the position of the reader in each of the two logs that it reads.
 const ID_SEPARATOR: &str = ".";
 
 /// Events as they happen, as Server-Sent Events. A member of a tenant gets the events of their own calls, questions and
@@ -64,14 +64,14 @@ pub(super) async fn stream(
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let reader = Reader::new(&world, principal, headers.get("last-event-id"));
-    let until = end_of(Arc::clone(&world), reader.principal.clone());
+    let end = until_stream_ends(Arc::clone(&world), reader.principal.clone());
     let events = stream::unfold(reader, async |mut reader| Some((reader.next().await, reader)));
-    Sse::new(events.map(Ok).take_until(until)).keep_alive(KeepAlive::default())
+    Sse::new(events.map(Ok).take_until(end)).keep_alive(KeepAlive::default())
 }
 
-/// Waits until the stream has to end: when the world ends, and for a member of a tenant also when another world may now
-/// answer the member. Readers connect again.
-async fn end_of(world: Arc<World>, reader: Principal) {
+/// Waits until the stream has to end: when the world ends or, for a member of a tenant, when another world may answer
+/// the member from now on. Readers connect again.
+async fn until_stream_ends(world: Arc<World>, reader: Principal) {
     tokio::select! {
         () = world.ending.cancelled() => {}
         () = until_world_changes(&world, &reader), if !reader.is_local() => {}
@@ -106,8 +106,9 @@ struct Reader {
 /// A log, as far as one reader has read it.
 struct ReadLog {
     log: Arc<EventLog>,
-    news: watch::Receiver<RecentEvents>,
-    /// The last event that the reader saw; `None` where that was in another run.
+    /// Notices new events.
+    changes: watch::Receiver<RecentEvents>,
+    /// The number of the last event that the reader saw; `None` if the reader saw it in another run of the daemon.
     seen: Option<u64>,
     /// Events that were fetched and are not sent yet.
     ready: VecDeque<Arc<LoggedEvent>>,
@@ -118,9 +119,9 @@ struct ReadLog {
 impl Reader {
     fn new(world: &Arc<World>, principal: Principal, last: Option<&HeaderValue>) -> Self {
         let last = last.map(|last| last.to_str().unwrap_or_default());
-        let of_tenant = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
+        let tenant_log = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
         let mut logs = vec![ReadLog::new(&world.log, last)];
-        logs.extend(of_tenant.map(|log| ReadLog { is_of_tenant: true, ..ReadLog::new(log, last) }));
+        logs.extend(tenant_log.map(|log| ReadLog { is_of_tenant: true, ..ReadLog::new(log, last) }));
         Self { logs, world: Arc::clone(world), principal }
     }
 
@@ -134,8 +135,9 @@ impl Reader {
                     return Event::default().id(self.event_id()).event(&event.name).data(&event.data);
                 }
             }
-            let news = self.logs.iter_mut().map(|log| Box::pin(log.news.changed()));
-            if select_all(news).await.0.is_err() {
+            let changes = self.logs.iter_mut().map(|log| Box::pin(log.changes.changed()));
+            // Does not fail, because this reader holds the logs.
+            if select_all(changes).await.0.is_err() {
                 std::future::pending::<()>().await;
             }
         }
@@ -143,7 +145,7 @@ impl Reader {
 
     /// The position of the reader in each log: the id of an event, which the reader sends back as `Last-Event-ID`.
     fn event_id(&self) -> String {
-        let names = self.logs.iter().map(|log| log.log.name_of(log.seen.unwrap_or(0)));
+        let names = self.logs.iter().map(|log| log.log.id_text(log.seen.unwrap_or(0)));
         names.collect::<Vec<_>>().join(ID_SEPARATOR)
     }
 
@@ -152,7 +154,7 @@ impl Reader {
         match audience {
             Audience::All => true,
             Audience::Approval(_) | Audience::Question(_) => audience.may_answer(&self.principal),
-            // The member's own world logs these events, too.
+            // The member's own world logs these events as well.
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
             Audience::Server(name) => operates || self.world.may_read_about(name, &self.principal),
@@ -165,18 +167,18 @@ impl Reader {
 impl ReadLog {
     fn new(log: &Arc<EventLog>, last: Option<&str>) -> Self {
         let seen = match last {
-            Some(last) => last.split(ID_SEPARATOR).find_map(|name| log.number_of(name)),
+            Some(last) => last.split(ID_SEPARATOR).find_map(|name| log.number_in(name)),
             None => Some(log.newest()),
         };
-        Self { log: Arc::clone(log), news: log.watch(), seen, ready: VecDeque::new(), is_of_tenant: false }
+        Self { log: Arc::clone(log), changes: log.watch(), seen, ready: VecDeque::new(), is_of_tenant: false }
     }
 
-    /// Fetches the new events, unless some are left. Returns how many events were missed, if any were.
+    /// Fetches the new events, unless earlier ones still wait to be sent. Returns how many events were missed, if any.
     fn fetch(&mut self) -> Option<u64> {
         if !self.ready.is_empty() {
             return None;
         }
-        self.news.mark_unchanged();
+        self.changes.mark_unchanged();
         let Unseen { missed, events } = self.log.after(self.seen);
         self.ready = events.into();
         if missed.is_some() {

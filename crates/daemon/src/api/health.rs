@@ -1,6 +1,6 @@
-//! Health and metrics, for programs that monitor the daemon.
+//! Reports health and metrics, for programs that monitor the daemon.
 
-use std::{fmt::Write as _, future::ready as now, sync::Arc};
+use std::{fmt::Write as _, future::ready as immediately, sync::Arc};
 
 use axum::{
     Extension, Json, Router,
@@ -63,11 +63,11 @@ pub(crate) fn ending_router() -> Router {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is about to end")
             .hint("send the request again: it was not carried out")
     };
-    let closes = |mut response: Response| {
+    let close_connection = |mut response: Response| {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        now(response)
+        immediately(response)
     };
-    Router::new().route("/health", get(health)).fallback(refused).layer(map_response(closes))
+    Router::new().route("/health", get(health)).fallback(refused).layer(map_response(close_connection))
 }
 
 /// Whether the daemon has applied the configuration, has tried to connect each server once, reaches the database of its
@@ -82,8 +82,8 @@ pub(super) async fn ready(
     replica: Option<Extension<Arc<Replicas>>>,
 ) -> Response {
     let has_joined = replica.is_none_or(|Extension(replica)| replica.has_joined());
-    let waits = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
-    match not_ready(&world, team.as_deref().map(|authority| &**authority)).or(waits) {
+    let not_joined = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
+    match not_ready(&world, team.as_deref().map(|authority| &**authority)).or(not_joined) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
     }

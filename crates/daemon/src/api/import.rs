@@ -9,7 +9,7 @@ use toolrack_config::import::{Client, Offer, look};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, ApiError, Body, By, State,
+    Answer, ApiError, Body, SentBy, State,
     servers::{Edited, NewScope, add_all},
 };
 use crate::{
@@ -99,7 +99,11 @@ pub(super) struct Imported {
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn take(Extension(world): State, By(caller): By, Body(taken): Body<Taken>) -> Answer<Imported> {
+pub(super) async fn take(
+    Extension(world): State,
+    SentBy(caller): SentBy,
+    Body(taken): Body<Taken>,
+) -> Answer<Imported> {
     let found = find_offers(&world).await?;
     let mut chosen = BTreeMap::new();
     for Choice { client, name, hash } in &taken.offers {

@@ -4,7 +4,7 @@ use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::By;
+use super::SentBy;
 use crate::rights::Right;
 
 /// The principal behind a request.
@@ -31,7 +31,7 @@ pub(super) struct Me {
 
 /// The principal that sends this request, and its rights.
 #[utoipa::path(get, path = "/api/v1/me", tag = "me", responses((status = 200, body = Me)))]
-pub(super) async fn get(By(caller): By) -> Json<Me> {
+pub(super) async fn get(SentBy(caller): SentBy) -> Json<Me> {
     let principal = caller.principal();
     Json(Me {
         tenant: principal.tenant().to_owned(),

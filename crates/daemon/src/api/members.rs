@@ -1,4 +1,4 @@
-//! The members of the caller's own tenant: for its administrators.
+//! Lists and changes the members of the caller's own tenant, for its administrators.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use toolrack_host::{Caller, Principal, principal::Role};
 use toolrack_store::{Grants, MemberChange, MemberChanged, Tokens};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, By, Path, access, done};
+use super::{Answer, ApiError, Body, Path, SentBy, access, done};
 use crate::{
-    membership::{Joined, Membership, owner},
+    membership::{Membership, MembershipResult, owner},
     rights::Right,
     shown::team::{Holdings, ListedMember},
 };
@@ -33,7 +33,7 @@ pub(super) struct NewRole {
 /// The members of the caller's own tenant, by name.
 #[utoipa::path(get, path = "/api/v1/members", tag = "members",
     responses((status = 200, body = Members), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn list(membership: Joined) -> Answer<Members> {
+pub(super) async fn list(membership: MembershipResult) -> Answer<Members> {
     let membership = membership?;
     let (store, tenant) = (&membership.store, membership.tenant());
     let mut holdings: HashMap<(String, String), Holdings> = HashMap::new();
@@ -59,8 +59,8 @@ pub(super) async fn list(membership: Joined) -> Answer<Members> {
     responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn change(
-    membership: Joined,
-    By(caller): By,
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
     Path(id): Path<String>,
     Body(NewRole { role }): Body<NewRole>,
 ) -> Result<Response, ApiError> {
@@ -81,7 +81,11 @@ pub(super) async fn change(
 /// Removes a member, and ends their sessions, tokens and clients. The tenant must keep an administrator.
 #[utoipa::path(delete, path = "/api/v1/members/{member}", tag = "members", params(("member" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn remove(
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     apply(&membership, &member, MemberChange::Remove, &caller).await
@@ -91,7 +95,7 @@ pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<St
 #[utoipa::path(get, path = "/api/v1/members/{member}/tokens", tag = "members", params(("member" = String, Path)),
     responses((status = 200, body = access::MemberTokens), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn tokens(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberTokens> {
+pub(super) async fn tokens(membership: MembershipResult, Path(id): Path<String>) -> Answer<access::MemberTokens> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     access::tokens_of(&membership, &member).await
@@ -102,8 +106,8 @@ pub(super) async fn tokens(membership: Joined, Path(id): Path<String>) -> Answer
     params(("member" = String, Path), ("token" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn revoke_token(
-    membership: Joined,
-    By(caller): By,
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
     Path((id, token)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;
@@ -115,7 +119,7 @@ pub(super) async fn revoke_token(
 #[utoipa::path(get, path = "/api/v1/members/{member}/clients", tag = "members", params(("member" = String, Path)),
     responses((status = 200, body = access::MemberClients), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn clients(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberClients> {
+pub(super) async fn clients(membership: MembershipResult, Path(id): Path<String>) -> Answer<access::MemberClients> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     access::clients_of(&membership, &member).await
@@ -126,8 +130,8 @@ pub(super) async fn clients(membership: Joined, Path(id): Path<String>) -> Answe
     params(("member" = String, Path), ("client" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn end_client(
-    membership: Joined,
-    By(caller): By,
+    membership: MembershipResult,
+    SentBy(caller): SentBy,
     Path((id, client)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let membership = membership?;

@@ -10,14 +10,14 @@ use crate::{tenants::Tenants, world::World};
 /// How the values of a metric change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// They only grow, as long as their world runs.
+    /// The values only grow while their world (a host with its configuration, questions and events) runs.
     Counter,
-    /// They rise and fall.
+    /// The values rise and fall.
     Gauge,
 }
 
 impl MetricKind {
-    /// The word that Prometheus has for it.
+    /// The word that Prometheus has for this kind.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -35,6 +35,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// What it counts.
     pub help: &'static str,
+    /// Returns the values of one world.
     of_world: fn(&World) -> Vec<MetricValue>,
 }
 
@@ -133,7 +134,7 @@ fn quotas(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
         .collect()
 }
 
-/// What `read` returns for the export of the audit logs. Empty if the daemon exports none.
+/// The amount that `read` returns for the export of the audit logs. Empty if the daemon exports no audit logs.
 fn audit_export(world: &World, read: fn(&AuditExportStatus) -> f64) -> Vec<MetricValue> {
     world.audit_export.get().map(|status| value(Vec::new(), read(status))).into_iter().collect()
 }
@@ -161,7 +162,7 @@ impl Metrics {
         Self { world, tenants }
     }
 
-    /// All metrics that there are.
+    /// Returns all metrics.
     #[must_use]
     pub fn all() -> &'static [Metric] {
         TABLE
@@ -181,7 +182,7 @@ impl Metrics {
 
 fn with_agents(world: &World, metric: &Metric) -> Vec<MetricValue> {
     let mut values = metric.values_in(world);
-    for (agent, world) in world.agents.get().into_iter().flat_map(|running| running()) {
+    for (agent, world) in world.agents.get().into_iter().flat_map(|running_agents| running_agents()) {
         values.extend(labelled("agent", &agent, metric.values_in(&world)));
     }
     values

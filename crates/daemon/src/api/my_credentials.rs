@@ -11,7 +11,7 @@ use toolrack_config::{is_stored_secret_name, user_values_in};
 use toolrack_host::{Caller, text};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, By, Path, State, done};
+use super::{Answer, ApiError, Body, Path, SentBy, State, done};
 use crate::{
     credentials::{Credentials, WorldKind},
     shown,
@@ -52,7 +52,7 @@ pub(super) struct NewCredential {
     value: String,
 }
 
-/// The values that the servers need: the servers, by the name of the value.
+/// The servers that need each value, by the name of the value.
 fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.kind.runs(spec)) {
@@ -74,13 +74,14 @@ fn own_credentials(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials
 /// The values that the caller's servers need, and which of them the caller has given. Values are never shown.
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCredentials> {
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyCredentials> {
     let mut needed = needed(&world);
     let given = match own_credentials(&world, &caller) {
         Ok(credentials) => credentials.given().await.map_err(ApiError::values_unavailable)?,
+        // No server here needs a value of a user.
         Err(_) => Vec::new(),
     };
-    // The secrets of a machine are listed elsewhere.
+    // On a machine with one user, `given` has all stored secrets, and those that no server needs are listed elsewhere.
     let is_listed =
         |name: &str, needed: &BTreeMap<_, _>| !matches!(world.kind, WorldKind::Machine) || needed.contains_key(name);
     let mut credentials: Vec<_> = given
@@ -107,7 +108,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCr
         (status = 507, body = ApiError)))]
 pub(super) async fn give(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(NewCredential { value }): Body<NewCredential>,
 ) -> Result<Response, ApiError> {
@@ -129,7 +130,7 @@ pub(super) async fn give(
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take_back(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let credentials = own_credentials(&world, &caller)?;

@@ -9,7 +9,7 @@ use toolrack_host::{Caller, ServerName};
 use url::Url;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, By, Path, State, done};
+use super::{Answer, ApiError, Body, Path, SentBy, State, done};
 use crate::{
     own_servers::{NotAdded, OwnServers},
     world::World,
@@ -56,7 +56,7 @@ fn own_servers(world: &World) -> Result<&OwnServers, ApiError> {
 /// The servers that the caller has added. `GET /api/v1/servers` and `GET /api/v1/tools` have their states and tools.
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyServers> {
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyServers> {
     let Ok(own) = own_servers(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
     let servers = own.servers_of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
@@ -74,7 +74,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MySe
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
 ) -> Result<Response, ApiError> {
@@ -93,8 +93,8 @@ pub(super) async fn add(
         bad(refused.to_string()).hint("the operator of the team says where servers of members may be: `own_servers`")
     })?;
     own.add(&name, &server, &caller).await.map_err(|error| match error {
-        NotAdded::Full(most) => {
-            let message = format!("you have {most} servers of your own, and the tenant allows no more");
+        NotAdded::Full(limit) => {
+            let message = format!("you have {limit} servers of your own, and the tenant allows no more");
             ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
         }
         NotAdded::NotStored(why) => ApiError::values_unavailable(why),
@@ -108,7 +108,7 @@ pub(super) async fn add(
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn remove(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     if !own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
@@ -118,7 +118,7 @@ pub(super) async fn remove(
     Ok(done())
 }
 
-/// If the caller's world has begun, makes it run the servers that are stored now.
+/// If the caller's world (a host with its configuration) has begun, makes it run the servers that are stored now.
 async fn reload_world_of(world: &World, caller: &Caller) {
     if let Some(members) = world.members.get() {
         (members.reload)(caller.principal().key()).await;

@@ -1,4 +1,4 @@
-//! The daemon at a glance.
+//! Sums up the state of a world (a host with its configuration, questions and events) and of its agents.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use toolrack_host::Principal;
 use utoipa::ToSchema;
 
-use super::{State, agents::Known, questions, servers};
-use crate::{shown, world::Recent};
+use super::{State, agents::AgentsExtension, questions, servers};
+use crate::{shown, world::EndedCall};
 
 /// The daemon at a glance.
 #[derive(Debug, Serialize, ToSchema)]
@@ -51,8 +51,8 @@ struct Call {
     at: String,
 }
 
-impl From<Recent> for Call {
-    fn from(recent: Recent) -> Self {
+impl From<EndedCall> for Call {
+    fn from(recent: EndedCall) -> Self {
         Self {
             server: recent.server,
             tool: recent.tool,
@@ -67,7 +67,7 @@ impl From<Recent> for Call {
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
 pub(super) async fn get(
     Extension(world): State,
-    Extension(agents): Known,
+    Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
 ) -> Json<Overview> {
     let mut by_state = BTreeMap::new();

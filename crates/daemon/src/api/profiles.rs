@@ -1,4 +1,4 @@
-//! The profiles of `toolrack.toml`, each with an MCP endpoint of its own.
+//! Lists the profiles of `toolrack.toml`. Each has its own MCP endpoint.
 
 use axum::{Extension, Json};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Questions that wait for a user.
+//! Lists and answers the questions of a world (a host with its configuration) that wait for a user.
 
 use std::sync::Weak;
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiError, Body, Path, State,
-    agents::{Known, worlds},
+    agents::{AgentsExtension, worlds},
     done,
 };
 use crate::{
@@ -31,7 +31,7 @@ pub(super) struct Open {
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
 pub(super) async fn list(
     Extension(world): State,
-    Extension(agents): Known,
+    Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
 ) -> Json<Open> {
     let mut approvals: Vec<_> =
@@ -64,7 +64,7 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
         (status = 422, body = ApiError)))]
 pub(super) async fn answer(
     Extension(world): State,
-    Extension(agents): Known,
+    Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
     Body(answer): Body<Answer>,

@@ -6,7 +6,7 @@ use toolrack_host::Principal;
 use toolrack_team::{Holder, Usage};
 use utoipa::ToSchema;
 
-use super::{Answer, By, State};
+use super::{Answer, SentBy, State};
 use crate::{rights::Right, shown::quotas::Shown};
 
 /// The quotas that a member may see.
@@ -35,7 +35,7 @@ impl QuotaView {
 /// The caller's own quotas, the quotas that all members share, and those of profiles. A caller with the right `operate`
 /// also sees the quotas of other members, as soon as these have used something.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", responses((status = 200, body = Quotas)))]
-pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Quotas> {
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<Quotas> {
     let (you, mut usage) = (caller.principal(), world.quotas.usage_of(caller.principal()));
     let key = you.key();
     if sees_all(you) {

@@ -1,4 +1,4 @@
-//! What a server offers besides its tools, and what it wrote: its resources, its prompts and its log.
+//! Shows the resources, the prompts and the log of a server.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, By, Path, Query, State};
+use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
 use crate::shown;
 
 /// The default and the maximum number of log lines in one answer.
@@ -101,7 +101,7 @@ pub(super) struct Contents {
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn read(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(read): Body<Read>,
 ) -> Answer<Contents> {
@@ -140,7 +140,7 @@ pub(super) struct GetPrompt {
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(prompt): Body<GetPrompt>,
 ) -> Answer<mcp::PromptResult> {

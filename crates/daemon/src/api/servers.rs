@@ -1,4 +1,4 @@
-//! Servers: their states and their entries.
+//! Shows and changes the servers of a world (a host with its configuration), and their entries in configuration files.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use toolrack_config::{
 use toolrack_host::{Caller, LinkError, Principal, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, By, Path, Query, State};
+use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
 use crate::{
     rights::Right,
     routes::check,
@@ -139,7 +139,7 @@ impl Server {
     /// The server as `reader` may see it. Only readers who operate the servers see its entry and its file, which say
     /// something about the machine, and the output of a server that several members share, which can contain texts of
     /// each of them.
-    fn seen_by(mut self, reader: &Principal, world: &World) -> Self {
+    fn visible_to(mut self, reader: &Principal, world: &World) -> Self {
         if Right::Operate.is_of(reader) {
             return self;
         }
@@ -151,7 +151,7 @@ impl Server {
         self
     }
 
-    /// Adds what the host says of the server.
+    /// Adds the status of the server that the host reports.
     fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
         self.error = status.state.error().map(str::to_owned);
         self.state = shown_state(status.state.word(), is_stopped);
@@ -186,7 +186,7 @@ fn all_servers(world: &World, reader: &Principal) -> Vec<Server> {
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
     let shown = loaded.entries.iter().filter(|entry| world.has(&entry.name));
-    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world).seen_by(reader, world)).collect()
+    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world).visible_to(reader, world)).collect()
 }
 
 /// The name and the state of each configured server.
@@ -211,7 +211,7 @@ fn find_server(world: &World, name: &str, reader: &Principal) -> Result<Server, 
     let loaded = world.loaded();
     let entry = entry(world, &loaded, name)?;
     let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
-    Ok(Server::new(entry, status, world).seen_by(reader, world))
+    Ok(Server::new(entry, status, world).visible_to(reader, world))
 }
 
 /// The answer to a change of a server's state that has begun: the server as it is now.
@@ -224,8 +224,7 @@ fn accepted(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiE
 pub(super) async fn list(Extension(world): State, Extension(principal): Extension<Principal>) -> Json<Servers> {
     world.findings_cache.of_catalog(world.host.catalog()).await;
     let problems = if Right::Operate.is_of(&principal) { world.problems() } else { Vec::new() };
-    let problems = problems.iter().map(Problem::from).collect();
-    Json(Servers { servers: all_servers(&world, &principal), problems })
+    Json(Servers { servers: all_servers(&world, &principal), problems: problems.iter().map(Problem::from).collect() })
 }
 
 /// A server; its `ETag` is for `If-Match`.
@@ -330,7 +329,7 @@ impl Edited {
     }
 }
 
-/// Changes the entry `name` in its file. With `dry_run`, only says what the change would be.
+/// Changes the entry `name` in its file. With `dry_run`, only reports the change.
 pub(super) async fn edit(
     world: &World,
     name: &str,
@@ -343,8 +342,8 @@ pub(super) async fn edit(
     Ok(Edited::new(name, scope, edited, dry_run))
 }
 
-/// Adds entries to a file. Adds none if one of them cannot be added; if the file cannot be written then, the error names
-/// the entry, and those before it have been added. With `dry_run`, only says what the changes would be.
+/// Adds entries to a file. Adds no entry if one of them cannot be added. If writing fails after that check, the
+/// error names the entry, and the entries before it have been added. With `dry_run`, only reports the changes.
 pub(super) async fn add_all(
     world: &World,
     additions: Additions,
@@ -353,6 +352,7 @@ pub(super) async fn add_all(
 ) -> Result<Vec<Edited>, ApiError> {
     let added = world.add(additions, dry_run, caller).await;
     let added = added.map_err(|(name, error)| ApiError::from(error).server(name))?;
+    // `sealed` are the secrets that were moved from the entry into the secret store.
     let shown = |Added { name, scope, edited, sealed }| {
         let secrets = sealed.iter();
         let secrets = secrets.map(|secret| KeptSecret { what: secret.what.clone(), name: secret.name.clone() });
@@ -367,7 +367,7 @@ pub(super) async fn add_all(
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Body(new): Body<NewServer>,
 ) -> Result<(StatusCode, Json<Edited>), ApiError> {
     if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
@@ -401,14 +401,14 @@ pub(super) struct Revision {
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     headers: HeaderMap,
     Body(revision): Body<Revision>,
 ) -> Answer<Edited> {
-    let seen = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
-    let seen = seen.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
-    edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen }, revision.dry_run, &caller)
+    let seen_hash = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
+    let seen_hash = seen_hash.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
+    edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen_hash }, revision.dry_run, &caller)
         .await
         .map(Json)
 }
@@ -429,7 +429,7 @@ pub(super) struct Dry {
         (status = 507, body = ApiError)))]
 pub(super) async fn remove(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
     Query(dry): Query<Dry>,
 ) -> Answer<Edited> {
@@ -440,19 +440,25 @@ pub(super) async fn remove(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn enable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
+pub(super) async fn enable(
+    Extension(world): State,
+    SentBy(caller): SentBy,
+    Path(name): Path<String>,
+) -> Answer<Edited> {
     world.resume_server(&name).await?;
-    let dry_run = false;
-    edit(&world, &name, Change::Switch(true), dry_run, &caller).await.map(Json)
+    edit(&world, &name, Change::Switch(true), /* dry_run */ false, &caller).await.map(Json)
 }
 
 /// Switches a server off, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn disable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
-    let dry_run = false;
-    edit(&world, &name, Change::Switch(false), dry_run, &caller).await.map(Json)
+pub(super) async fn disable(
+    Extension(world): State,
+    SentBy(caller): SentBy,
+    Path(name): Path<String>,
+) -> Answer<Edited> {
+    edit(&world, &name, Change::Switch(false), /* dry_run */ false, &caller).await.map(Json)
 }
 
 /// Starts a server that was disconnected, or that has used up its attempts. For a server that runs for others, too, the
@@ -461,7 +467,7 @@ pub(super) async fn disable(Extension(world): State, By(caller): By, Path(name):
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn connect(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
@@ -483,7 +489,7 @@ pub(super) async fn connect(
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
@@ -498,7 +504,7 @@ pub(super) async fn disconnect(
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
@@ -586,7 +592,7 @@ pub(super) struct ReconnectRequest {
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect_named(
     world: State,
-    by: By,
+    by: SentBy,
     Body(ReconnectRequest { server }): Body<ReconnectRequest>,
 ) -> Result<Response, ApiError> {
     reconnect(world, by, Path(server)).await

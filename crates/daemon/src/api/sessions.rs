@@ -1,4 +1,4 @@
-//! Stored conversations.
+//! Lists, shows, exports and deletes stored conversations.
 
 use axum::{
     Extension, Json,
@@ -13,7 +13,7 @@ use toolrack_store::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, By, Path, Query, State, done};
+use super::{Answer, ApiError, Path, Query, SentBy, State, done};
 use crate::{rights::Right, routes::check, shown::sessions::About, world::World};
 
 /// The default and the maximum number of sessions in one answer.
@@ -94,26 +94,26 @@ async fn find_to_read(store: &Store, caller: &Caller, reference: &str) -> Result
         (status = 409, body = ApiError)))]
 pub(super) async fn list(
     Extension(world): State,
-    By(caller): By,
-    Query(wanted): Query<SessionsQuery>,
+    SentBy(caller): SentBy,
+    Query(params): Query<SessionsQuery>,
 ) -> Answer<Sessions> {
     let store = store(&world)?;
-    let whose = match wanted.of {
+    let whose = match params.of {
         ConversationsOf::Me => Whose::Of(caller.principal()),
         ConversationsOf::All => {
             check(Right::Administer, caller.principal())?;
             Whose::All
         }
     };
-    let after = match &wanted.after {
+    let after = match &params.after {
         Some(id) => Some(store.find_session(id, whose).await?),
         None => None,
     };
     let query = SessionQuery {
         whose,
-        search: wanted.q,
+        search: params.q,
         after: after.map(|session| (session.updated_at, session.id)),
-        limit: wanted.limit.unwrap_or(DEFAULT_SESSIONS).min(MAX_SESSIONS),
+        limit: params.limit.unwrap_or(DEFAULT_SESSIONS).min(MAX_SESSIONS),
     };
     let sessions = store.sessions(&query).await?;
     let total = store.session_totals(whose).await?.sessions;
@@ -164,7 +164,7 @@ async fn messages_from(
         (status = 409, body = ApiError)))]
 pub(super) async fn get(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(id): Path<String>,
     Query(page): Query<PageQuery>,
 ) -> Answer<Transcript> {
@@ -182,7 +182,7 @@ pub(super) async fn get(
         (status = 409, body = ApiError)))]
 pub(super) async fn delete(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let store = store(&world)?;
@@ -221,7 +221,7 @@ enum Kind {
         (status = 409, body = ApiError)))]
 pub(super) async fn export(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Path(id): Path<String>,
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {

@@ -1,4 +1,4 @@
-//! Signing in to a server, with the user's browser.
+//! Signs in to a server, with the user's browser.
 
 use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::Deserialize;

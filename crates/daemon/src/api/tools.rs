@@ -1,4 +1,4 @@
-//! The catalog.
+//! Lists and searches the catalog: the tools of all servers.
 
 use std::sync::Arc;
 
@@ -95,13 +95,13 @@ impl Tool {
 /// The tools of all servers, or those that match some words.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsQuery),
     responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, Query(wanted): Query<ToolsQuery>) -> Answer<Tools> {
+pub(super) async fn list(Extension(world): State, Query(params): Query<ToolsQuery>) -> Answer<Tools> {
     let catalog = world.host.catalog();
     let mut selection = Selection::all();
-    if let Some(server) = &wanted.server {
+    if let Some(server) = &params.server {
         let name = ServerName::new(server.as_str()).map_err(|_| ApiError::no_server(server))?;
-        let runs = || world.host.status().iter().any(|status| status.name == name);
-        if super::servers::entry(&world, &world.loaded(), server).is_err() && !runs() {
+        let is_running = || world.host.status().iter().any(|status| status.name == name);
+        if super::servers::entry(&world, &world.loaded(), server).is_err() && !is_running() {
             return Err(ApiError::no_server(server));
         }
         selection = selection.of_servers([name]);
@@ -109,18 +109,18 @@ pub(super) async fn list(Extension(world): State, Query(wanted): Query<ToolsQuer
     let findings = world.findings_cache.of_catalog(Arc::clone(&catalog)).await;
     let count = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
     let total = catalog.tools().filter(|tool| selection.has(tool)).count();
-    let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
+    let tools = match params.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => {
-            let hits = world.host.search(words, wanted.limit.unwrap_or(DEFAULT_HITS).min(MAX_TOOLS), &selection).await;
+            let hits = world.host.search(words, params.limit.unwrap_or(DEFAULT_HITS).min(MAX_TOOLS), &selection).await;
             hits.iter().map(|hit| Tool::new(&hit.tool, count(&hit.tool), Some(hit.score))).collect()
         }
         None => {
             // Ordered by name, so that a page continues where the previous one ended even if tools were added or
             // removed meanwhile.
-            let is_further = |tool: &CatalogTool| wanted.after.as_ref().is_none_or(|after| tool.name > *after);
-            let tools = catalog.tools().filter(|tool| selection.has(tool) && is_further(tool));
+            let is_on_later_page = |tool: &CatalogTool| params.after.as_ref().is_none_or(|after| tool.name > *after);
+            let tools = catalog.tools().filter(|tool| selection.has(tool) && is_on_later_page(tool));
             tools
-                .take(wanted.limit.unwrap_or(MAX_TOOLS).min(MAX_TOOLS))
+                .take(params.limit.unwrap_or(MAX_TOOLS).min(MAX_TOOLS))
                 .map(|tool| Tool::new(tool, count(tool), None))
                 .collect()
         }
@@ -160,9 +160,9 @@ pub(super) async fn get(Extension(world): State, Path((server, tool)): Path<(Str
     let quarantined_tools = status.into_iter().flat_map(|status| status.quarantined);
     let quarantined = quarantined_tools
         .filter(|quarantined| !quarantined.usable && quarantined.tool == tool)
-        .map(|it| it.cause.to_string());
+        .map(|quarantined| quarantined.cause.to_string());
     let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
-    // As the server wrote them: the author chose the order of the properties.
+    // The schemas stay as the server wrote them, because its author chose the order of the properties.
     Ok(Json(WholeTool {
         tool: Tool::new(found, findings.len(), None),
         input_schema: found.tool().input_schema.clone(),

@@ -1,4 +1,5 @@
-//! Entries of projects, and whether a user has agreed to run them; tools that differ from their pins.
+//! Lists what waits for a user's agreement, and takes the decision: entries of projects to run, and tools that differ
+//! from their pins (the definitions that were trusted).
 
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use toolrack_host::{
 use toolrack_store::{QuarantinedTool as StoredTool, Refusal};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, By, State, concealed, done};
+use super::{ApiError, Body, SentBy, State, concealed, done};
 use crate::{
     shown::{self, Finding},
     world::World,
@@ -144,10 +145,10 @@ struct Trusted {
 /// The entries and tools that wait for a user's agreement, and the entries that have it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Response, ApiError> {
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
-    let before = |entry: &Entry| {
+    let agreed_version = |entry: &Entry| {
         let is_for_entry = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
         };
@@ -170,7 +171,7 @@ pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Resp
             hash: entry.agreement.clone(),
             config: entry.proposal.clone(),
             points: look::points(&entry.proposal),
-            before: before(entry),
+            before: agreed_version(entry),
         })
     });
     let trusted = approvals.iter().filter(|approval| approval.project.starts_with(&loaded.project)).map(|approval| {
@@ -206,7 +207,7 @@ pub(super) struct Approve {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
@@ -224,7 +225,7 @@ pub(super) async fn approve(
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
@@ -268,7 +269,7 @@ pub(super) struct Revoke {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Body(agreed): Body<Revoke>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
@@ -294,13 +295,13 @@ pub(super) struct ApproveTool {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
     Extension(world): State,
-    By(caller): By,
+    SentBy(caller): SentBy,
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let of_tool =
+    let is_tool =
         |kept: &StoredTool| kept.pinned_server.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
-    let kept = quarantined_tools(&world).await?.into_iter().find(of_tool);
+    let kept = quarantined_tools(&world).await?.into_iter().find(is_tool);
     let kept =
         kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
     let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.mismatch.definition.hash);
@@ -313,7 +314,7 @@ pub(super) async fn approve_tool(
             .hint("look at it again before you approve it")
             .server(shown.server));
     }
-    // A server that was removed from the configuration meanwhile needs no message.
+    // Fails only if the server was removed from the configuration meanwhile, and then it needs no message.
     let _ = world.host.pins_changed(&shown.server);
     Ok(done())
 }

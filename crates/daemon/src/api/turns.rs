@@ -1,4 +1,5 @@
-//! Turns of a conversation: a model answers, with the tools of the servers, and events report the turn live.
+//! Runs turns of a conversation: a model answers, with the tools of a world (a host with its configuration), and events
+//! report the turn live.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -35,10 +36,10 @@ use crate::{
     gateway::FIRST_LIST_TIMEOUT,
     rights::Right,
     routes::check,
-    world::{ChosenModel, NoModel, Running, Work as UnderWay, World, discovery_name},
+    world::{ChosenModel, NoModel, RunningWork, Work as UnderWay, World, discovery_name},
 };
 
-/// The maximum number of events that wait for a slow reader. Beyond it, their texts are joined.
+/// The maximum number of events in the channel to the reader. For a slower reader, the texts of events are joined.
 const MAX_WAITING: usize = 1_000;
 
 /// A message of a user.
@@ -98,6 +99,7 @@ pub(super) async fn begin(
     let (sender, events) = mpsc::channel(MAX_WAITING);
     let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, sender);
     live.claim = claim;
+    // The turn sends its events to the channel, so its future adds no item to the stream.
     let end = run_to_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
     let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
@@ -164,7 +166,7 @@ fn concealer(world: &World) -> Conceal {
     Arc::new(move |text| secrets.conceal(text).into_owned())
 }
 
-/// The turn that answers `text`. Without a text, the interrupted turn of the conversation.
+/// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
 fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
@@ -195,10 +197,10 @@ fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Sel
     Ok(selection)
 }
 
-/// Returns the agent that answers with the tools of `selection`. The model sees all of them if they leave enough room
-/// for the conversation; otherwise it finds them by searching.
+/// Returns the agent that answers with the tools of `selection`. The model sees all of these tools if they leave
+/// enough room for the conversation. If not, the model finds tools by searching.
 async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
-    // The servers of a world that has just begun, as after a move to this replica, are still connecting.
+    // The servers of a world that has just begun are still connecting, for example after a move to this replica.
     world.host.settled_within(FIRST_LIST_TIMEOUT).await;
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
@@ -220,7 +222,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
 }
 
 /// Runs the turn, and reports how it ended.
-async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: Running) {
+async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: RunningWork) {
     let ended = tokio::select! {
         ended = agent.run(&mut turn, &mut live) => ended,
         () = running.cancelled() => Ok(End::Cancelled),
@@ -233,7 +235,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         ended => ended,
     };
     live.send_rest();
-    // A client that gets the last event may begin the next turn immediately.
+    // Released before the last event, because a client that gets that event may begin the next turn immediately.
     live.claim = None;
     match ended {
         Ok(end) => {

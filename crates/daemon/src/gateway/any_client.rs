@@ -12,9 +12,9 @@ use toolrack_host::{
 /// The asker of a host behind a gateway.
 ///
 /// Servers of 2025-11-25 and older get the capabilities when they connect, long before the clients are known. So this
-/// declares everything that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the client
-/// whose call caused it, and is declined if that client cannot be asked. A question without a call goes to the asker
-/// given to [`Self::with_fallback`]; without such an asker, it is declined too.
+/// asker declares everything that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the
+/// client whose call caused it, and is declined if that client cannot be asked. A question without a call goes to the
+/// asker given to [`Self::with_fallback`], or is declined if there is none.
 #[derive(Clone, Debug, Default)]
 pub struct AnyClient {
     fallback: Option<SharedAsker>,
@@ -58,12 +58,12 @@ impl Asker for AnyClient {
     }
 
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
-        let can = |abilities: Abilities| match question {
+        let can_ask = |abilities: Abilities| match question {
             Elicitation::Form { .. } => abilities.forms,
             Elicitation::Url { .. } => abilities.urls,
         };
         match &self.fallback {
-            Some(fallback) if can(fallback.abilities()) => fallback.elicit(server, question),
+            Some(fallback) if can_ask(fallback.abilities()) => fallback.elicit(server, question),
             _ => Box::pin(async { Elicited::Decline }),
         }
     }

@@ -13,19 +13,19 @@ const MAX_DESCRIPTION_BYTES: usize = 300;
 const MAX_TOOL_NAME_BYTES: usize = 200;
 const MAX_REASON_BYTES: usize = 500;
 
-/// The answers that also apply to later calls.
-const SESSION: &str = "allow_session";
-const TOOL: &str = "always_tool";
-const SERVER: &str = "always_server";
+/// The answers that apply to later calls as well.
+const ALLOW_SESSION: &str = "allow_session";
+const ALWAYS_TOOL: &str = "always_tool";
+const ALWAYS_SERVER: &str = "always_server";
 
 /// The parameters of `elicitation/create`. To approve, a client must fill in the field `decision`: a client that
 /// accepts every form with its default values does not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
     let (decisions, meaning): (&[&str], _) = match question.lasting {
         Lasting::Once => (&["allow", "deny"], ""),
-        Lasting::Session => (&["allow", SESSION, "deny"], ", `allow_session` until Toolrack ends"),
+        Lasting::Session => (&["allow", ALLOW_SESSION, "deny"], ", `allow_session` until Toolrack ends"),
         Lasting::Always => (
-            &["allow", SESSION, TOOL, SERVER, "deny"],
+            &["allow", ALLOW_SESSION, ALWAYS_TOOL, ALWAYS_SERVER, "deny"],
             ", `allow_session` until Toolrack ends, `always_tool` this tool from now on, `always_server` every tool that its \
              server has now, each as long as it does not change",
         ),
@@ -81,9 +81,9 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
         Ok(answer) if answer["action"] == "accept" => {
             let keep = match answer["content"]["decision"].as_str() {
                 Some("allow") => Keep::Once,
-                Some(SESSION) => Keep::Session,
-                Some(TOOL) => Keep::Tool,
-                Some(SERVER) => Keep::Server,
+                Some(ALLOW_SESSION) => Keep::Session,
+                Some(ALWAYS_TOOL) => Keep::Tool,
+                Some(ALWAYS_SERVER) => Keep::Server,
                 _ => return no("it was declined"),
             };
             let typed = answer["content"]["arguments"].as_str().map(str::trim).filter(|typed| !typed.is_empty());
@@ -128,11 +128,11 @@ mod tests {
     fn an_answer_may_cover_later_calls_and_change_the_arguments() {
         let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
         let arguments = json!({ "path": "b" }).as_object().cloned();
-        for (word, keep) in [(SESSION, Keep::Session), (TOOL, Keep::Tool), (SERVER, Keep::Server)] {
+        for (word, keep) in [(ALLOW_SESSION, Keep::Session), (ALWAYS_TOOL, Keep::Tool), (ALWAYS_SERVER, Keep::Server)] {
             let expected = Confirmed::Kept { keep, callers: Callers::Same, arguments: None };
             assert_eq!(answer(json!({ "decision": word, "arguments": " " })), expected);
         }
-        let edited = answer(json!({ "decision": TOOL, "arguments": "{\"path\": \"b\"}" }));
+        let edited = answer(json!({ "decision": ALWAYS_TOOL, "arguments": "{\"path\": \"b\"}" }));
         assert_eq!(edited, Confirmed::Kept { keep: Keep::Tool, callers: Callers::Same, arguments: arguments.clone() });
         let edited = answer(json!({ "decision": "allow", "arguments": "{\"path\": \"b\"}" }));
         assert_eq!(Some(edited), arguments.map(Confirmed::Edited));

@@ -1,4 +1,5 @@
-//! The one task of a gateway: passes on what happens in the host, and ends idle sessions and abandoned calls.
+//! Runs the background task of a gateway: it passes events of the host on to clients, and ends idle sessions and
+//! abandoned calls.
 
 use std::{
     sync::{Arc, Weak},
@@ -17,7 +18,7 @@ use super::{
     news::{List, News},
 };
 
-/// How often idle sessions and parked calls are looked for.
+/// How often the task looks for idle sessions and for parked calls (calls that wait for their client to return).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Runs until the gateway is shut down or dropped.
@@ -26,6 +27,7 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     let Some(mut profiles) = gateway.upgrade().map(|gateway| gateway.options.profiles.watch()) else { return };
     let mut sweep = interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The last version of the catalog that clients were told about.
     let mut catalog_version = 0;
     loop {
         let event = tokio::select! {

@@ -30,8 +30,8 @@ pub(super) fn page<'a, T>(
         last = Some(key);
         page.push(item);
     }
-    let more = rest.next().is_some();
-    (page, last.filter(|_| more).map(write))
+    let has_more = rest.next().is_some();
+    (page, last.filter(|_| has_more).map(write))
 }
 
 #[cfg(test)]

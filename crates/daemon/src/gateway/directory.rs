@@ -1,4 +1,4 @@
-//! Prompts and resources of all servers, under unique names.
+//! Lists the prompts and resources of all servers, under unique names.
 //!
 //! A prompt gets its name as a tool does: the name depends on nothing but the pair (server, prompt). A resource keeps
 //! its URI, because results and definitions, which the gateway forwards unchanged, contain links to it. Only a URI that
@@ -108,31 +108,34 @@ impl Directory {
         self.get_or_read(begin, max_age).await
     }
 
-    /// Returns the list that was read at most `age` ago or is being read now. If there is none, `begin` starts to read
-    /// it.
-    async fn get_or_read(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
-        let reading = self.get_cached(age).unwrap_or_else(|| {
+    /// Returns the list that was read at most `max_age` ago or is being read now. If there is none, `begin` starts to
+    /// read it.
+    async fn get_or_read(&self, begin: impl FnOnce() -> Reading, max_age: Duration) -> Arc<Listed> {
+        let reading = self.get_cached(max_age).unwrap_or_else(|| {
             let started = begin();
             self.cached.rcu(|kept| match kept {
                 // Another client has begun a reading at this moment.
-                Some(kept) if is_recent(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
+                Some(kept) if is_recent(&kept.1, kept.0.elapsed(), max_age) => Some(Arc::clone(kept)),
                 _ => Some(Arc::new((Instant::now(), started.clone()))),
             });
-            self.get_cached(age).unwrap_or(started)
+            self.get_cached(max_age).unwrap_or(started)
         });
         reading.await
     }
 
-    fn get_cached(&self, age: Duration) -> Option<Reading> {
+    fn get_cached(&self, max_age: Duration) -> Option<Reading> {
         let stored = self.cached.load();
-        stored.as_ref().filter(|stored| is_recent(&stored.1, stored.0.elapsed(), age)).map(|stored| stored.1.clone())
+        stored
+            .as_ref()
+            .filter(|stored| is_recent(&stored.1, stored.0.elapsed(), max_age))
+            .map(|stored| stored.1.clone())
     }
 }
 
-/// Whether a list whose reading began `elapsed` ago is recent enough for a caller that accepts an age of at most `age`.
-fn is_recent(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
+/// Whether a list whose reading began `elapsed` ago is recent enough for a caller that accepts at most `max_age`.
+fn is_recent(reading: &Reading, elapsed: Duration, max_age: Duration) -> bool {
     match reading.peek() {
-        Some(_) => elapsed <= age,
+        Some(_) => elapsed <= max_age,
         // Later callers wait for the same reading, as long as a waiting caller still drives it: once all callers are
         // dropped, the reading stands still.
         None => reading.strong_count().is_some_and(|readers| readers > 1),
@@ -264,8 +267,9 @@ impl Listed {
     }
 }
 
-/// Returns whether a URI may have been made from an RFC 6570 template. Lenient: each expression matches any text that
-/// is not empty, up to the first occurrence of the next literal, and without a `/` unless the expression allows one.
+/// Returns whether a URI may have been made from an RFC 6570 template. The match is lenient: each expression matches
+/// any text that is not empty, up to the first occurrence of the next literal, and without a `/` unless the expression
+/// allows one.
 fn matches_template(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(mut rest) = parts.next().and_then(|literal| uri.strip_prefix(literal)) else { return false };
@@ -276,10 +280,10 @@ fn matches_template(template: &str, uri: &str) -> bool {
     while let Some(part) = parts.next() {
         let Some((expression, literal)) = part.split_once('}') else { return false };
         // At least one character belongs to the expression.
-        let Some(first) = rest.chars().next().map(char::len_utf8) else { return false };
+        let Some(first_len) = rest.chars().next().map(char::len_utf8) else { return false };
         let end = match (parts.peek(), rest.len().checked_sub(literal.len())) {
-            (Some(_), _) => rest[first..].find(literal).map(|at| first + at),
-            (None, Some(end)) if end >= first && rest.ends_with(literal) => Some(end),
+            (Some(_), _) => rest[first_len..].find(literal).map(|at| first_len + at),
+            (None, Some(end)) if end >= first_len && rest.ends_with(literal) => Some(end),
             (None, _) => None,
         };
         let Some(end) = end else { return false };
@@ -318,17 +322,17 @@ mod tests {
             };
             slow.boxed().shared()
         };
-        for age in [MAX_LISTED_AGE, MAX_LOOKUP_AGE] {
+        for max_age in [MAX_LISTED_AGE, MAX_LOOKUP_AGE] {
             {
-                let mut abandoned = pin!(directory.get_or_read(begin, age));
+                let mut abandoned = pin!(directory.get_or_read(begin, max_age));
                 assert!(poll!(&mut abandoned).is_pending());
             }
             advance(Duration::from_secs(3_600)).await;
             let before = started.load(Ordering::Relaxed);
-            assert_eq!(directory.get_or_read(begin, age).await.readable.len(), 1, "a part is missing");
+            assert_eq!(directory.get_or_read(begin, max_age).await.readable.len(), 1, "a part is missing");
             assert_eq!(started.load(Ordering::Relaxed) - before, 1, "a reading that was given up begins again");
             directory.forget();
-            tokio::join!(directory.get_or_read(begin, age), directory.get_or_read(begin, age));
+            tokio::join!(directory.get_or_read(begin, max_age), directory.get_or_read(begin, max_age));
             assert_eq!(started.load(Ordering::Relaxed) - before, 2, "two callers at the same time share one reading");
             directory.forget();
         }

@@ -24,7 +24,7 @@ use crate::shares::Place;
 
 /// The next message to send back.
 #[derive(Debug)]
-pub(super) enum Out {
+pub(super) enum Outgoing {
     /// A notification, or a request of the gateway. Further messages follow.
     Message(Bytes),
     /// The answer, which is the last message.
@@ -37,7 +37,7 @@ pub(super) struct Exchange {
     caller: Caller,
     id: Id,
     work: Work,
-    /// The request's place in the gateway's limit of calls or of streams: free again once it is dropped.
+    /// The request's place in the gateway's limit of calls or of streams. Dropping the exchange frees the place.
     _place: Place,
     /// The request's place in the limit of calls of its session, if it has a session.
     _slot: Option<OwnedSemaphorePermit>,
@@ -58,7 +58,7 @@ enum Work {
 }
 
 /// A request that has begun.
-pub(super) enum Opened {
+pub(super) enum StartedRequest {
     /// It was answered at once, with this result object.
     Answered(Bytes),
     /// It is under way.
@@ -69,8 +69,13 @@ impl Gateway {
     /// Begins to handle a request. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// When the request is refused, also because too many are under way.
-    pub(super) async fn open(&self, caller: &Caller, id: &Id, request: ClientRequest<'_>) -> Result<Opened, Refusal> {
+    /// When the request is refused, for example because too many requests are under way.
+    pub(super) async fn open(
+        &self,
+        caller: &Caller,
+        id: &Id,
+        request: ClientRequest<'_>,
+    ) -> Result<StartedRequest, Refusal> {
         let place = if request.method == "subscriptions/listen" {
             self.0.streams.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
         } else {
@@ -80,7 +85,7 @@ impl Gateway {
         let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
         let slot = slot.transpose().map_err(busy)?;
         let work = match self.handle(caller, request).await? {
-            Reply::Now(result) => return Ok(Opened::Answered(result)),
+            Reply::Now(result) => return Ok(StartedRequest::Answered(result)),
             Reply::Call(running) => Work::Call(running),
             Reply::Listen(listening) => {
                 let Listening { filter, subscribed } = *listening;
@@ -90,7 +95,7 @@ impl Gateway {
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
-        Ok(Opened::Exchange(Exchange { gateway, caller, id, work, _place: place, _slot: slot }))
+        Ok(StartedRequest::Exchange(Exchange { gateway, caller, id, work, _place: place, _slot: slot }))
     }
 }
 
@@ -105,7 +110,7 @@ impl Exchange {
 
     /// Runs the request until there is a message to send, and returns the message. Cancel-safe. The answer is the last
     /// message: after it, this never returns.
-    pub(super) async fn next(&mut self) -> Out {
+    pub(super) async fn next(&mut self) -> Outgoing {
         loop {
             let out = match &mut self.work {
                 Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
@@ -116,11 +121,11 @@ impl Exchange {
                         let cacheable = running.cacheable;
                         self.work = Work::Ended;
                         let finish = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
-                        Some(Out::Answer(outcome.map(finish)))
+                        Some(Outgoing::Answer(outcome.map(finish)))
                     }
                     None => {
                         self.work = Work::Ended;
-                        Some(Out::Answer(Err(Refusal::stopping())))
+                        Some(Outgoing::Answer(Err(Refusal::stopping())))
                     }
                 },
                 Work::Listen { .. } => Some(self.next_news().await),
@@ -132,8 +137,8 @@ impl Exchange {
         }
     }
 
-    /// The notification of progress. `None` if the client does not want any.
-    fn progress(&self, progress: &Progress) -> Option<Out> {
+    /// The notification of progress. `None` if the client wants no progress.
+    fn progress(&self, progress: &Progress) -> Option<Outgoing> {
         let Work::Call(running) = &self.work else { return None };
         let token = running.progress_token.as_ref()?;
         let mut params = json!({"progress": progress.progress});
@@ -151,25 +156,26 @@ impl Exchange {
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{rest}}}"#,
             token.get()
         );
-        Some(Out::Message(text.into()))
+        Some(Outgoing::Message(text.into()))
     }
 
     /// The notification that the user has finished with the page to which the gateway directed the client. Only for
     /// clients of the legacy era (2025-11-25 and older).
-    fn elicitation_completed(&self, id: &str) -> Option<Out> {
+    fn elicitation_completed(&self, id: &str) -> Option<Outgoing> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
-            Out::Message(message::call(None, "notifications/elicitation/complete", &params))
+            Outgoing::Message(message::call(None, "notifications/elicitation/complete", &params))
         })
     }
 
-    /// Asks the client. A client of the legacy era gets a request of the gateway, and one of 2026-07-28 gets the
+    /// Asks the client. A client of the legacy era gets a request of the gateway. A client of 2026-07-28 gets the
     /// question in the answer to its own request.
-    fn question(&mut self, question: Question) -> Option<Out> {
+    fn question(&mut self, question: Question) -> Option<Outgoing> {
         match (self.caller.era, &self.caller.session) {
             (Era::Legacy, Some(session)) => match session.ask(question.reply) {
-                Ok(number) => Some(Out::Message(message::call(Some(number), question.method, &question.params))),
+                Ok(number) => Some(Outgoing::Message(message::call(Some(number), question.method, &question.params))),
                 Err(reply) => {
+                    // Fails only if the call no longer waits for the reply.
                     let _ = reply.send(Err("too many questions wait for an answer".to_owned()));
                     None
                 }
@@ -179,7 +185,7 @@ impl Exchange {
     }
 
     /// Parks the call until its client returns, and asks all open questions of the call together.
-    fn park(&mut self, first: Question) -> Option<Out> {
+    fn park(&mut self, first: Question) -> Option<Outgoing> {
         let Work::Call(mut running) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
         let mut questions = BTreeMap::new();
         let mut next = Some(Update::Question(first));
@@ -192,17 +198,19 @@ impl Exchange {
         }
         let waiting = Waiting { call: running.call, questions, origin: running.origin };
         let parked = self.gateway.0.memory.park(waiting);
-        Some(Out::Answer(parked.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No))))
+        Some(Outgoing::Answer(
+            parked.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No)),
+        ))
     }
 
     /// The next message of a subscription. The gateway answers the request when it shuts down.
-    async fn next_news(&mut self) -> Out {
+    async fn next_news(&mut self) -> Outgoing {
         let Work::Listen { filter, subscribed, news, unsent } = &mut self.work else {
             return std::future::pending().await;
         };
         loop {
             if !unsent.is_empty() {
-                return Out::Message(unsent.remove(0));
+                return Outgoing::Message(unsent.remove(0));
             }
             let received = tokio::select! {
                 received = news::next(news) => received,
@@ -216,7 +224,7 @@ impl Exchange {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
                 let result = self.gateway.with_required_fields(Era::Modern, subscription.into(), Cacheable::No);
                 self.work = Work::Ended;
-                return Out::Answer(Ok(result));
+                return Outgoing::Answer(Ok(result));
             };
             for news in received.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
                 if let News::Changed(list, _) = news

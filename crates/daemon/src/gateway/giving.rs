@@ -1,5 +1,5 @@
-//! Values that members give for servers: when a server needs a value from a member, the gateway directs the member to
-//! the page on which they give it. The value never passes through the client.
+//! Asks members for the values that servers need from them: the gateway directs the member to the page on which they
+//! give the value. The value never passes through the client.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     tool_call::{ListedCall, ToolCall, outcome_of},
     tools,
 };
-use crate::missing::Missing;
+use crate::missing::MissingValues;
 
 /// The name of the tool that the gateway offers to members whose servers lack a value. The tools of such a server are
 /// not known yet, so a model learns of the server from the description of this tool.
@@ -52,19 +52,19 @@ fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 /// A value that a server needs from the member.
 struct NeededValue<'a> {
-    missing: &'a Missing,
+    missing: &'a MissingValues,
     server: &'a ServerName,
     name: &'a str,
 }
 
 impl Inner {
-    /// The names of the values that the member has not yet given for `server`, and the [`Missing`] that knows the pages
-    /// for them. `None` if no value is missing.
+    /// The names of the values that the member has not yet given for `server`, and the [`MissingValues`] that knows the
+    /// pages for them. `None` if no value is missing.
     pub(super) async fn missing_values(
         &self,
         caller: &Caller,
         server: &ServerName,
-    ) -> Option<(Missing, BTreeSet<String>)> {
+    ) -> Option<(MissingValues, BTreeSet<String>)> {
         let missing = self.options.missing.as_ref()?;
         let names = missing.missing_for(&caller.principal, server.as_str()).await;
         (!names.is_empty()).then(|| (missing.clone(), names))
@@ -109,26 +109,28 @@ impl Inner {
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
         let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
-        let given = missing.until_given(&caller.principal, server.as_str(), name);
-        let answered = async {
-            tokio::pin!(given);
+        let value_given = missing.until_given(&caller.principal, server.as_str(), name);
+        // The reason why the value was not given; `None` if it was given.
+        let refused = async {
+            tokio::pin!(value_given);
             tokio::select! {
                 answered = asker.elicit(server.clone(), question) => match answered {
-                    Elicited::Accept(_) => given.await,
+                    Elicited::Accept(_) => value_given.await,
                     Elicited::Decline => return Some("the user declined to give it"),
                     Elicited::Cancel => return Some("the user has not decided"),
                 },
                 // A member who gives the value on the page has answered, even if they do not answer the client.
-                () = &mut given => {}
+                () = &mut value_given => {}
             }
             None
         };
-        let why = timeout(VALUES_TIMEOUT, answered).await.unwrap_or(Some("it was not given in time"));
+        let why = timeout(VALUES_TIMEOUT, refused).await.unwrap_or(Some("it was not given in time"));
         if let Some(why) = why {
             return Err(NotGiven::because(&format!(
                 "the server `{server}` needs `{name}` from the user, and {why}; the page is {page}"
             )));
         }
+        // Fails only if the client has gone away.
         let _ = updates.send(Update::Completed(id)).await;
         Ok(())
     }
@@ -137,7 +139,7 @@ impl Inner {
     /// `None` if the server fails, or does not offer the tool within [`SERVER_TIMEOUT`].
     pub(super) async fn until_offered(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
         let (mut events, mut is_connecting) = (self.host.events(), false);
-        let appears = async {
+        let tool_appears = async {
             loop {
                 let catalog = self.host.catalog();
                 if catalog.get(name).is_some() {
@@ -156,7 +158,7 @@ impl Inner {
                 }
             }
         };
-        timeout(SERVER_TIMEOUT, appears).await.ok().flatten()
+        timeout(SERVER_TIMEOUT, tool_appears).await.ok().flatten()
     }
 }
 
@@ -187,7 +189,7 @@ impl Gateway {
     }
 
     /// The servers that the client may use and for which the member has not given all values.
-    async fn servers_missing_values(&self, missing: &Missing, caller: &Caller) -> Vec<ServerName> {
+    async fn servers_missing_values(&self, missing: &MissingValues, caller: &Caller) -> Vec<ServerName> {
         let servers = missing.servers(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
@@ -198,8 +200,8 @@ impl Gateway {
     /// # Errors
     /// The name of the tool, if it is neither of the two.
     pub(super) async fn call_unlisted(&self, caller: &Caller, tool_call: ToolCall) -> Result<PendingCall, String> {
-        if let Some(giving) = self.call_credentials_tool(caller, &tool_call.name).await {
-            return Ok(giving);
+        if let Some(call) = self.call_credentials_tool(caller, &tool_call.name).await {
+            return Ok(call);
         }
         let CallError::NotReady { server, .. } = self.0.host.missing(&tool_call.name) else {
             return Err(tool_call.name);

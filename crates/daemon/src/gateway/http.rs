@@ -24,12 +24,12 @@ use crate::{error::whole_seconds, streams};
 
 use super::{
     Gateway,
-    exchange::{Opened, Out},
+    exchange::{Outgoing, StartedRequest},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest, client_name},
     refusal::Refusal,
     relay,
-    session::{Agreed, Running, Session},
+    session::{Agreed, RunningRequest, Session},
     view::profile_in,
     words::{LEGACY, MODERN},
 };
@@ -48,7 +48,7 @@ pub(super) fn router() -> Router {
 }
 
 /// A refusal, with what is needed to make a response of it.
-struct Refused {
+struct RefusedRequest {
     /// The id of the refused request, if it could be read.
     id: Option<Id>,
     /// Decides the status of the response.
@@ -56,13 +56,13 @@ struct Refused {
     refusal: Refusal,
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for RefusedRequest {
     fn from(refusal: Refusal) -> Self {
         Self { id: None, era: Era::Modern, refusal }
     }
 }
 
-impl Refused {
+impl RefusedRequest {
     fn response(&self, gateway: &Gateway) -> Response {
         let body = gateway.0.concealed(message::error(self.id.as_ref(), &self.refusal));
         let mut response = json_response(self.refusal.status_for(self.era), body);
@@ -93,7 +93,7 @@ async fn handle_post(Extension(gateway): Extension<Gateway>, request: Request) -
         let post = Post { gateway: &gateway, principal, headers: &parts.headers, query: parts.uri.query() };
         post.handle(body).await
     };
-    handling.await.unwrap_or_else(|refused: Refused| refused.response(&gateway))
+    handling.await.unwrap_or_else(|refused: RefusedRequest| refused.response(&gateway))
 }
 
 /// A POST, without its body.
@@ -106,7 +106,7 @@ struct Post<'a> {
 
 impl Post<'_> {
     /// Checks the headers, reads the body, and handles the message in it.
-    async fn handle(&self, body: Body) -> Result<Response, Refused> {
+    async fn handle(&self, body: Body) -> Result<Response, RefusedRequest> {
         guard(self.headers, &self.gateway.0.options.hosts)?;
         if self.gateway.0.stop.is_cancelled() {
             return Err(Refusal::stopping().into());
@@ -121,7 +121,7 @@ impl Post<'_> {
             Refusal::invalid_request(format!("the message was cut off, or is larger than {max} bytes (body_bytes)"))
                 .status(StatusCode::PAYLOAD_TOO_LARGE)
         })?;
-        match message::read(&body).map_err(|(id, refusal)| Refused { id, era: Era::Modern, refusal })? {
+        match message::read(&body).map_err(|(id, refusal)| RefusedRequest { id, era: Era::Modern, refusal })? {
             Incoming::Request { id, method, params } => {
                 let params = params.map_or("{}", |params| params.get());
                 self.request(&id, ClientRequest { method: &method, params, body: &body }).await
@@ -133,18 +133,18 @@ impl Post<'_> {
                 Ok(empty(StatusCode::ACCEPTED))
             }
             Incoming::Response { id, outcome } => {
-                let missing = || {
+                let no_session_id = || {
                     Refusal::invalid_request("an answer needs the id of the session in which the question was asked")
                 };
-                self.session()?.ok_or_else(missing)?.accept_answer(&id, answer(outcome));
+                self.session()?.ok_or_else(no_session_id)?.accept_answer(&id, answer(outcome));
                 Ok(empty(StatusCode::ACCEPTED))
             }
         }
     }
 
     /// Determines the era of a request, checks what the request needs in that era, and runs it.
-    async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, Refused> {
-        let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
+    async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, RefusedRequest> {
+        let refused = |era| move |refusal| RefusedRequest { id: Some(id.clone()), era, refusal };
         let claims = Claims::read(request.params, self.headers);
         match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
@@ -152,8 +152,14 @@ impl Post<'_> {
                 let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
                 let abilities = claims.checked(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
-                let caller =
-                    Caller { principal, era: Era::Modern, abilities, view, session: None, over: ClientTransport::Http };
+                let caller = Caller {
+                    principal,
+                    era: Era::Modern,
+                    abilities,
+                    view,
+                    session: None,
+                    transport: ClientTransport::Http,
+                };
                 if request.method == "tools/call" {
                     checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
                 }
@@ -164,34 +170,36 @@ impl Post<'_> {
             }
             Era::Legacy => {
                 let refused = refused(Era::Legacy);
-                let missing = || Refusal::invalid_request("the session id is missing: begin with initialize");
-                let missing = || missing().status(StatusCode::BAD_REQUEST);
-                let session = self.session().and_then(|session| session.ok_or_else(missing)).map_err(&refused)?;
+                let no_session_id = || {
+                    Refusal::invalid_request("the session id is missing: begin with initialize")
+                        .status(StatusCode::BAD_REQUEST)
+                };
+                let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refused)?;
                 let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
                 let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
                 let caller =
-                    Caller { principal, era: Era::Legacy, abilities, view, session, over: ClientTransport::Http };
+                    Caller { principal, era: Era::Legacy, abilities, view, session, transport: ClientTransport::Http };
                 self.run(&caller, id, request, Some(running)).await
             }
         }
     }
 
-    /// Runs a request. Answers with JSON if the result comes before any other message and soon enough, and with an
-    /// event stream otherwise: see [`events::first`].
+    /// Runs a request. Answers with JSON if the result is the first message and comes soon enough, and with an event
+    /// stream in all other cases: see [`events::first`].
     async fn run(
         &self,
         caller: &Caller,
         id: &Id,
         request: ClientRequest<'_>,
-        running: Option<Running>,
-    ) -> Result<Response, Refused> {
-        let refused = |refusal| Refused { id: Some(id.clone()), era: caller.era, refusal };
+        running: Option<RunningRequest>,
+    ) -> Result<Response, RefusedRequest> {
+        let refused = |refusal| RefusedRequest { id: Some(id.clone()), era: caller.era, refusal };
         let started = async {
             match self.gateway.open(caller, id, request).await? {
-                Opened::Answered(result) => Ok((None, Some(Out::Answer(Ok(result))))),
-                Opened::Exchange(mut exchange) => {
+                StartedRequest::Answered(result) => Ok((None, Some(Outgoing::Answer(Ok(result))))),
+                StartedRequest::Exchange(mut exchange) => {
                     let first = events::first(&mut exchange).await;
                     Ok((Some(exchange), first))
                 }
@@ -205,12 +213,13 @@ impl Post<'_> {
             // The client cancelled the request: there is no answer.
             None => Ok(events::empty_stream()),
             Some(Err(refusal)) => Err(refused(refusal)),
-            Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
+            Some(Ok((_, Some(Outgoing::Answer(Ok(result)))))) => {
                 let body = self.gateway.0.concealed(message::response(id, &result));
                 Ok(json_response(StatusCode::OK, body))
             }
-            Some(Ok((_, Some(Out::Answer(Err(refusal)))))) => Err(refused(refusal)),
+            Some(Ok((_, Some(Outgoing::Answer(Err(refusal)))))) => Err(refused(refusal)),
             Some(Ok((Some(exchange), first))) => Ok(events::response(exchange, running, first)),
+            // Does not happen: without an exchange, the answer is there.
             Some(Ok((None, _))) => Ok(events::empty_stream()),
         }
     }
@@ -248,8 +257,8 @@ fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Re
     })
 }
 
-/// Returns the session that a request names; `None` if it names none. A session of another principal or of another
-/// profile is reported as unknown: a token for one profile must not lead into a session that sees more.
+/// Returns the session that a request names; `None` if it names no session. A session of another principal or of
+/// another profile is reported as unknown: a token for one profile must not lead into a session that sees more.
 fn session(
     gateway: &Gateway,
     principal: &Principal,
@@ -294,7 +303,7 @@ pub(super) fn answer(
     })
 }
 
-/// Whether the client may have sessions, as far as its headers tell. A client of 2026-07-28 has none.
+/// Whether the client may have sessions, judged by its headers. A client of 2026-07-28 has no sessions.
 pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
     headers.get(checks::VERSION).is_none_or(|version| version != MODERN)
 }
@@ -306,7 +315,7 @@ pub(crate) fn begins_session(body: &[u8]) -> bool {
 
 impl Gateway {
     /// Agrees with a client of the legacy era on a protocol version, and returns the result of `initialize`. If the
-    /// gateway does not know the version that the client asks for, it offers the newest legacy one.
+    /// gateway does not know the version that the client asks for, it offers the newest legacy version.
     pub(super) fn negotiate(&self, session: &Session, params: &str) -> Result<Bytes, Refusal> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -332,9 +341,9 @@ impl Gateway {
 /// GET: opens the stream on which a client of the legacy era gets notifications and requests.
 async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
-    let open = || -> Result<Response, Refused> {
+    let open = || -> Result<Response, RefusedRequest> {
         guard(headers, &gateway.0.options.hosts)?;
-        let legacy = |refusal| Refused { id: None, era: Era::Legacy, refusal };
+        let legacy = |refusal| RefusedRequest { id: None, era: Era::Legacy, refusal };
         let principal = principal(&gateway, request.extensions())?;
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers).map_err(legacy)? else {
             return Err(no_session());
@@ -353,7 +362,7 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
 /// DELETE: ends the session of a client of the legacy era.
 async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
-    let end = || -> Result<Response, Refused> {
+    let end = || -> Result<Response, RefusedRequest> {
         guard(headers, &gateway.0.options.hosts)?;
         let principal = principal(&gateway, request.extensions())?;
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
@@ -366,7 +375,7 @@ async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request)
 }
 
 /// Returns the error for a GET or DELETE without a session, as clients of 2026-07-28 might send it.
-fn no_session() -> Refused {
+fn no_session() -> RefusedRequest {
     Refusal::invalid_request("GET and DELETE are only for sessions, which begin with initialize; POST messages here")
         .status(StatusCode::METHOD_NOT_ALLOWED)
         .into()

@@ -1,4 +1,5 @@
-//! What the gateway remembers of clients between their requests: sessions, and parked calls.
+//! Keeps what the gateway remembers of clients between their requests: sessions, and parked calls (calls that wait for
+//! their client to return with answers).
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,8 +16,8 @@ use super::{
     session::{Session, Sessions},
 };
 
-/// The sessions and parked calls; see the [module](self). What is removed is dropped only after the lock is released,
-/// because dropping a parked call cancels it and runs code of other modules.
+/// The sessions and parked calls. A removed session or call is dropped only after the lock is released, because
+/// dropping a parked call cancels it and runs code of other modules.
 pub(super) struct Memory {
     state: Mutex<Remembered>,
     /// How long a call stays parked. After this time, it is cancelled.
@@ -35,10 +36,10 @@ impl Memory {
     }
 
     /// Adds a session. If there are too many, first ends the idlest session of one principal: of the same principal if
-    /// it has used up its share, otherwise of the one that has the most sessions.
+    /// it has used up its share, and of the principal with the most sessions if not.
     ///
     /// # Errors
-    /// When there are too many sessions, and that principal has none that was idle for long enough.
+    /// When there are too many sessions, and no session of that principal was idle for long enough.
     pub(super) fn add_session(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.ended.cancel());

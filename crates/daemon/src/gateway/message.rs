@@ -1,4 +1,4 @@
-//! JSON-RPC messages: read without decoding what they carry, written without building a tree.
+//! Reads JSON-RPC messages without decoding their parameters and results, and writes them without building a JSON tree.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, value::RawValue};
 use super::refusal::{INVALID_REQUEST, PARSE_ERROR, Refusal};
 
 /// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
-const LONGEST_ID: usize = 1_024;
+const MAX_ID_BYTES: usize = 1_024;
 
 /// The id of a request: a string or an integer, as the client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub(super) struct Id(Box<str>);
 impl Id {
     pub(super) fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
-        let fits = text.len() <= LONGEST_ID && (text.starts_with('"') || is_integer(text));
+        let fits = text.len() <= MAX_ID_BYTES && (text.starts_with('"') || is_integer(text));
         fits.then(|| Self(text.into()))
     }
 
@@ -60,7 +60,7 @@ pub(super) enum Incoming<'a> {
 pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> {
     #[derive(Deserialize)]
     #[serde(expecting = "a JSON-RPC message, which is an object")]
-    struct Wire<'a> {
+    struct RawMessage<'a> {
         #[serde(borrow)]
         jsonrpc: Option<Cow<'a, str>>,
         #[serde(borrow, default, deserialize_with = "present")]
@@ -74,24 +74,27 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = serde_json::from_slice(bytes).map_err(|error| (None, malformed(bytes, &error)))?;
-    let id = wire.id.and_then(Id::read);
+    let raw_message: RawMessage<'_> =
+        serde_json::from_slice(bytes).map_err(|error| (None, malformed(bytes, &error)))?;
+    let id = raw_message.id.and_then(Id::read);
     let invalid = |id: &Option<Id>, why: &str| Err((id.clone(), Refusal::new(INVALID_REQUEST, why)));
-    if wire.jsonrpc.as_deref() != Some("2.0") {
+    if raw_message.jsonrpc.as_deref() != Some("2.0") {
         return invalid(&id, "not a JSON-RPC 2.0 message");
     }
-    if wire.params.is_some_and(|params| !params.get().starts_with('{')) {
+    if raw_message.params.is_some_and(|params| !params.get().starts_with('{')) {
         return invalid(&id, "`params` is not an object");
     }
     // Some clients write fields that do not apply as null: `id` of a notification, `result` beside an `error`.
     let is_null = |raw: &&RawValue| raw.get() == "null";
-    let is_notification = wire.method.as_deref().is_some_and(|method| method.starts_with("notifications/"));
-    let written_id = wire.id.filter(|id| !(is_null(id) && is_notification));
-    let result = wire.result.filter(|result| !(is_null(result) && (wire.error.is_some() || wire.method.is_some())));
-    match (wire.method, written_id, result, wire.error) {
-        (Some(method), None, None, None) => Ok(Incoming::Notification { method, params: wire.params }),
+    let is_notification = raw_message.method.as_deref().is_some_and(|method| method.starts_with("notifications/"));
+    let id_field = raw_message.id.filter(|id| !(is_null(id) && is_notification));
+    let result = raw_message
+        .result
+        .filter(|result| !(is_null(result) && (raw_message.error.is_some() || raw_message.method.is_some())));
+    match (raw_message.method, id_field, result, raw_message.error) {
+        (Some(method), None, None, None) => Ok(Incoming::Notification { method, params: raw_message.params }),
         (Some(method), Some(_), None, None) => match id {
-            Some(id) => Ok(Incoming::Request { id, method, params: wire.params }),
+            Some(id) => Ok(Incoming::Request { id, method, params: raw_message.params }),
             None => invalid(&None, "the id is neither a string nor an integer, or is longer than 1024 bytes"),
         },
         (None, Some(raw), Some(result), None) => Ok(Incoming::Response { id: value(raw), outcome: Ok(result) }),
@@ -113,7 +116,7 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Refusal::new(INVALID_REQUEST, "batches are not supported: send one message at a time");
     }
-    // The parser's error for the six fields of `Wire` quotes no text of the client.
+    // The parser's error for the six fields of `RawMessage` quotes no text of the client.
     match error.classify() {
         serde_json::error::Category::Data => Refusal::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
         _ => Refusal::new(PARSE_ERROR, format!("not valid JSON: {error}")),
@@ -146,7 +149,7 @@ pub(super) fn error(id: Option<&Id>, refusal: &Refusal) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
-/// Writes a request of the gateway, or without an `id` a notification.
+/// Writes a request of the gateway, or a notification if `id` is `None`.
 pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> Bytes {
     let id = id.map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{}}}"#, json(params)).into()
@@ -159,7 +162,7 @@ pub(super) fn json(value: &impl Serialize) -> String {
 }
 
 /// Removes line breaks: a server's JSON may have several lines, and on stdio and in an event stream each line break
-/// would end the message. Inside a string a line break is always escaped, so those that are left are white space.
+/// would end the message. Inside a string a line break is always escaped, so every other one is white space.
 fn one_line(mut out: Vec<u8>) -> Bytes {
     if memchr2(b'\n', b'\r', &out).is_some() {
         for byte in &mut out {
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_none_is_refused_under_its_id_where_that_can_be_read() {
-        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(LONGEST_ID));
+        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(MAX_ID_BYTES));
         for (text, code, id) in [
             ("", PARSE_ERROR, None),
             ("{", PARSE_ERROR, None),

@@ -43,14 +43,14 @@ pub(super) struct Caller {
     /// Set for clients of the legacy era (2025-11-25 and older), and for all clients over stdio.
     pub(super) session: Option<Arc<Session>>,
     /// How the client is connected.
-    pub(super) over: ClientTransport,
+    pub(super) transport: ClientTransport,
 }
 
 impl Caller {
     /// Returns the caller as the host knows it, for the policy, the asker and the audit log. Its name is what the
     /// client calls itself in this request, or else in its `initialize`.
     fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
-        let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
+        let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.transport);
         if let Some(agent) = &gateway.options.agent {
             host_caller = host_caller.agent(Arc::clone(agent));
         }
@@ -60,16 +60,17 @@ impl Caller {
         if let Some(session) = &self.session {
             host_caller = host_caller.session(session.short_id());
         }
-        let named = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
-        let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
-        match named.or_else(agreed) {
+        let own_name = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
+        let initialize_name = || self.session.as_ref()?.agreed.get()?.name.clone();
+        match own_name.or_else(initialize_name) {
             Some(name) => host_caller.client(name),
             None => host_caller,
         }
     }
 }
 
-/// What `_meta` of a request says of its client. The transports check that clients of 2026-07-28 name themselves there.
+/// The client as `_meta` of a request describes it. The transports check that clients of 2026-07-28 name themselves
+/// there.
 #[derive(Default, Deserialize)]
 struct ClientMeta {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
@@ -162,20 +163,20 @@ fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
 impl Gateway {
     /// Handles a request. Dropping the future, or its result, cancels the request.
     pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
-        let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
+        let answered = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         match (request.method, caller.era) {
             ("tools/call", _) => self.begin_call(caller, request, "tools/call").await,
             ("resources/read", _) => self.begin_call(caller, request, "resources/read").await,
             ("prompts/get", _) => self.begin_call(caller, request, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.wait_for_starting_servers().await;
-                now(self.list_tools(caller, request.params).await)
+                answered(self.list_tools(caller, request.params).await)
             }
-            ("resources/list", _) => now(self.list(caller, request.params, "resources").await),
-            ("resources/templates/list", _) => now(self.list(caller, request.params, "resourceTemplates").await),
-            ("prompts/list", _) => now(self.list(caller, request.params, "prompts").await),
-            ("completion/complete", _) => now(self.complete(caller, request.params).await),
-            ("server/discover", Era::Modern) => now(Ok(self.discover_result())),
+            ("resources/list", _) => answered(self.list(caller, request.params, "resources").await),
+            ("resources/templates/list", _) => answered(self.list(caller, request.params, "resourceTemplates").await),
+            ("prompts/list", _) => answered(self.list(caller, request.params, "prompts").await),
+            ("completion/complete", _) => answered(self.complete(caller, request.params).await),
+            ("server/discover", Era::Modern) => answered(Ok(self.discover_result())),
             ("subscriptions/listen", Era::Modern) => {
                 #[derive(Deserialize)]
                 struct Listen {
@@ -184,10 +185,10 @@ impl Gateway {
                 let filter = read::<Listen>(request.params)?.notifications;
                 Ok(Reply::Listen(Box::new(self.subscribe_all(caller, filter).await)))
             }
-            ("resources/subscribe", Era::Legacy) => now(self.subscribe(caller, request.params).await),
-            ("resources/unsubscribe", Era::Legacy) => now(unsubscribe(caller, request.params)),
-            ("ping", Era::Legacy) => now(Ok(Bytes::from_static(b"{}"))),
-            ("logging/setLevel", Era::Legacy) => now(set_level(caller, request.params)),
+            ("resources/subscribe", Era::Legacy) => answered(self.subscribe(caller, request.params).await),
+            ("resources/unsubscribe", Era::Legacy) => answered(unsubscribe(caller, request.params)),
+            ("ping", Era::Legacy) => answered(Ok(Bytes::from_static(b"{}"))),
+            ("logging/setLevel", Era::Legacy) => answered(set_level(caller, request.params)),
             (method, _) => Err(Refusal::unknown_method(method)),
         }
     }
@@ -423,8 +424,8 @@ impl Gateway {
     /// Subscribes to all resources of `filter` concurrently. Removes a resource from the filter if that fails or takes
     /// too long.
     async fn subscribe_all(&self, caller: &Caller, mut filter: Filter) -> Listening {
-        let bound = self.0.options.bounds.subscriptions;
-        let subscribed = Subscribed::new(bound);
+        let limit = self.0.options.bounds.subscriptions;
+        let subscribed = Subscribed::new(limit);
         let subscribe = async |uri: String| {
             let add = async {
                 let owner = self.owner(caller, &uri).await.ok()?;
@@ -433,8 +434,8 @@ impl Gateway {
             let is_subscribed = matches!(timeout(SUBSCRIBE_TIMEOUT, add).await, Ok(Some(())));
             is_subscribed.then_some(uri)
         };
-        let wanted = std::mem::take(&mut filter.resource_subscriptions);
-        let succeeded = join_all(wanted.into_iter().take(bound).map(subscribe)).await;
+        let requested_uris = std::mem::take(&mut filter.resource_subscriptions);
+        let succeeded = join_all(requested_uris.into_iter().take(limit).map(subscribe)).await;
         filter.resource_subscriptions = succeeded.into_iter().flatten().collect();
         Listening { filter, subscribed }
     }

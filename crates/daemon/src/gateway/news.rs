@@ -19,7 +19,7 @@ const MAX_BEHIND: usize = 256;
 /// Log levels of MCP, least urgent first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// The index of `info`, the level of a message whose level is none of [`LEVELS`].
+/// The index of `info`. A message whose own level is not in [`LEVELS`] gets this level.
 pub(super) const INFO: u8 = 1;
 
 /// The index of a level in [`LEVELS`].
@@ -50,7 +50,7 @@ impl List {
 /// A change or message that may concern clients.
 #[derive(Clone, Debug)]
 pub(super) enum News {
-    /// A list has changed: the items of this server, or with `None` of any server.
+    /// The items of this server in a list have changed. With `None`, the items of any server may have changed.
     Changed(List, Option<ServerName>),
     /// A server has written a log message.
     Log { server: ServerName, level: u8, message: String },
@@ -67,7 +67,8 @@ impl News {
     }
 }
 
-/// The notification that a list has changed. `subscription` is the id of the subscription that it is for, as JSON.
+/// The notification that a list has changed. `subscription` is the id of the client's subscription, as JSON, if the
+/// notification belongs to one.
 pub(super) fn list_changed(list: List, subscription: Option<&str>) -> Bytes {
     match subscription {
         None => format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, list.method()),
@@ -113,19 +114,19 @@ impl Filter {
 
     /// The first message of a subscription: the part of the filter that is honoured.
     pub(super) fn acknowledged(&self, id: &str) -> Bytes {
-        let wanted = [
+        let flags = [
             (self.tools_list_changed, "toolsListChanged"),
             (self.prompts_list_changed, "promptsListChanged"),
             (self.resources_list_changed, "resourcesListChanged"),
         ];
-        let mut wanted: Vec<_> =
-            wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| format!(r#""{name}":true"#)).collect();
+        let mut accepted: Vec<_> =
+            flags.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| format!(r#""{name}":true"#)).collect();
         if !self.resource_subscriptions.is_empty() {
-            wanted.push(format!(r#""resourceSubscriptions":{}"#, json!(self.resource_subscriptions)));
+            accepted.push(format!(r#""resourceSubscriptions":{}"#, json!(self.resource_subscriptions)));
         }
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"{META_SUBSCRIPTION}":{id}}},"notifications":{{{}}}}}}}"#,
-            wanted.join(",")
+            accepted.join(",")
         )
         .into()
     }
@@ -141,7 +142,7 @@ impl NewsSender {
         self.0.get_or_init(|| broadcast::channel(MAX_BEHIND).0).subscribe()
     }
 
-    /// Sends what an event of the host means to clients, if anything.
+    /// Sends the news that an event of the host means to clients, if any.
     pub(super) fn send_event(&self, event: Event) {
         match event {
             Event::McpToolsUpdated { server, .. } => self.send(News::Changed(List::Tools, Some(server))),
@@ -168,7 +169,7 @@ impl NewsSender {
     }
 }
 
-/// The next news; for a receiver that fell behind, the news that every list has changed; `None` at the end.
+/// The next news. A receiver that fell behind gets the news that every list has changed. `None` when the gateway ends.
 pub(super) async fn next(receiver: &mut broadcast::Receiver<News>) -> Option<Vec<News>> {
     match receiver.recv().await {
         Ok(news) => Some(vec![news]),

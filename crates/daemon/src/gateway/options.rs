@@ -7,7 +7,7 @@ use toolrack_config::Interpolate;
 use toolrack_host::{Principal, Selection, SharedAsker};
 
 use crate::{
-    missing::Missing,
+    missing::MissingValues,
     profiles::Profiles,
     shares::{DEFAULT_PARTS, Shares},
 };
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GatewayOptions {
-    /// The name that it gives itself. Default: `toolrack`.
+    /// The name that the gateway gives itself. Default: `toolrack`.
     pub name: String,
-    /// Its version. Default: that of this crate.
+    /// The version of the gateway. Default: the version of this crate.
     pub version: String,
     /// Instructions for models.
     pub instructions: Option<String>,
@@ -26,24 +26,25 @@ pub struct GatewayOptions {
     pub selection: Selection,
     /// Profiles that a client can ask for by name, with `?profile=NAME`. Default: none.
     pub profiles: Profiles,
-    /// The profile of a client that asks for none, such as one over stdio. Default: none, so that it sees everything.
+    /// The profile of a client that asks for none, such as one over stdio. Default: none, so that the client sees
+    /// everything.
     pub profile: Option<Arc<str>>,
     /// Answers questions that a client cannot answer, above all approvals. Default: none.
     pub asker: Option<SharedAsker>,
-    /// The agent whose world the gateway serves; questions name it. Default: none.
+    /// The agent whose world (a host with its configuration) the gateway serves. Questions name it. Default: none.
     pub agent: Option<Arc<str>>,
     /// The secrets that servers received: clients get `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
     /// Finds the values that the members of a team have not yet given for their servers. Default: none, for a gateway
     /// outside of a team.
-    pub(crate) missing: Option<Missing>,
+    pub(crate) missing: Option<MissingValues>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
     pub unproven: Option<Principal>,
     /// Names by which the endpoint may be reached, in addition to `localhost` and the loopback addresses: a name with a
-    /// port only at that port, one without at any port.
+    /// port is valid only for that port, a name without a port for every port.
     pub hosts: Vec<String>,
-    /// The limits of its work.
+    /// The limits of the gateway's work.
     pub bounds: Bounds,
 }
 
@@ -74,14 +75,14 @@ impl GatewayOptions {
     }
 }
 
-/// The limits of a gateway's work.
+/// The limits of a gateway's work. Each number is a maximum.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
     /// The maximum size of a message of a client, in bytes. Default: 8 MiB.
     pub body_bytes: usize,
-    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. To make room for another one, the gateway ends the
-    /// session that has been idle the longest, if it has been idle for a minute.
+    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. To make room for another
+    /// session, the gateway ends the session that has been idle the longest, if it has been idle for a minute.
     pub sessions: usize,
     /// A session that has been idle for this long is ended. Default: an hour. A session with a request under way or an
     /// open stream is not idle.
@@ -96,8 +97,9 @@ pub struct Bounds {
     pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,
-    /// Divides the limits of sessions, calls, streams and parked calls for one member of a team: with the default of 8,
-    /// a member may have an eighth of each, and always at least one. The user of the machine has no such limit.
+    /// Divides the limits of sessions, calls, streams and parked calls to get those of one member of a team: with the
+    /// default of 8, a member may have an eighth of each, and always at least one. The user of the machine has no
+    /// such limit.
     pub places_for_one: usize,
     /// How long a parked call waits for its client. Default: 10 minutes.
     pub parked_for: Duration,

@@ -1,8 +1,9 @@
 //! Calls that wait until their client returns with answers (multi round-trip requests of 2026-07-28).
 //!
 //! The specification expects a server to forget the call between the rounds, and to begin it again. A gateway must not
-//! do that: the call may be running on a server of the legacy era, and to begin again would call the tool twice. So the
-//! call itself waits here, and `requestState` is the only key to it: 128 random bits, valid for one round.
+//! do that: the call may be running on a server of the legacy era (2025-11-25 and older), and to begin again would call
+//! the tool twice. So the call itself waits here, and `requestState` is the only key to it: 128 random bits, valid for
+//! one round.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::shares::{Place, Shares};
 
-/// What identifies a request in all of its rounds.
+/// Identifies a request in all of its rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,
@@ -76,7 +77,7 @@ impl Waiting {
 
 /// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct Parked {
-    /// By `requestState`.
+    /// The calls, by their `requestState`.
     all: HashMap<String, (Instant, Place, Waiting)>,
     shares: Shares,
 }
@@ -108,11 +109,11 @@ impl Parked {
         self.all.remove(state).map(|(since, _, waiting)| (since, waiting))
     }
 
-    /// Removes the calls that have waited for more than `longest`, and the calls whose questions no code waits for any
-    /// more. Dropping what it returns cancels them.
-    pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
+    /// Removes the calls that have waited for more than `max_wait`, and the calls whose questions no code waits for any
+    /// more. Dropping the returned calls cancels them.
+    pub(super) fn remove_late(&mut self, max_wait: Duration) -> Vec<Waiting> {
         let late = self.all.extract_if(|_, (since, _, waiting)| {
-            since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
+            since.elapsed() > max_wait || waiting.questions.values().all(|question| question.reply.is_closed())
         });
         late.map(|(_, (_, _, waiting))| waiting).collect()
     }

@@ -9,8 +9,8 @@ use toolrack_host::mcp::Progress;
 
 use super::refusal::Refusal;
 
-/// The maximum number of updates of a call that wait for a slow client. Beyond it, progress is dropped, and questions
-/// wait for room.
+/// The maximum number of updates of a call that wait for a slow client. Beyond this number, progress is dropped,
+/// and questions wait for room.
 const MAX_WAITING_UPDATES: usize = 1_024;
 
 /// The result object of a request, or why there is none.
@@ -23,7 +23,7 @@ pub(super) struct Question {
     pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,
-    /// Takes the result object of the client, or why there is none.
+    /// Takes the result object of the client, or the reason why there is no result.
     pub(super) reply: oneshot::Sender<Result<Value, String>>,
 }
 
@@ -70,7 +70,7 @@ impl PendingCall {
                 return Step::Ended(outcome);
             }
             tokio::select! {
-                // Poll the call first, so that all its concurrent questions are in the inbox before that is read.
+                // Poll the call first, so that all its concurrent questions are in the inbox before the inbox is read.
                 biased;
                 outcome = &mut self.work => self.ended = Some(outcome),
                 Some(update) = self.inbox.recv() => return Step::Update(update),

@@ -1,4 +1,4 @@
-//! Errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status.
+//! Makes errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status.
 
 use std::time::Duration;
 
@@ -135,8 +135,8 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status for a client of this era. For a client of the older era, the error for an unknown method is only
-    /// in the body.
+    /// The HTTP status for a client of this era. For a client of the older era (2025-11-25 and older), only the body
+    /// has the error for an unknown method.
     pub(super) fn status_for(&self, era: Era) -> StatusCode {
         match era {
             Era::Legacy if self.code == METHOD_NOT_FOUND => StatusCode::OK,

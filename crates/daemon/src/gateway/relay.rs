@@ -35,12 +35,12 @@ impl ClientAsker {
     /// Sends the client a request, and waits for its result. The error says in words why there is none.
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {
         let (reply, answer) = oneshot::channel();
-        let gone = || "the client went away".to_owned();
+        let client_gone = || "the client went away".to_owned();
         self.updates
             .send(Update::Question(Question { name: self.name.clone(), method, params, reply }))
             .await
-            .map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+            .map_err(|_| client_gone())?;
+        answer.await.unwrap_or_else(|_| Err(client_gone()))
     }
 
     /// What the fallback asker can answer.
@@ -160,11 +160,11 @@ pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
 pub(super) fn abilities(capabilities: &Map<String, Value>) -> Abilities {
     let has = |name: &str| capabilities.get(name).is_some_and(Value::is_object);
     let elicitation = capabilities.get("elicitation").and_then(Value::as_object);
-    let mode = |mode: &str| elicitation.is_some_and(|modes| modes.get(mode).is_some_and(Value::is_object));
+    let has_mode = |mode: &str| elicitation.is_some_and(|modes| modes.get(mode).is_some_and(Value::is_object));
     Abilities {
         confirm: false,
-        forms: mode("form") || (elicitation.is_some() && !mode("url")),
-        urls: mode("url"),
+        forms: has_mode("form") || (elicitation.is_some() && !has_mode("url")),
+        urls: has_mode("url"),
         sampling: has("sampling"),
         roots: has("roots"),
     }

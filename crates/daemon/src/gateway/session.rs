@@ -95,7 +95,7 @@ enum Stream {
     Closed(broadcast::Receiver<News>),
     Open {
         number: u64,
-        ends: CancellationToken,
+        stop: CancellationToken,
     },
 }
 
@@ -105,7 +105,7 @@ pub(super) struct OpenStream {
     number: u64,
     pub(super) news: broadcast::Receiver<News>,
     /// Cancelled when another stream takes its place, or the session ends.
-    pub(super) ends: CancellationToken,
+    pub(super) stop: CancellationToken,
 }
 
 impl Session {
@@ -173,13 +173,13 @@ impl Session {
     ///
     /// # Errors
     /// When a request with the same id is under way.
-    pub(super) fn start_request(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
+    pub(super) fn start_request(self: &Arc<Self>, id: &Id) -> Result<RunningRequest, Refusal> {
         let token = self.ended.child_token();
         match self.state.lock().running.entry(id.clone()) {
             Entry::Occupied(_) => Err(Refusal::invalid_request("a request with this id is under way")),
             Entry::Vacant(free) => {
                 free.insert(token.clone());
-                Ok(Running { session: self.clone(), id: id.clone(), token })
+                Ok(RunningRequest { session: self.clone(), id: id.clone(), token })
             }
         }
     }
@@ -211,13 +211,13 @@ impl Session {
     }
 
     /// Opens the standing stream. The stream has all news since the session began, or since the last stream was closed.
-    /// If another one is still open, this one replaces it, and has only the news from now on, from the receiver that
-    /// `fresh` makes.
-    pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
-        self.state.lock().open_stream(self.ended.child_token(), fresh)
+    /// If another stream is still open, the new stream replaces it, and has only the news from now on, from the
+    /// receiver that `subscribe` makes.
+    pub(super) fn open_stream(&self, subscribe: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
+        self.state.lock().open_stream(self.ended.child_token(), subscribe)
     }
 
-    /// Records that the standing stream has ended. Does nothing if another one has replaced it.
+    /// Records that the standing stream has ended. Does nothing if another stream has replaced it.
     pub(super) fn close_stream(&self, stream: OpenStream) {
         self.state.lock().close_stream(stream);
     }
@@ -251,19 +251,19 @@ impl State {
 
     fn open_stream(
         &mut self,
-        ends: CancellationToken,
-        fresh: impl FnOnce() -> broadcast::Receiver<News>,
+        stop: CancellationToken,
+        subscribe: impl FnOnce() -> broadcast::Receiver<News>,
     ) -> OpenStream {
         let number = self.next_stream;
         self.next_stream += 1;
-        let news = match std::mem::replace(&mut self.stream, Stream::Open { number, ends: ends.clone() }) {
+        let news = match std::mem::replace(&mut self.stream, Stream::Open { number, stop: stop.clone() }) {
             Stream::Closed(news) => news,
-            Stream::Open { ends: replaced, .. } => {
+            Stream::Open { stop: replaced, .. } => {
                 replaced.cancel();
-                fresh()
+                subscribe()
             }
         };
-        OpenStream { number, news, ends }
+        OpenStream { number, news, stop }
     }
 
     fn close_stream(&mut self, stream: OpenStream) {
@@ -276,14 +276,14 @@ impl State {
 
 /// A request under way in a session.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningRequest {
     session: Arc<Session>,
     id: Id,
     /// Cancelled when the client cancels the request, or the session ends.
     pub(super) token: CancellationToken,
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
         state.last_used = Instant::now();
@@ -293,7 +293,7 @@ impl Drop for Running {
 
 /// All sessions over HTTP.
 pub(super) struct Sessions {
-    /// By id.
+    /// The sessions, by id.
     all: HashMap<String, (Arc<Session>, Place)>,
     shares: Shares,
     /// How long a session may be idle before it ends.
@@ -305,9 +305,9 @@ impl Sessions {
         Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), max_idle: bounds.session_idle }
     }
 
-    /// Adds a session. To make room, it may remove another one, which it returns and the caller must end: the idlest
-    /// session of the same principal if that principal has used up its share, otherwise the idlest of the principal
-    /// with the most sessions.
+    /// Adds a session. To make room, this may remove another session, which it returns and the caller must end. If the
+    /// principal has used up its share, this is the principal's own idlest session. If not, it is the idlest session of
+    /// the principal with the most sessions.
     ///
     /// # Errors
     /// When there is no room, and that principal has no session that was idle for [`IN_USE_TIME`].
@@ -317,7 +317,7 @@ impl Sessions {
         if let Err(full) = place {
             let principal = match full {
                 Full::Share => Some(session.principal.clone()),
-                Full::Table => self.shares.owner_of_most(),
+                Full::Table => self.shares.owner_with_most_places(),
             };
             replaced = principal.and_then(|principal| self.remove_idlest_of(&principal));
             place = self.shares.take(&session.principal);
@@ -460,9 +460,9 @@ mod tests {
         let (sender, session) = (NewsSender::default(), session());
         let first = session.open_stream(|| sender.subscribe());
         let second = session.open_stream(|| sender.subscribe());
-        assert!(first.ends.is_cancelled() && !second.ends.is_cancelled());
+        assert!(first.stop.is_cancelled() && !second.stop.is_cancelled());
         session.close_stream(first);
-        assert!(!second.ends.is_cancelled(), "the end of the first stream does not end the second");
+        assert!(!second.stop.is_cancelled(), "the end of the first stream does not end the second");
         assert!(matches!(session.state.lock().stream, Stream::Open { .. }), "the second is still open");
     }
 

@@ -14,7 +14,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 
 use super::{
     Gateway,
-    exchange::{Opened, Out},
+    exchange::{Outgoing, StartedRequest},
     http::{answer, handle_notification, modern_abilities},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
@@ -23,7 +23,7 @@ use super::{
     session::Session,
 };
 
-/// How many messages may wait to be written. Beyond that, their senders wait.
+/// How many messages may wait to be written. Beyond this number, their senders wait.
 const OUTBOX_MESSAGES: usize = 64;
 
 /// How long running requests may continue after their client has closed its end of the connection. Afterwards, writing
@@ -65,6 +65,7 @@ pub(super) async fn serve(
     };
     // Dropping the connection closes the outbox, so that `writing` ends once all answers in it are written.
     drop(connection);
+    // What the client does not read in time is lost.
     let _ = timeout(CLOSE_TIMEOUT, writing).await;
     ended
 }
@@ -129,8 +130,8 @@ impl Connection<'_> {
         self.send(message::error(id, refusal)).await;
     }
 
-    /// Sends notifications of changes to a client that has sent `initialize`. A client of 2026-07-28 gets those to
-    /// which it has subscribed, in answer to its `subscriptions/listen`.
+    /// Sends notifications of changes to a client that has sent `initialize`. A client of 2026-07-28 gets the
+    /// notifications to which it has subscribed, in answer to its `subscriptions/listen`.
     async fn notify(&self, received: Vec<News>) {
         if self.session.agreed.get().is_none() {
             return;
@@ -142,8 +143,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Handles a message, unless it is a request: then this returns the id of the request, which the caller has to
-    /// handle.
+    /// Handles a message other than a request. Returns the id of a request, which the caller has to handle.
     async fn receive(&self, body: &Bytes) -> Option<Id> {
         if body.trim_ascii().is_empty() {
             return None;
@@ -191,13 +191,13 @@ impl Connection<'_> {
             },
         };
         let mut exchange = match self.gateway.open(&caller, id, request).await? {
-            Opened::Answered(result) => return Ok(result),
-            Opened::Exchange(exchange) => exchange,
+            StartedRequest::Answered(result) => return Ok(result),
+            StartedRequest::Exchange(exchange) => exchange,
         };
         loop {
             match exchange.next().await {
-                Out::Message(message) => self.send(message).await,
-                Out::Answer(answer) => return answer,
+                Outgoing::Message(message) => self.send(message).await,
+                Outgoing::Answer(answer) => return answer,
             }
         }
     }
@@ -210,13 +210,13 @@ impl Connection<'_> {
             abilities,
             view,
             session,
-            over: ClientTransport::Stdio,
+            transport: ClientTransport::Stdio,
         }
     }
 }
 
-/// Reads up to the end of a line, and appends that to `line`, without the line break. Returns `false` at the end of the
-/// input. Cancel-safe: what was read stays in `line`.
+/// Reads up to the end of a line, and appends the text to `line`, without the line break. Returns `false` at the end of
+/// the input. Cancel-safe: what was read stays in `line`.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
@@ -233,8 +233,8 @@ async fn next_line(
             return Err(StdioError::TooLarge { limit });
         }
         line.extend_from_slice(part);
-        let used = part.len() + usize::from(end.is_some());
-        reader.consume(used);
+        let consumed = part.len() + usize::from(end.is_some());
+        reader.consume(consumed);
         if end.is_some() {
             return Ok(true);
         }

@@ -1,4 +1,5 @@
-//! The resources that one client is subscribed to, under the names that it uses for them.
+//! The resources that one client is subscribed to, under the names that the client uses for
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 #[derive(Debug)]
 pub(super) struct Subscribed {
     subscriptions: Subscriptions,
-    /// The server, and the URI there, for each name.
+    /// The server, and the URI at that server, for each name.
     names: ArcSwap<BTreeMap<String, (ServerName, String)>>,
 }
 
@@ -41,14 +42,15 @@ impl Subscribed {
             names.remove(name);
             names
         });
+        // `rcu` returns the names as they were before the change.
         let Some(resource) = names.get(name) else { return };
         // The client may have subscribed to the resource by another name as well.
-        if !names.iter().any(|(other, its_resource)| other != name && its_resource == resource) {
+        if !names.iter().any(|(other, other_resource)| other != name && other_resource == resource) {
             self.subscriptions.unsubscribe(&resource.0, &resource.1);
         }
     }
 
-    /// Waits until a resource has changed; returns its names. Cancel-safe.
+    /// Waits until a resource has changed. Returns the names that the client uses for the resource. Cancel-safe.
     pub(super) async fn updated(&self) -> Vec<String> {
         loop {
             let resource = self.subscriptions.updated().await;

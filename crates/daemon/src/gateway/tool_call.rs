@@ -1,4 +1,4 @@
-//! Calls of tools.
+//! Runs calls of tools at the host, and makes their outcomes for clients.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tools as clients list them, and results as clients get them.
+//! Writes tools as clients list them, and results as clients get them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -17,7 +17,7 @@ use super::{
 /// A tool with the name that a client calls it by.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct ListedTool<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
@@ -34,7 +34,7 @@ struct Shown<'a> {
     meta: Option<&'a RawValue>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ListedTool<'a> {
     fn of(tool: &'a CatalogTool, snapshot: &'a ViewSnapshot<'_>, era: Era) -> Self {
         let described = tool.tool();
         let output = described.output_schema.as_deref();
@@ -62,7 +62,8 @@ fn describes_object(schema: &RawValue) -> bool {
     serde_json::from_str::<Kind>(schema.get()).is_ok_and(|schema| schema.kind == "object")
 }
 
-/// The result of `tools/list`: the page that follows `after`. Rendered once for each catalog, era and page.
+/// The result of `tools/list`: the page that follows `after`. Rendered once for each catalog, era (2026-07-28, or
+/// older) and page.
 pub(super) fn list(
     catalog: &Catalog,
     view: &View,
@@ -73,14 +74,14 @@ pub(super) fn list(
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Listed<'a> {
-        tools: Vec<Shown<'a>>,
+        tools: Vec<ListedTool<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
     view.page(catalog.version(), (era, after), |snapshot, after| {
         let tools = catalog.tools().filter(|tool| snapshot.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
-        let tools = tools.into_iter().map(|tool| Shown::of(tool, snapshot, era)).collect();
+        let tools = tools.into_iter().map(|tool| ListedTool::of(tool, snapshot, era)).collect();
         finish(json(&Listed { tools, next_cursor: next }).into())
     })
 }
@@ -100,7 +101,7 @@ pub(super) fn error_result(why: &str, code: &str) -> Bytes {
     json!({"content": [text], "isError": true, "_meta": {"toolrack/code": code}}).to_string().into()
 }
 
-/// Whether structured content is not an object, which only 2026-07-28 allows.
+/// Whether the result has structured content that is not an object, which only 2026-07-28 allows.
 fn has_non_object_structure(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -108,7 +109,7 @@ fn has_non_object_structure(result: &[u8]) -> bool {
         #[serde(borrow, default)]
         structured_content: Option<&'a RawValue>,
     }
-    let structured = serde_json::from_slice::<Structured<'_>>(result).ok().and_then(|it| it.structured_content);
+    let structured = serde_json::from_slice::<Structured<'_>>(result).ok().and_then(|result| result.structured_content);
     structured.is_some_and(|structured| !structured.get().starts_with('{'))
 }
 
@@ -193,12 +194,12 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
     // 200 bytes are enough for the fields below.
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
-    let wanted = [
+    let missing_fields = [
         (existing.result_type.is_none(), r#""resultType":"complete","#),
         (cacheable == Cacheable::Yes && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
         (cacheable == Cacheable::Yes && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
     ];
-    for (_, field) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+    for (_, field) in missing_fields.into_iter().filter(|(is_missing, _)| *is_missing) {
         out.extend_from_slice(field.as_bytes());
     }
     if existing.meta.is_none() {
@@ -206,6 +207,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         out.push(b',');
     }
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
+    // After the last added field there is no comma if the result itself has no fields.
     if rest.first() == Some(&b'}') {
         out.pop_if(|last| *last == b',');
     }

@@ -25,7 +25,7 @@ const MAX_WORDS: usize = 256;
 /// The parameters of a client's query that select tools, in their order.
 type Requested = Vec<(&'static str, String)>;
 
-/// The key of a page: the era, and the last item of the page before.
+/// The key of a page: the era (2026-07-28, or older), and the last item of the page before.
 type PageKey = (Era, Option<String>);
 
 /// The tools of one catalog as one client lists them, page by page.
@@ -165,8 +165,8 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// The tool that a client calls by `name`, also one in quarantine. Such a tool is not listed, but a client that
-    /// knows it from before must get the reason why it is not called.
+    /// The tool that a client calls by `name`. Finds tools in quarantine (tools whose definition changed) as well: they
+    /// are not listed, but a client that knows such a tool from before must get the reason why it is not called.
     pub(super) fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match &self.profile {
             Some(profile) => profile.find(catalog, name),

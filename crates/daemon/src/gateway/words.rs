@@ -1,8 +1,9 @@
 //! The protocol's names and versions.
 
+/// The version of the modern era, in which each request carries its own state.
 pub(super) const MODERN: &str = "2026-07-28";
 
-/// The revisions with a handshake, newest first.
+/// The versions of the legacy era, which begin a session with a handshake (`initialize`), newest first.
 pub(super) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// All supported versions, newest first.

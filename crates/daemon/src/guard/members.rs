@@ -9,9 +9,10 @@ use toolrack_team::{Authority, Endpoint, FrontDoor, ProvedToken, Unavailable};
 use super::{BUSY_RETRY_AFTER, bearer, is_protected, too_many};
 use crate::{error::ApiError, membership::Membership};
 
-/// The members of a team, and what proves them.
+/// Checks the proofs of a team's members: tokens and session cookies.
 pub(crate) struct Members {
     authority: Arc<Authority>,
+    /// The sign-in of the team, which sets the session cookies.
     door: Arc<FrontDoor>,
 }
 
@@ -49,21 +50,22 @@ impl Members {
             (Purpose::Personal | Purpose::Access, true) if proved.opens(path) => Ok(Some(proved)),
             (Purpose::Personal | Purpose::Access, true) => {
                 let why = "a client sent its token to another address than the one for which the token was issued";
-                self.refuse("wrong_audience", why, &proved).await;
+                self.record_refusal("wrong_audience", why, &proved).await;
                 Err(wrong_audience(path, &proved))
             }
             // Another site can make a browser send a request with the cookie, and could call tools that way.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
                 let why = "a page of another site sent a request with the cookie of a member";
-                self.refuse("cross_site", why, &proved).await;
+                self.record_refusal("cross_site", why, &proved).await;
                 Err(cross_site())
             }
             (Purpose::Browser, false) if proved.opens(path) => Ok(Some(proved)),
             // Another site can make a browser send such a request, but cannot read the answer.
             (Purpose::Browser, false) => Ok(None),
-            // The secret of a cookie is not valid as a token, nor a token as a cookie: it was probably copied.
+            // The secret of a cookie is not valid as a token, nor a token as a cookie: the secret was probably copied.
             _ => {
-                self.refuse("wrong_place", "a cookie was sent as a token, or a token as a cookie", &proved).await;
+                self.record_refusal("wrong_place", "a cookie was sent as a token, or a token as a cookie", &proved)
+                    .await;
                 Ok(None)
             }
         }
@@ -74,8 +76,8 @@ impl Members {
         Membership::of(self.authority.store(), proved)
     }
 
-    /// Returns the `WWW-Authenticate` for a client without a valid token; `is_wrong` says whether it sent an invalid
-    /// one.
+    /// Returns the `WWW-Authenticate` for a client without a valid token; `is_wrong` says whether the client
+    /// sent an invalid token.
     pub(super) fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
         self.door.challenge(endpoint, is_wrong)
     }
@@ -93,7 +95,8 @@ impl Members {
         "send `Authorization: Bearer TOKEN` with a token that the operator of the team gave you".to_owned()
     }
 
-    async fn refuse(&self, code: &str, why: &str, proved: &ProvedToken) {
+    /// Records the refusal of a request in the audit log.
+    async fn record_refusal(&self, code: &str, why: &str, proved: &ProvedToken) {
         let by = Some(proved.member());
         self.door.refusals().record(DoorRefusal { door: "daemon", code, why, by, ..DoorRefusal::default() }).await;
     }

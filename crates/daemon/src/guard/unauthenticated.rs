@@ -1,4 +1,5 @@
-//! Connections that have not shown a valid token yet. Once a connection has shown one, it is *known*.
+//! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is
+//! *known*.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,8 +12,8 @@ use toolrack_host::Principal;
 
 use crate::shares::{Full, Place, Shares};
 
-/// The number of the oldest connections that are compared to find one to end. There is a bound because the search must
-/// be quick even while very many clients connect.
+/// How many of the oldest connections are compared to choose a connection to end. The number is limited because the
+/// choice must be quick even while very many clients connect.
 const MAX_COMPARED: usize = 16;
 
 /// All connections that have not shown a valid token yet. The task that accepts connections owns this value, and a
@@ -22,10 +23,10 @@ pub(crate) struct Unauthenticated {
     /// The number of the next connection.
     next: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
-    /// The numbers of the connections that have left. The channel needs no bound: each connection sends its number at
-    /// most twice, and all numbers are read when the next connection is accepted.
-    departed: mpsc::UnboundedReceiver<u64>,
-    departures: mpsc::UnboundedSender<u64>,
+    /// The numbers of the connections that have ended or are known now. The channel needs no bound: each connection
+    /// sends its number at most twice, and all numbers are read when the next connection is accepted.
+    unregistered: mpsc::UnboundedReceiver<u64>,
+    unregister_sender: mpsc::UnboundedSender<u64>,
     /// The limits of known connections.
     known: Shares,
 }
@@ -35,7 +36,7 @@ pub(crate) struct Unauthenticated {
 pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
-    departures: mpsc::UnboundedSender<u64>,
+    unregister_sender: mpsc::UnboundedSender<u64>,
     known: Shares,
     /// The place of this connection in the limits of known connections. It counts for the principal that sent the last
     /// request.
@@ -57,9 +58,9 @@ struct State {
 
 /// Counts a request of a connection as being answered, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Connection>);
+pub(crate) struct RequestGuard(Arc<Connection>);
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.change(|state| {
             state.requests = state.requests.saturating_sub(1);
@@ -69,15 +70,15 @@ impl Drop for Busy {
 }
 
 impl Unauthenticated {
-    /// Starts without connections. Those that show a valid token take their places in `known`.
+    /// Starts without connections. A connection that shows a valid token counts in the limits `known` from then on.
     pub(crate) fn new(known: Shares) -> Self {
-        let (departures, departed) = mpsc::unbounded_channel();
-        Self { next: 0, by_number: BTreeMap::new(), departed, departures, known }
+        let (unregister_sender, unregistered) = mpsc::unbounded_channel();
+        Self { next: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known }
     }
 
-    /// Returns the connections that have not shown a valid token, after removing those that have left.
+    /// Returns the connections that have not shown a valid token, after removing those that were unregistered.
     fn current(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
-        while let Ok(number) = self.departed.try_recv() {
+        while let Ok(number) = self.unregistered.try_recv() {
             self.by_number.remove(&number);
         }
         &mut self.by_number
@@ -90,10 +91,11 @@ impl Unauthenticated {
     /// Registers a new connection.
     pub(crate) fn register(&mut self) -> Arc<Connection> {
         let state = State { is_known: false, must_end: false, requests: 0, silent_since: Instant::now() };
-        let (number, departures, known) = (self.next, self.departures.clone(), self.known.clone());
+        let (number, unregister_sender, known) = (self.next, self.unregister_sender.clone(), self.known.clone());
         self.next += 1;
         let place = Mutex::new(None);
-        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), departures, known, place });
+        let connection =
+            Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known, place });
         self.current().insert(number, Arc::clone(&connection));
         connection
     }
@@ -116,20 +118,20 @@ impl Unauthenticated {
 
 impl Connection {
     /// Registers a request, which counts as being answered until the returned value is dropped.
-    pub(crate) fn begin_request(self: &Arc<Self>) -> Busy {
+    pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.change(|state| state.requests += 1);
-        Busy(Arc::clone(self))
+        RequestGuard(Arc::clone(self))
     }
 
     /// Reports that the connection has ended, or is known now.
-    pub(crate) fn report_departure(&self) {
+    pub(crate) fn unregister(&self) {
         // Fails if the task that accepts connections has ended, which does not matter here.
-        let _ = self.departures.send(self.number);
+        let _ = self.unregister_sender.send(self.number);
     }
 
     /// Gives the connection to the principal that a valid token on it has proved. From now on, it is not ended to make
-    /// room. A connection of a proxy may carry requests of several principals: it belongs to the one that sent the last
-    /// request.
+    /// room. A connection of a proxy may carry requests of several principals: it belongs to the principal that sent
+    /// the last request.
     ///
     /// # Errors
     /// [`Full`] when the principal has too many connections. Then the connection stays as it was.
@@ -141,7 +143,7 @@ impl Connection {
         *place = Some(self.known.take(principal)?);
         drop(place);
         if !self.state.borrow().is_known {
-            self.report_departure();
+            self.unregister();
             self.change(|state| state.is_known = true);
         }
         Ok(())

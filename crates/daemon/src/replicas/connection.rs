@@ -1,4 +1,4 @@
-//! The connection to another replica: HTTP/2 over TLS 1.3, with the public keys of both.
+//! Opens the connection to another replica: HTTP/2 over TLS 1.3, with the public keys of both.
 //!
 //! A replica opens the connection when it has a first request, and sends the request only when the connection stands.
 //! So it knows that a request was not sent if connecting fails.
@@ -33,15 +33,14 @@ pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 /// The largest window of a connection that HTTP/2 allows, in bytes (RFC 9113, section 6.9.1): in effect no bound.
 pub(super) const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// The maximum number of cancelled requests that HTTP/2 remembers, so that it ignores what still arrives of their
-/// answers.
+/// The maximum number of cancelled requests that HTTP/2 remembers, so that it ignores the rest of their answers.
 const MAX_REMEMBERED_RESETS: usize = 1_000;
 
-/// Sends requests over a connection.
-pub(super) type Requests = SendRequest<Full<Bytes>>;
+/// The sender of requests over a connection.
+pub(super) type RequestSender = SendRequest<Full<Bytes>>;
 
 /// An attempt to open a connection, whose outcome several requests can await. `None` if it failed.
-type Opening = Shared<BoxFuture<'static, Option<Requests>>>;
+type Opening = Shared<BoxFuture<'static, Option<RequestSender>>>;
 
 /// Opens the connection to one sibling, and opens a new one after that has ended.
 pub(super) struct Connector {
@@ -63,7 +62,7 @@ impl Connector {
 
     /// The open connection, or a new one if there is none. Requests that wait for it at the same time share one
     /// attempt. `None` if the attempt fails, or takes longer than [`CONNECT_TIMEOUT`].
-    pub(super) async fn requests(&self) -> Option<Requests> {
+    pub(super) async fn request_sender(&self) -> Option<RequestSender> {
         let mut opening = None;
         self.last.send_if_modified(|last| {
             let is_over = last.as_ref().is_none_or(|last| {
@@ -106,7 +105,11 @@ async fn connect(address: &str, tls: TlsConnector) -> io::Result<TlsStream<TcpSt
 
 /// Starts HTTP/2 on a connection. A task of `tasks` drives it until the connection ends or `gone` is cancelled. `None`
 /// if HTTP/2 cannot start.
-async fn start_http(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks: &TaskTracker) -> Option<Requests> {
+async fn start_http(
+    stream: TlsStream<TcpStream>,
+    gone: CancellationToken,
+    tasks: &TaskTracker,
+) -> Option<RequestSender> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -115,7 +118,7 @@ async fn start_http(stream: TlsStream<TcpStream>, gone: CancellationToken, tasks
         .keep_alive_interval(PING_AFTER)
         .keep_alive_timeout(PING_AFTER)
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
-        // Members may cancel requests as often as they like; that must not end the connection, which all members share.
+        // Members may cancel requests as often as they like. This must not end the connection, which all members share.
         .max_local_error_reset_streams(None);
     let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Forwards a request to another replica, and the answer of that replica back to the client.
+//! Forwards a request to another replica (a sibling), and the answer of that replica back to the client.
 
 use std::io;
 
@@ -101,40 +101,40 @@ impl Sibling {
         ending: &CancellationToken,
     ) -> Forwarded {
         let Some(request) = request_to_home(head, body, host) else { return Forwarded::NotSent };
-        let connected = self.gone.run_until_cancelled(self.connector.requests()).await;
-        let Some(mut requests) = connected.flatten() else { return Forwarded::NotSent };
-        match self.gone.run_until_cancelled(requests.try_send_request(request)).await {
+        let connected = self.gone.run_until_cancelled(self.connector.request_sender()).await;
+        let Some(mut sender) = connected.flatten() else { return Forwarded::NotSent };
+        match self.gone.run_until_cancelled(sender.try_send_request(request)).await {
             Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::NotSent,
             Some(Ok(response)) => Forwarded::Answered(self.answer(response, head.method.is_safe().then_some(ending))),
             // hyper gives a request back as `message` if it has sent nothing of it.
             Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => Forwarded::NotSent,
             Some(Err(failed)) => {
                 tracing::debug!("a request to another replica was lost: {}", failed.error());
-                self.lost(head)
+                self.outcome_without_answer(head)
             }
-            None => self.lost(head),
+            None => self.outcome_without_answer(head),
         }
     }
 
     /// The outcome of a request that got no answer. A request that changes nothing can be sent again.
-    fn lost(&self, head: &Parts) -> Forwarded {
+    fn outcome_without_answer(&self, head: &Parts) -> Forwarded {
         match head.method.is_safe() {
             true => Forwarded::NotSent,
             false => Forwarded::Lost,
         }
     }
 
-    /// The answer of the sibling. Its body is passed on piece by piece, as it arrives. Cancelling `until` ends the body
+    /// The answer of the sibling. Its body is passed on piece by piece, as it arrives. Cancelling `end` ends the body
     /// as if it were complete. A body that the sibling does not finish ends with an error, so that the client knows
     /// that it is incomplete.
-    fn answer(&self, response: Response<Incoming>, until: Option<&CancellationToken>) -> Response {
+    fn answer(&self, response: Response<Incoming>, end: Option<&CancellationToken>) -> Response {
         let (status, headers) = (response.status(), passed_on(response.headers()));
         let body = ForwardedBody {
             is_sized: response.headers().contains_key(CONTENT_LENGTH),
-            held: None,
+            held_back: None,
             received: response.into_body().into_data_stream(),
             gone: self.gone.clone(),
-            until: until.cloned().unwrap_or_default(),
+            end: end.cloned().unwrap_or_default(),
         };
         let pieces = stream::unfold(body, async |mut body| Some((body.next().await?, body)));
         let mut answer = Response::new(Body::from_stream(pieces));
@@ -146,16 +146,16 @@ impl Sibling {
 /// The body of a sibling's answer, on its way to the member.
 struct ForwardedBody {
     /// Whether the answer has a `Content-Length`. The HTTP server of this daemon stops reading such a body after its
-    /// last byte, and would drop it before the end of the sibling's stream is read; the sibling would take that for a
-    /// cancelled request. So each piece of such a body is held back until the next one, or the end, has arrived.
+    /// last byte, and would drop it before the end of the sibling's stream is read; the sibling would then treat the
+    /// request as cancelled. So each piece of such a body is held back until the next one, or the end, has arrived.
     is_sized: bool,
     /// The piece that is held back.
-    held: Option<Bytes>,
+    held_back: Option<Bytes>,
     received: BodyDataStream<Incoming>,
     /// Cancelled when the sibling is gone: the body then ends with an error.
     gone: CancellationToken,
     /// Cancelled when the body is to end as if it were complete.
-    until: CancellationToken,
+    end: CancellationToken,
 }
 
 impl ForwardedBody {
@@ -164,11 +164,11 @@ impl ForwardedBody {
         loop {
             match self.receive().await {
                 Some(Ok(piece)) if self.is_sized => {
-                    if let Some(before) = self.held.replace(piece) {
-                        return Some(Ok(before));
+                    if let Some(previous) = self.held_back.replace(piece) {
+                        return Some(Ok(previous));
                     }
                 }
-                None => return self.held.take().map(Ok),
+                None => return self.held_back.take().map(Ok),
                 received => return received,
             }
         }
@@ -179,7 +179,7 @@ impl ForwardedBody {
         tokio::select! {
             piece = self.received.next() => piece.map(|piece| piece.map_err(io::Error::other)),
             () = self.gone.cancelled() => Some(Err(io::Error::other("the replica that answers is gone"))),
-            () = self.until.cancelled() => None,
+            () = self.end.cancelled() => None,
         }
     }
 }

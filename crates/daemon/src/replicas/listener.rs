@@ -1,4 +1,4 @@
-//! The address at which a replica listens for its siblings.
+//! Listens for the other replicas (the siblings of this replica), and answers the requests that they forward.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -122,7 +122,7 @@ async fn serve_connection(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_REQUESTS)
-        // Members may cancel requests as often as they like; that must not end the connection, which all members share.
+        // Members may cancel requests as often as they like. This must not end the connection, which all members share.
         .max_pending_accept_reset_streams(None)
         .max_local_error_reset_streams(None);
     let service = TowerToHyperService::new(router);

@@ -13,21 +13,21 @@ use toolrack_store::{Heartbeat, Replica};
 
 use super::{forward::Sibling, identity::Identity};
 
-/// A term, and what the replica has learned in it of the others.
+/// A term, and what the replica has learned of the other replicas in this term.
 pub(super) struct Term {
     /// The id of this replica in this term. Each term has a new one.
     pub(super) id: String,
     /// When the term ends if no further heartbeat is written before.
     end: watch::Sender<Instant>,
-    known: RwLock<Known>,
+    known: RwLock<OtherReplicas>,
 }
 
-/// What this replica knows of the others.
+/// What this replica knows of the other replicas (its siblings).
 #[derive(Default)]
-struct Known {
-    /// By the ids of the siblings.
+struct OtherReplicas {
+    /// The siblings, by their ids.
     siblings: BTreeMap<String, Arc<Sibling>>,
-    /// By the ids of the tenants.
+    /// The homes, by the ids of their tenants.
     homes: HashMap<String, Home>,
 }
 
@@ -66,12 +66,12 @@ impl Term {
 
     /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of the siblings that have been
     /// silent for `timeout`. Forgets the siblings that are not in `heartbeats` any more, and gives up the requests to
-    /// them. It forgets only siblings of `before`, those that were known before the heartbeats were read: one that was
-    /// added later may have joined after the read.
+    /// them. It forgets only siblings of `known_before`, which were known before the heartbeats were read: a sibling
+    /// that was added later may have joined after the read.
     pub(super) fn update_siblings(
         &self,
         heartbeats: &[Heartbeat],
-        before: &BTreeSet<String>,
+        known_before: &BTreeSet<String>,
         identity: &Identity,
         timeout: Duration,
     ) -> Vec<Heartbeat> {
@@ -82,11 +82,11 @@ impl Term {
                 silent.push(heartbeat.clone());
             }
         }
-        let is_gone = |id: &String| before.contains(id) && !heartbeats.iter().any(|last| last.replica.id == *id);
+        let is_gone = |id: &String| known_before.contains(id) && !heartbeats.iter().any(|last| last.replica.id == *id);
         for (_, gone) in known.siblings.extract_if(.., |id, _| is_gone(id)) {
             gone.give_up();
         }
-        let Known { siblings, homes } = &mut *known;
+        let OtherReplicas { siblings, homes } = &mut *known;
         homes.retain(|_, home| match home {
             Home::Here => true,
             Home::At(sibling) => siblings.contains_key(sibling.id()),
@@ -115,7 +115,7 @@ impl Term {
         home
     }
 
-    /// Forgets that `sibling` is the home of `tenant`. Does nothing if the home is another one by now.
+    /// Forgets that `sibling` is the home of `tenant`. Does nothing if another replica is the home by now.
     pub(super) fn forget_home(&self, tenant: &str, sibling: &Sibling) {
         let mut known = self.known.write();
         if let Some(Home::At(known_sibling)) = known.homes.get(tenant)
@@ -126,8 +126,8 @@ impl Term {
     }
 }
 
-impl Known {
-    /// The sibling that is `replica`; adds it if it is new.
+impl OtherReplicas {
+    /// The sibling for `replica`. Adds the sibling if it is new.
     fn sibling(&mut self, replica: &Replica, identity: &Identity) -> Arc<Sibling> {
         let new = || Arc::new(Sibling::new(replica.clone(), identity));
         Arc::clone(self.siblings.entry(replica.id.clone()).or_insert_with(new))

@@ -1,8 +1,8 @@
-//! HTTP connections: how many there may be, and how long they may be silent.
+//! Serves HTTP connections, and limits how many there may be, and how long they may be silent.
 //!
 //! A connection is *known* from its first request with a valid token on. Other connections are limited to a small
-//! number: beyond it, a new one replaces the one that was silent for the longest time. So programs without a token
-//! displace only each other.
+//! number: beyond it, a new connection replaces the connection that was silent for the longest time. So
+//! programs without a token displace only each other.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ pub(super) struct Bounds {
     pub(super) idle_timeout: Duration,
 }
 
-/// What answers the requests.
+/// The routers that answer the requests.
 pub(super) struct Routers {
     /// Answers until the daemon ends.
     pub(super) router: Router,
@@ -61,8 +61,8 @@ pub(super) struct Routers {
 }
 
 /// Answers requests until `ending` is cancelled, and then finishes the answers under way ([`Routers`] says how it
-/// answers new connections meanwhile). When [`Bounds::max`] connections are known, a new one waits, unanswered, until
-/// one of them ends. Dropping the future ends all connections.
+/// answers new connections meanwhile). When [`Bounds::max`] connections are known, a new connection waits,
+/// unanswered, until one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -75,14 +75,14 @@ pub(super) async fn serve(
     let shared = Arc::new(Shared { tls, router, bounds, places, ending: ending.clone() });
     let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.max, bounds.max_per_member));
     let mut connections = JoinSet::new();
-    let mut evicted = Evicted::default();
+    let mut evictions = EvictionCounter::default();
     loop {
         tokio::select! {
             () = ending.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
                         place = shared.place(&mut unauthenticated) => place,
@@ -90,7 +90,7 @@ pub(super) async fn serve(
                     let Ok(place) = place else { break };
                     connections.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
-                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
                     // File descriptors have probably run out, so a connection without a token has to go.
@@ -111,7 +111,7 @@ pub(super) async fn serve(
                 ended = connections.join_next() => if ended.is_none() { break },
                 Some(_) = checks.join_next() => {}
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
-                    evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
                     checks.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
@@ -148,16 +148,15 @@ impl Shared {
 
 /// Counts the connections that were ended to make room, for the log.
 #[derive(Default)]
-struct Evicted {
+struct EvictionCounter {
     /// The number of these connections since the last warning.
     number: usize,
     /// When the last warning was written.
     reported: Option<Instant>,
 }
 
-impl Evicted {
-    /// Ends connections that have not shown a valid token until there is room for one more of them, if at most `bound`
-    /// are allowed.
+impl EvictionCounter {
+    /// Ends connections that have not shown a valid token, until there is room for one more within the limit `bound`.
     fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
         while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
             self.report(bound);
@@ -179,7 +178,7 @@ impl Evicted {
 }
 
 /// Returns whether an error of accepting concerns only one connection, whose client has disconnected.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
@@ -207,7 +206,7 @@ async fn serve_connection(
             }
         }
     }
-    connection.report_departure();
+    connection.unregister();
 }
 
 /// Serves HTTP on a connection to its end.

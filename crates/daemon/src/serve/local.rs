@@ -1,4 +1,4 @@
-//! Programs on this machine, which the daemon serves on a Unix socket, without HTTP.
+//! Serves programs on this machine over a Unix socket, without HTTP.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Clients {
     async fn serve(&self, stream: UnixStream) {
         let (reader, writer) = stream.into_split();
         let session = match &self.sessions {
-            Some(sessions) => sessions.of_connection().await,
+            Some(sessions) => sessions.begin_for_connection().await,
             None => Ok(None),
         };
         let served = match session {

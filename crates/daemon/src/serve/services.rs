@@ -1,5 +1,5 @@
-//! The services of a world (a host with its configuration, questions and events): what answers its requests, and what
-//! makes the worlds of its agents, members and sessions.
+//! Makes the services of a world (a host with its configuration, questions and events). They answer the requests to the
+//! world, and make the worlds of its agents, members and sessions.
 
 use std::{
     collections::BTreeSet,
@@ -17,13 +17,13 @@ use super::ROUTES;
 use crate::{
     agents::Agents,
     gateway::{Gateway, GatewayOptions},
-    missing::Missing,
+    missing::MissingValues,
     replicas::Replicas,
     session_worlds::{self, SessionWorlds},
     tenant_members::{self, TenantMembers},
     tenants::Tenants,
     world::{MemberWorlds, World},
-    worlds::{Common, MakeWorld, Serve, Serving, Times, WorldParts},
+    worlds::{Common, MakeServing, MakeWorld, Serving, WorldParts, WorldTimeouts},
 };
 
 /// The settings of a daemon that all its worlds use.
@@ -33,12 +33,12 @@ pub(super) struct Site {
     pub(super) address: SocketAddr,
     /// The URL of the dashboard for the members of a team.
     pub(super) team_url: Option<Url>,
-    pub(super) times: Times,
+    pub(super) times: WorldTimeouts,
     /// The maximum number of sessions of one user that have worlds of their own.
     pub(super) session_worlds: usize,
 }
 
-/// What the routes find in the extensions of a request to a world.
+/// The values that the routes find in the extensions of a request to a world.
 #[derive(Clone)]
 pub(super) struct Services {
     pub(super) world: Arc<World>,
@@ -75,7 +75,7 @@ impl Services {
 }
 
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
-pub(super) fn services(site: &Arc<Site>) -> Serve {
+pub(super) fn services(site: &Arc<Site>) -> MakeServing {
     let site = Arc::clone(site);
     Arc::new(move |world, inner_worlds, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
@@ -90,11 +90,11 @@ pub(super) fn services(site: &Arc<Site>) -> Serve {
     })
 }
 
-/// What all kinds of worlds in `world` have in common: they end with it.
+/// The settings that the worlds of agents, members and sessions have in common. These worlds end when `world` ends.
 fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> Common {
     Common {
         make,
-        serve: services(site),
+        make_serving: services(site),
         times: site.times,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
@@ -106,7 +106,7 @@ fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker)
 
 /// The agents of `world`. Their worlds end with it.
 pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
-    // The event log of a world also gets the questions from the worlds of its agents.
+    // The event log of a world gets the questions from the worlds of its agents as well.
     let common = Common { log: Some(Arc::clone(&world.log)), ..common(site, world, make, tasks) };
     let agents = Agents::new(Arc::clone(world), common);
     let running = Arc::downgrade(&agents);
@@ -217,7 +217,7 @@ pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
-        missing: Missing::of_member(world, site.team_url.as_ref()),
+        missing: MissingValues::of_member(world, site.team_url.as_ref()),
         unproven: None,
         hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()

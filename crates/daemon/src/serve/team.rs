@@ -30,7 +30,7 @@ pub struct Team {
     pub authority: Arc<Authority>,
     /// Signs members in, and gives tokens to OAuth clients.
     pub door: Arc<FrontDoor>,
-    /// Makes the parts of a tenant's world at the first request of one of its members.
+    /// Makes the parts of a tenant's world (its host with its configuration) at the first request of a member.
     pub make_tenant_world: MakeWorld,
     /// Deletes the values that a removed member gave.
     pub forget: Forget,
@@ -46,8 +46,9 @@ impl fmt::Debug for Team {
 
 impl Team {
     /// Extends `router` for the team: sends the requests of members to the worlds of their tenants, and adds the front
-    /// door. With `replica`, this daemon is one of several replicas, and forwards a request to the replica that serves
-    /// its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the task tracker of `daemon`.
+    /// door (the sign-in of members). With `replica`, this daemon is one of several replicas, and forwards a request to
+    /// the replica that serves its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the
+    /// task tracker of `daemon`.
     ///
     /// # Errors
     /// [`NoIdentity`] for a replica.
@@ -115,8 +116,8 @@ pub(super) struct HeartbeatTask {
 }
 
 impl ThisReplica {
-    /// Starts the task that joins the other replicas. The returned future answers the requests that they forward with
-    /// `router`, until the daemon is `ending`.
+    /// Starts the task that joins the other replicas. The returned future uses `router` to answer the requests that
+    /// they forward, until the daemon is `ending`.
     pub(super) fn join(self, router: &Router, ending: &CancellationToken) -> (BoxFuture<'static, ()>, HeartbeatTask) {
         let Self { replicas, siblings, tenants } = self;
         let leaving = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! Rows of the audit log.
+//! The form in which rows of the audit log are shown.
 
 use chrono::DateTime;
 use serde::Serialize;

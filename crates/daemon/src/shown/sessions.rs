@@ -1,4 +1,4 @@
-//! Stored conversations.
+//! The form in which stored conversations are shown.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! Edits of configuration files that users make through the daemon.
+//! Makes the edits of configuration files that users request, and applies them to the world (the host with its
+//! configuration).
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -17,18 +18,18 @@ use super::World;
 /// A change of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Adds a new entry, or with `replace` puts it in the place of one with the same name.
+    /// Adds a new entry. With `replace`, the new entry may replace an entry of the same name.
     Add { scope: Scope, entry: Value, replace: bool },
-    /// Changes an entry that the user has seen. `seen` is the hash of the entry as the user saw it.
-    Revise { entry: Value, seen: Option<String> },
+    /// Changes an entry that the user has seen. `seen_hash` is the hash of the entry as the user saw it.
+    Revise { entry: Value, seen_hash: Option<String> },
     /// Removes the entry.
     Remove,
     /// Enables (`true`) or disables the entry.
     Switch(bool),
 }
 
-/// Stores the secrets of new entries. The entries then contain `${secret:NAME}` in their place. Errors are texts for
-/// the user, and never contain a secret.
+/// Stores the secrets of new entries. The entries then contain `${secret:NAME}` in place of the secrets. Errors are
+/// texts for the user, and never contain a secret.
 pub trait Vault: Send + Sync {
     /// The names of the stored secrets.
     fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>>;
@@ -42,7 +43,7 @@ pub trait Vault: Send + Sync {
 pub(crate) struct Additions {
     pub(crate) scope: Scope,
     pub(crate) entries: BTreeMap<String, Value>,
-    /// Whether they replace entries of these names.
+    /// Whether the new entries may replace entries of these names.
     pub(crate) replace: bool,
     /// Whether secrets are written into the file instead of being stored.
     pub(crate) plain: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Added {
     pub(crate) name: String,
     pub(crate) scope: Scope,
     pub(crate) edited: Edited,
-    /// The secrets that were taken out of the entry.
+    /// The secrets that were moved out of the entry into the secret store.
     pub(crate) sealed: Sealed,
 }
 
@@ -138,8 +139,8 @@ impl World {
         Ok(())
     }
 
-    /// Changes the entry `name` for `caller`, and applies the changed files. With `dry_run`, only says what the change
-    /// would be.
+    /// Changes the entry `name` for `caller`, and applies the changed files. With `dry_run`, only reports the
+    /// change.
     pub(crate) async fn edit(
         &self,
         name: &str,
@@ -149,12 +150,12 @@ impl World {
     ) -> Result<(Scope, Edited), EditFailed> {
         let loaded = self.loaded();
         let entry = loaded.entry(name);
-        let known = || entry.ok_or(EditFailed::Unknown);
+        let existing = || entry.ok_or(EditFailed::Unknown);
         let (places, folder) = (&self.request.places, &self.request.cwd);
         let place = match &change {
             Change::Add { scope, .. } => Place::of_new(*scope, places, folder),
-            Change::Revise { .. } | Change::Remove => Place::only(known()?)?,
-            Change::Switch(_) => Place::to_switch(known()?, &loaded, places, folder)?,
+            Change::Revise { .. } | Change::Remove => Place::only(existing()?)?,
+            Change::Switch(_) => Place::to_switch(existing()?, &loaded, places, folder)?,
         };
         let is_new = matches!(change, Change::Add { .. });
         let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
@@ -173,8 +174,8 @@ impl World {
 
     /// Stores the agreement that an edit implies. A user who adds an entry to a project's file agrees to run exactly
     /// that entry. Enabling or disabling an entry keeps an earlier agreement. A user who revises an entry agrees to run
-    /// the revised one only if they had agreed to the original one, because the hidden values, which the user never
-    /// saw, come from there.
+    /// the revised entry only if they had agreed to the original entry, because the hidden values, which the user never
+    /// saw, come from the original.
     async fn agree_to_edit(
         &self,
         EditedEntry { name, before, is_new }: EditedEntry<'_>,
@@ -190,11 +191,12 @@ impl World {
             }
             return Ok(());
         };
-        let is_what_was_written = edited.after.as_ref() == Some(&after.hash);
+        let is_as_written = edited.after.as_ref() == Some(&after.hash);
         let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
         let was_agreed_to = is_new || trusted.is_some_and(|before| edited.before.as_ref() == Some(&before.hash));
-        if is_only_switched || (is_what_was_written && was_agreed_to) {
+        if is_only_switched || (is_as_written && was_agreed_to) {
             self.trust(after, caller).await?;
+            // Applies the agreement. The world itself reports files that cannot be used.
             let _ = self.reload().await;
         }
         Ok(())
@@ -214,7 +216,7 @@ struct EditedEntry<'a> {
     name: &'a str,
     /// The entry as it was before the edit, if there was one.
     before: Option<&'a Entry>,
-    /// Whether the user has added it.
+    /// Whether the user has added the entry.
     is_new: bool,
 }
 
@@ -236,8 +238,8 @@ async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_ru
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {
         Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
-        Change::Revise { entry, seen } => {
-            let revision = Revision { shown: &shown, entry: &entry, seen: seen.as_deref() };
+        Change::Revise { entry, seen_hash } => {
+            let revision = Revision { shown: &shown, entry: &entry, seen: seen_hash.as_deref() };
             edit::revise(&path, &name, &revision, options)
         }
         Change::Remove => edit::remove(&path, &name, options),

@@ -1,4 +1,5 @@
-//! The keeper: the only task that changes a world. It handles changes of files and orders one after another.
+//! The keeper is the only task that changes a world (a host with its configuration, questions and events). It handles
+//! changes of files and orders one after another.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,7 +73,7 @@ impl Keeper {
     }
 
     /// Applies the first configuration, and handles changes until the world ends. [`Self::reload`] itself reports files
-    /// that cannot be used, so only an order also gets its result.
+    /// that cannot be used, so its result is dropped, except that the sender of an order gets the result.
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
@@ -91,6 +92,7 @@ impl Keeper {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
                     Some(Order::SetStopped { name, is_stopped, done }) => {
                         self.set_stopped(name, is_stopped).await;
+                        // Fails only if the sender of the order no longer waits.
                         let _ = done.send(Ok(()));
                     }
                     None => return,
@@ -102,7 +104,7 @@ impl Keeper {
     /// Makes the host run the servers of the loaded configuration, except those that a user stopped.
     async fn apply(&self) {
         if let (WorldKind::Session(_), Some(base)) = (&self.world.kind, &self.base) {
-            // A server that the user stops also stops in the user's sessions.
+            // A server that the user stops in their world stops in the user's sessions as well.
             self.world.stopped.store(base.world.stopped_names());
         }
         (self.before_applying)(&self.world.loaded());
@@ -198,27 +200,27 @@ async fn base_applied(base: Option<&mut Base>) {
 /// Gives a missing file some time to reappear.
 #[derive(Debug, Default)]
 struct MissingFileTimer {
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl MissingFileTimer {
-    /// Starts the timer if a file is missing, and stops it otherwise. Returns whether to wait.
+    /// Starts the timer if a file is missing, and stops the timer if not. Returns whether to wait.
     fn wait_if(&mut self, is_missing: bool) -> bool {
         if is_missing {
-            self.until.get_or_insert_with(|| Instant::now() + GRACE);
+            self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
         } else {
-            self.until = None;
+            self.deadline = None;
         }
         is_missing
     }
 
     /// Returns when a missing file has not reappeared in time. Never returns while no file is missing.
     async fn expired(&mut self) {
-        match self.until {
-            Some(until) => sleep_until(until).await,
+        match self.deadline {
+            Some(deadline) => sleep_until(deadline).await,
             None => std::future::pending().await,
         }
-        self.until = None;
+        self.deadline = None;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Work under way, by the names that callers gave it.
+//! Finds running work by the names that callers gave it.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ pub(crate) enum NotBegun {
 
 /// Cancels running work of one kind by its name.
 #[derive(Default)]
-pub(super) struct Named(HashMap<String, CancellationToken>);
+pub(super) struct WorkByName(HashMap<String, CancellationToken>);
 
-impl Named {
+impl WorkByName {
     pub(super) fn insert(&mut self, name: String, cancelled: CancellationToken) -> Result<(), NotBegun> {
         if self.0.len() >= MAX_NAMES {
             return Err(NotBegun::TooMany(MAX_NAMES));
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_full_table_and_an_id_in_use_have_different_errors() {
-        let mut all = Named::default();
+        let mut all = WorkByName::default();
         let mut begin = |name: &str| all.insert(name.to_owned(), CancellationToken::new());
         (1..MAX_NAMES).for_each(|id| begin(&id.to_string()).unwrap());
         assert_eq!(begin("1"), Err(NotBegun::NameInUse));

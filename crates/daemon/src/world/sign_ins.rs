@@ -1,4 +1,4 @@
-//! Sign-ins to servers, which begin in the dashboard and end in the user's browser.
+//! Runs sign-ins to servers, which begin in the dashboard and end in the user's browser.
 //!
 //! [`Parts::sign_ins`](super::Parts::sign_ins) implements the protocol of authorization servers. It waits for the
 //! browser on its own loopback address, and accepts only the answer to its own request.
@@ -29,7 +29,7 @@ pub struct SignInPage {
 const MAX_ADDRESS: usize = 16 * 1024;
 
 /// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser was redirected
-/// back and the tokens are stored. Bounded in time; dropping it cancels the sign-in.
+/// back and the tokens are stored. The future has a time limit; dropping it cancels the sign-in.
 pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
 
 /// Why a sign-in failed. It holds no secret.
@@ -73,39 +73,41 @@ struct ActiveSignIn {
     status: SigningIn,
     /// Cancels the sign-in.
     given_up: CancellationToken,
-    /// `None` once an address was pasted.
-    pastes: Option<oneshot::Sender<Url>>,
+    /// Sends the pasted address to the sign-in. `None` once an address was pasted.
+    paste_sender: Option<oneshot::Sender<Url>>,
 }
 
 impl LatestSignIns {
-    /// Begins a sign-in in place of an earlier one. Returns the token that cancels the earlier one.
+    /// Begins a sign-in in place of an earlier one. Returns the token that cancels the earlier sign-in.
     fn begin(
         &mut self,
         server: &str,
         given_up: &CancellationToken,
-        pastes: oneshot::Sender<Url>,
+        paste_sender: oneshot::Sender<Url>,
     ) -> Option<CancellationToken> {
         let status = SigningIn { state: "waiting", page: None, error: None, hint: None };
-        let sign = ActiveSignIn { status, given_up: given_up.clone(), pastes: Some(pastes) };
-        self.0.insert(server.to_owned(), sign).map(|before| before.given_up)
+        let sign_in = ActiveSignIn { status, given_up: given_up.clone(), paste_sender: Some(paste_sender) };
+        self.0.insert(server.to_owned(), sign_in).map(|earlier| earlier.given_up)
     }
 
     /// Passes an address on to the sign-in that waits for it.
     fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
-        let sign =
-            self.0.get_mut(server).filter(|sign| sign.status.state == "waiting" && !sign.given_up.is_cancelled());
-        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
+        let sign_in = self
+            .0
+            .get_mut(server)
+            .filter(|sign_in| sign_in.status.state == "waiting" && !sign_in.given_up.is_cancelled());
+        let sign_in = sign_in.filter(|sign_in| sign_in.paste_sender.is_some()).ok_or(PasteRefused::NotAwaited)?;
         let page =
-            sign.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
-        let back = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
-        let sent = sign.pastes.take().map(|pastes| pastes.send(back));
+            sign_in.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
+        let answer = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
+        let sent = sign_in.paste_sender.take().map(|sender| sender.send(answer));
         sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
     /// Changes the state of a sign-in. Does nothing if another sign-in has begun meanwhile.
     fn change(&mut self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
-        if let Some(sign) = self.0.get_mut(server).filter(|_| !given_up.is_cancelled()) {
-            change(&mut sign.status);
+        if let Some(sign_in) = self.0.get_mut(server).filter(|_| !given_up.is_cancelled()) {
+            change(&mut sign_in.status);
         }
     }
 }
@@ -113,22 +115,23 @@ impl LatestSignIns {
 impl World {
     /// The state of the last sign-in to this server.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.under_way.sign_ins(|begun| begun.0.get(server).map(|sign| sign.status.clone()))
+        self.under_way.sign_ins(|latest| latest.0.get(server).map(|sign_in| sign_in.status.clone()))
     }
 
     /// Takes the address at which a browser on another machine ended up.
     pub(crate) fn accept_pasted_address(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
-        self.under_way.sign_ins(|begun| begun.paste(server, pasted))
+        self.under_way.sign_ins(|latest| latest.paste(server, pasted))
     }
 
-    /// Begins to sign in, and waits until there is a page to show, or none is needed. An earlier sign-in is cancelled.
+    /// Begins to sign in, and waits until there is a page to show, or no page is needed. An earlier sign-in is
+    /// cancelled.
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
-        let (pastes, pasted) = oneshot::channel();
-        let before = self.under_way.sign_ins(|begun| begun.begin(server.as_str(), &given_up, pastes));
-        before.inspect(CancellationToken::cancel);
+        let (paste_sender, pasted) = oneshot::channel();
+        let earlier = self.under_way.sign_ins(|latest| latest.begin(server.as_str(), &given_up, paste_sender));
+        earlier.inspect(CancellationToken::cancel);
         let (shows, mut page) = oneshot::channel();
-        let (reports, mut end) = oneshot::channel();
+        let (result_sender, mut result) = oneshot::channel();
         let signing = (self.sign_ins)(server.clone(), http, SignInPage { shows, pasted });
         let (world, token, name) = (Arc::clone(self), given_up.clone(), server.clone());
         self.tasks.spawn(async move {
@@ -141,16 +144,17 @@ impl World {
                     (status.state, status.error, status.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
             };
-            world.under_way.sign_ins(|begun| begun.change(name.as_str(), &token, ended));
+            world.under_way.sign_ins(|latest| latest.change(name.as_str(), &token, ended));
             if signed.is_ok() {
-                // Otherwise the host would reconnect only a little later.
+                // The host would reconnect without this, but later. Fails only if the server was removed meanwhile.
                 let _ = world.host.reconnect(name.as_str());
             }
-            let _ = reports.send(signed);
+            // Fails if `sign_in` has returned already, because it had a page to show.
+            let _ = result_sender.send(signed);
         });
         let page = tokio::select! {
             Ok(page) = &mut page => Some(page),
-            signed = &mut end => match signed {
+            signed = &mut result => match signed {
                 Ok(signed) => {
                     signed?;
                     None
@@ -160,23 +164,23 @@ impl World {
         };
         if let Some(page) = page {
             let shown = |status: &mut SigningIn| status.page = Some(page.into());
-            self.under_way.sign_ins(|begun| begun.change(server.as_str(), &given_up, shown));
+            self.under_way.sign_ins(|latest| latest.change(server.as_str(), &given_up, shown));
         }
         self.signing_in(server.as_str()).filter(|_| !given_up.is_cancelled()).ok_or_else(replaced)
     }
 }
 
-/// The address that was pasted, if it is the redirect address of `page` and has its `state`.
+/// The pasted address, if it is the redirect address of `page` and has the `state` of `page`.
 fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
-    let value = |url: &Url, wanted: &str| {
-        let mut found = url.query_pairs().filter(|(name, _)| name == wanted);
+    let value_of = |url: &Url, parameter: &str| {
+        let mut found = url.query_pairs().filter(|(name, _)| name == parameter);
         found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())
     };
-    let back = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS)?;
-    let to = Url::parse(&value(page, "redirect_uri")?).ok()?;
-    let is_there = back.origin() == to.origin() && back.path() == to.path();
-    let state = value(page, "state").filter(|state| value(&back, "state").as_ref() == Some(state));
-    (is_there && state.is_some()).then_some(back)
+    let answer = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS)?;
+    let redirect = Url::parse(&value_of(page, "redirect_uri")?).ok()?;
+    let is_redirect = answer.origin() == redirect.origin() && answer.path() == redirect.path();
+    let state = value_of(page, "state").filter(|state| value_of(&answer, "state").as_ref() == Some(state));
+    (is_redirect && state.is_some()).then_some(answer)
 }
 
 fn replaced() -> NoSignIn {

@@ -1,4 +1,4 @@
-//! Counts of calls, from the host's events.
+//! Counts the calls in a world (a host with its configuration), from the host's events.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -43,7 +43,7 @@ pub(crate) struct Count {
 
 /// A call that ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Recent {
+pub(crate) struct EndedCall {
     pub(crate) server: String,
     pub(crate) tool: String,
     pub(crate) end: CallEnd,
@@ -64,14 +64,14 @@ pub(super) type Counts = watch::Sender<Counted>;
 /// What is counted.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
-    /// By the name of the server and the word of [`CallEnd`].
+    /// The counts, by the name of the server and the word of [`CallEnd`].
     by_server: BTreeMap<(String, &'static str), Count>,
     /// How many calls were not allowed.
     denied: u64,
     /// How many events were missed because they arrived too fast.
     lost: u64,
     /// The last calls that ended, the oldest first.
-    recent: VecDeque<Recent>,
+    recent: VecDeque<EndedCall>,
     /// When the calls of the last [`MINUTE`] ended, the oldest first.
     ends: VecDeque<Instant>,
     /// When the next attempt begins to connect a server that reconnects, by the name of the server.
@@ -88,12 +88,12 @@ impl Tally {
         self.0.borrow().by_server.clone()
     }
 
-    /// How many calls ended, and how many of them failed: without a result, or with one that the tool marks as an
-    /// error.
+    /// How many calls ended, and how many of them failed: without a result, or with a result that the tool marks
+    /// as an error.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let counted = self.0.borrow();
-        let sum = |wanted: &dyn Fn(&str) -> bool| {
-            counted.by_server.iter().filter(|((_, end), _)| wanted(end)).map(|(_, count)| count.calls).sum()
+        let sum = |counts_end: &dyn Fn(&str) -> bool| {
+            counted.by_server.iter().filter(|((_, end), _)| counts_end(end)).map(|(_, count)| count.calls).sum()
         };
         (sum(&|_| true), sum(&|end| end == CallEnd::ToolError.word() || end == CallEnd::Failed.word()))
     }
@@ -115,8 +115,8 @@ impl Tally {
     }
 
     /// Those of the last calls that `reader` may see, the newest first: all of them if the reader operates the servers,
-    /// otherwise the reader's own.
-    pub(crate) fn recent(&self, reader: &Principal) -> Vec<Recent> {
+    /// and only the reader's own calls if not.
+    pub(crate) fn recent(&self, reader: &Principal) -> Vec<EndedCall> {
         let operates = Right::Operate.is_of(reader);
         let counted = self.0.borrow();
         counted.recent.iter().rev().filter(|recent| operates || recent.principal.is_same(reader)).cloned().collect()
@@ -134,8 +134,8 @@ fn is_old(end: &Instant) -> bool {
 }
 
 impl Counted {
-    /// Notes when the next attempt to connect a server begins, or that none is planned any more.
-    fn note_state(&mut self, server: &ServerName, state: &State) {
+    /// Records when the next attempt to connect a server begins, or that no attempt is planned any more.
+    fn record_state(&mut self, server: &ServerName, state: &State) {
         match state {
             State::Reconnecting { in_ms, .. } => {
                 let at = Utc::now() + Duration::from_millis(*in_ms);
@@ -145,7 +145,7 @@ impl Counted {
         }
     }
 
-    fn add(&mut self, ended: Recent) {
+    fn add(&mut self, ended: EndedCall) {
         let mut key = (ended.server.clone(), ended.end.word());
         if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_SERVERS {
             key.0 = "(others)".to_owned();
@@ -172,7 +172,7 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
             event = events.recv() => event,
         };
         match event {
-            Ok(event) => note(&world, &counts, event),
+            Ok(event) => record_event(&world, &counts, event),
             Err(RecvError::Lagged(lost)) => {
                 counts.send_modify(|counted| counted.lost += lost);
                 world.log.add("missed", Audience::All, &json!({ "count": lost }));
@@ -204,7 +204,7 @@ fn audience(event: &Event) -> Audience {
     }
 }
 
-/// The event without what the server wrote. `None` if the event has nothing that the server wrote.
+/// The event without the output of the server. `None` if the event contains no output of the server.
 fn without_output(logged: &Value) -> Option<Value> {
     let mut reduced = logged.clone();
     for pointer in ["/error", "/reason", "/state/error"] {
@@ -216,7 +216,7 @@ fn without_output(logged: &Value) -> Option<Value> {
 }
 
 /// Adds an event to the event log of the world, and counts it.
-fn note(world: &World, counts: &Counts, event: Event) {
+fn record_event(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
@@ -235,11 +235,11 @@ fn note(world: &World, counts: &Counts, event: Event) {
     match event {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
             let (server, principal) = (server.to_string(), call.principal);
-            let ended = Recent { server, tool, end, duration, at: Utc::now(), principal };
+            let ended = EndedCall { server, tool, end, duration, at: Utc::now(), principal };
             counts.send_modify(|counted| counted.add(ended));
         }
         Event::McpServerState { server, state, .. } => {
-            counts.send_modify(|counted| counted.note_state(&server, &state))
+            counts.send_modify(|counted| counted.record_state(&server, &state))
         }
         Event::ToolDenied { .. } => counts.send_modify(|counted| counted.denied += 1),
         _ => {}
@@ -265,7 +265,7 @@ mod tests {
 
     fn add_of(counts: &Counts, server: &str, end: CallEnd, ms: u64, principal: Principal) {
         let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
-        counts.send_modify(|counted| counted.add(Recent { server, tool, end, duration, at: Utc::now(), principal }));
+        counts.send_modify(|counted| counted.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
     }
 
     #[test]
@@ -361,11 +361,11 @@ mod tests {
         let (counts, tally) = counted();
         let server = ServerName::new("git").unwrap();
         let reconnecting = State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".into() };
-        counts.send_modify(|counted| counted.note_state(&server, &reconnecting));
+        counts.send_modify(|counted| counted.record_state(&server, &reconnecting));
         let at = tally.retry_at("git").unwrap();
         assert!(at > Utc::now() + Duration::from_secs(50) && at <= Utc::now() + Duration::from_secs(60));
         assert_eq!(tally.retry_at("db"), None);
-        counts.send_modify(|counted| counted.note_state(&server, &State::Connecting));
+        counts.send_modify(|counted| counted.record_state(&server, &State::Connecting));
         assert_eq!(tally.retry_at("git"), None);
     }
 }

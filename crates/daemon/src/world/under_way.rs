@@ -1,5 +1,5 @@
-//! The work under way in a world: calls and turns by the names that callers gave them, so that callers can cancel them,
-//! and sign-ins by their servers.
+//! Keeps the work under way in a world (a host with its configuration): calls and turns by the names that callers gave
+//! them, so that callers can cancel them, and sign-ins by their servers.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    named::{Named, NotBegun},
+    named::{NotBegun, WorkByName},
     sign_ins::LatestSignIns,
 };
 
-/// See the module. Cheap to clone.
+/// The work under way in a world. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct UnderWay(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    calls: Named,
-    turns: Named,
+    calls: WorkByName,
+    turns: WorkByName,
     sign_ins: LatestSignIns,
 }
 
-/// Work that can have a name. A call and a turn may have the same one.
+/// Work that can have a name. A call and a turn may have the same name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     Call,
@@ -30,7 +30,7 @@ pub(crate) enum Work {
 }
 
 impl State {
-    fn named(&mut self, work: Work) -> &mut Named {
+    fn named(&mut self, work: Work) -> &mut WorkByName {
         match work {
             Work::Call => &mut self.calls,
             Work::Turn => &mut self.turns,
@@ -38,8 +38,8 @@ impl State {
     }
 }
 
-/// Running work, until it is dropped.
-pub(crate) struct Running {
+/// Registers running work, until this value is dropped.
+pub(crate) struct RunningWork {
     under_way: UnderWay,
     work: Work,
     name: Option<String>,
@@ -51,15 +51,15 @@ impl UnderWay {
     ///
     /// # Errors
     /// [`NotBegun`]
-    pub(crate) fn begin(&self, work: Work, name: Option<String>) -> Result<Running, NotBegun> {
+    pub(crate) fn begin(&self, work: Work, name: Option<String>) -> Result<RunningWork, NotBegun> {
         let cancelled = CancellationToken::new();
         if let Some(name) = &name {
             self.0.lock().named(work).insert(name.clone(), cancelled.clone())?;
         }
-        Ok(Running { under_way: self.clone(), work, name, cancelled })
+        Ok(RunningWork { under_way: self.clone(), work, name, cancelled })
     }
 
-    /// Cancels the work of this name; returns whether there is any.
+    /// Cancels the work of this name. Returns whether such work was running.
     pub(crate) fn cancel(&self, work: Work, name: &str) -> bool {
         let running = self.0.lock().named(work).get(name);
         running.inspect(CancellationToken::cancel).is_some()
@@ -71,14 +71,14 @@ impl UnderWay {
     }
 }
 
-impl Running {
+impl RunningWork {
     /// Resolves when the work is cancelled by name.
     pub(crate) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningWork {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             self.under_way.0.lock().named(self.work).remove(name);

@@ -9,10 +9,10 @@ use super::*;
 
 /// What worlds share that `make` makes. None of them may get as far as running.
 pub(crate) fn that_never_run(make: MakeWorld) -> Common {
-    let times = Times { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
-    let serve: Serve = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
+    let times = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
+    let make_serving: MakeServing = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
     let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
-    Common { make, serve, base: None, times, ending, tasks, log: None, bound: None }
+    Common { make, make_serving, base: None, times, ending, tasks, log: None, bound: None }
 }
 
 /// The error of a world that cannot begin.

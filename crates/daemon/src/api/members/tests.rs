@@ -82,13 +82,13 @@ fn refused(status: u16, code: &str) -> Option<(u16, String)> {
 }
 
 async fn change_role(membership: &Membership, member: Path<String>, role: Role) -> Option<(u16, String)> {
-    refusal(change(Ok(membership.clone()), By(by()), member, Body(NewRole { role })).await)
+    refusal(change(Ok(membership.clone()), SentBy(by()), member, Body(NewRole { role })).await)
 }
 
 /// Makes a token, and returns the answer as JSON.
 async fn make_token(membership: &Membership, wanted: Value) -> Result<Value, ApiError> {
     let wanted = Body(serde_json::from_value(wanted).unwrap());
-    let made = access::make(Ok(membership.clone()), By(by()), wanted).await?;
+    let made = access::make(Ok(membership.clone()), SentBy(by()), wanted).await?;
     Ok(serde_json::to_value(&made.0).unwrap())
 }
 
@@ -121,17 +121,17 @@ async fn a_member_of_another_tenant_looks_like_one_that_is_not_there() {
     for place in [id("bolt", "bob"), id("acme", "bob"), Path("nonsense".to_owned()), Path(String::new())] {
         let member = || Path(place.0.clone());
         assert_eq!(change_role(&ada, member(), Role::Viewer).await, none);
-        assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), member()).await), none);
+        assert_eq!(refusal(remove(Ok(ada.clone()), SentBy(by()), member()).await), none);
         assert_eq!(refusal(tokens(Ok(ada.clone()), member()).await), none);
         assert_eq!(refusal(clients(Ok(ada.clone()), member()).await), none);
         let token = Path((place.0.clone(), bobs.clone()));
-        assert_eq!(refusal(revoke_token(Ok(ada.clone()), By(by()), token).await), none);
+        assert_eq!(refusal(revoke_token(Ok(ada.clone()), SentBy(by()), token).await), none);
         let client = Path((place.0.clone(), "family".to_owned()));
-        assert_eq!(refusal(end_client(Ok(ada.clone()), By(by()), client).await), none);
+        assert_eq!(refusal(end_client(Ok(ada.clone()), SentBy(by()), client).await), none);
     }
     // The token of another tenant's member cannot be reached through a member of one's own tenant either.
     let token = Path((id("acme", "ann").0, bobs));
-    assert_eq!(refusal(revoke_token(Ok(ada), By(by()), token).await), none);
+    assert_eq!(refusal(revoke_token(Ok(ada), SentBy(by()), token).await), none);
     assert_eq!((stage.role_of("bob").await, stage.tokens_of("bob").await), (Some(Role::Admin), 1));
 }
 
@@ -140,7 +140,7 @@ async fn a_tenant_keeps_one_administrator_and_no_role_gives_more_than_the_caller
     let stage = Stage::new().await;
     let ada = stage.membership("ada", Purpose::Browser).await;
     assert_eq!(change_role(&ada, id("acme", "ada"), Role::User).await, refused(409, "LAST_ADMIN"));
-    assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ada")).await), refused(409, "LAST_ADMIN"));
+    assert_eq!(refusal(remove(Ok(ada.clone()), SentBy(by()), id("acme", "ada")).await), refused(409, "LAST_ADMIN"));
     assert_eq!(change_role(&ada, id("acme", "ann"), Role::Admin).await, None);
     assert_eq!(change_role(&ada, id("acme", "ada"), Role::Operator).await, None);
     // Even if the routes let other members than administrators change roles, they could not give rights they do not
@@ -161,11 +161,11 @@ async fn a_removed_member_is_gone_with_all_tokens() {
     let stage = Stage::new().await;
     let (ada, ann) =
         (stage.membership("ada", Purpose::Browser).await, stage.membership("ann", Purpose::Personal).await);
-    assert_eq!(refusal(remove(Ok(ada.clone()), By(by()), id("acme", "ann")).await), None);
+    assert_eq!(refusal(remove(Ok(ada.clone()), SentBy(by()), id("acme", "ann")).await), None);
     assert_eq!((stage.role_of("ann").await, stage.tokens_of("ann").await), (None, 0));
     // A request of hers whose token was checked a moment earlier can no longer make a token.
     assert_eq!(refusal(make_token(&ann, json!({})).await), refused(404, "NOT_FOUND"));
-    assert_eq!(refusal(remove(Ok(ada), By(by()), id("acme", "ann")).await), refused(404, "NOT_FOUND"));
+    assert_eq!(refusal(remove(Ok(ada), SentBy(by()), id("acme", "ann")).await), refused(404, "NOT_FOUND"));
 }
 
 #[tokio::test]
@@ -194,12 +194,12 @@ async fn a_token_that_is_made_with_a_token_ends_with_it_at_the_latest() {
     let made = make_token(&ann, json!({})).await.unwrap();
     assert_eq!(made["ends_at"], crate::shown::seconds(ann.token.ends_at.unwrap()), "not after 90 days");
     make_token(&ann, json!({ "days": 3 })).await.unwrap();
-    let revoked = access::revoke(Ok(ann.clone()), By(by()), Path(ann.token.id.clone())).await;
+    let revoked = access::revoke(Ok(ann.clone()), SentBy(by()), Path(ann.token.id.clone())).await;
     assert_eq!((refusal(revoked), stage.tokens_of("ann").await), (None, 0));
     // A token that is made in a browser outlives the session.
     let browser = stage.membership_for("ann", Purpose::Browser, Some(1)).await;
     make_token(&browser, json!({ "days": 30 })).await.unwrap();
-    access::revoke(Ok(browser.clone()), By(by()), Path(browser.token.id.clone())).await.unwrap();
+    access::revoke(Ok(browser.clone()), SentBy(by()), Path(browser.token.id.clone())).await.unwrap();
     assert_eq!(stage.tokens_of("ann").await, 1);
 }
 
@@ -222,7 +222,7 @@ async fn signing_out_everywhere_ends_the_sessions_of_browsers_and_keeps_tokens()
     stage.membership("ann", Purpose::Browser).await;
     let token = stage.membership("ann", Purpose::Personal).await;
     stage.membership("ada", Purpose::Browser).await;
-    access::sign_out(Ok(ann), By(by())).await.unwrap();
+    access::sign_out(Ok(ann), SentBy(by())).await.unwrap();
     let Json(left) = access::list(Ok(token)).await.unwrap();
     let left = serde_json::to_value(&left).unwrap();
     assert_eq!(left["tokens"].as_array().unwrap().len(), 1);
@@ -237,7 +237,7 @@ async fn a_member_revokes_only_their_own_tokens_and_not_the_single_tokens_of_cli
         (stage.membership("ann", Purpose::Browser).await, stage.membership("ada", Purpose::Personal).await);
     let access = stage.membership("ann", Purpose::Access).await;
     for token in [ada.token.id.clone(), access.token.id.clone(), "none".to_owned()] {
-        let revoked = access::revoke(Ok(ann.clone()), By(by()), Path(token)).await;
+        let revoked = access::revoke(Ok(ann.clone()), SentBy(by()), Path(token)).await;
         assert_eq!(refusal(revoked), refused(404, "NOT_FOUND"));
     }
     assert_eq!((stage.tokens_of("ada").await, stage.tokens_of("ann").await), (1, 2));

@@ -65,8 +65,8 @@ fn is_ours(url: &Url, hosts: &[String]) -> bool {
     let is_loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let with_port = url.port().map(|port| format!("{host}:{port}"));
     let is_known = |known: &String| {
-        let is = |name: &str| known.eq_ignore_ascii_case(name);
-        is(host) || is(plain) || with_port.as_deref().is_some_and(is)
+        let matches = |name: &str| known.eq_ignore_ascii_case(name);
+        matches(host) || matches(plain) || with_port.as_deref().is_some_and(matches)
     };
     is_loopback || hosts.iter().any(is_known)
 }
@@ -106,7 +106,7 @@ struct Params {
     uri: Value,
 }
 
-/// What the body of a request says, to compare with its headers.
+/// The parameters of a request, to compare with its headers.
 #[derive(Debug)]
 pub(super) struct Claims<'h> {
     params: Params,
@@ -179,17 +179,17 @@ pub(in super::super) fn modern_abilities(params: &str) -> Option<Result<Abilitie
 }
 
 /// An error if a header is missing, or differs from what the body says.
-fn require_same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
-    let given = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
-    if decoded(given).as_deref() == Some(wanted) {
+fn require_same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), Refusal> {
+    let received = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
+    if decoded(received).as_deref() == Some(expected) {
         return Ok(());
     }
-    let (given, wanted) = (quoted(given), quoted(wanted));
-    Err(Refusal::header_mismatch(format!("{name} is {given}, but the body says {wanted}")))
+    let (received, expected) = (quoted(received), quoted(expected));
+    Err(Refusal::header_mismatch(format!("{name} is {received}, but the body says {expected}")))
 }
 
-/// Decodes the value of a header: MCP writes a text that a header cannot contain as `=?base64?…?=`. `None` if what is
-/// inside is not the Base64 of UTF-8.
+/// Decodes the value of a header: MCP writes a text that a header cannot contain as `=?base64?…?=`. `None` if the part
+/// inside is not UTF-8 in Base64.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
@@ -222,12 +222,12 @@ pub(super) fn require_mirrored(
         return Ok(());
     }
     let Arguments { arguments } = serde_json::from_str(params).unwrap_or_default();
-    for (name, wanted) in tool.mirrored(&arguments.unwrap_or_default()) {
-        let given = header_text(headers, name.as_str())?;
-        let wanted = wanted.as_ref().and_then(|wanted| wanted.to_str().ok());
-        match (given, wanted) {
+    for (name, expected) in tool.mirrored(&arguments.unwrap_or_default()) {
+        let received = header_text(headers, name.as_str())?;
+        let expected = expected.as_ref().and_then(|expected| expected.to_str().ok());
+        match (received, expected) {
             (None, None) => {}
-            (Some(given), Some(wanted)) if equal(given, wanted) => {}
+            (Some(received), Some(expected)) if equal(received, expected) => {}
             (None, Some(_)) => return Err(Refusal::header_mismatch(format!("{name} is missing"))),
             _ => return Err(Refusal::header_mismatch(format!("{name} does not match the body"))),
         }
@@ -236,10 +236,10 @@ pub(super) fn require_mirrored(
 }
 
 /// Whether the values of a header and of an argument are equal, as texts or as numbers.
-fn equal(given: &str, wanted: &str) -> bool {
-    let (Some(given), Some(wanted)) = (decoded(given), decoded(wanted)) else { return false };
+fn equal(received: &str, expected: &str) -> bool {
+    let (Some(received), Some(expected)) = (decoded(received), decoded(expected)) else { return false };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    given == wanted || number(&given).is_some_and(|given| number(&wanted) == Some(given))
+    received == expected || number(&received).is_some_and(|received| number(&expected) == Some(received))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Answers that are event streams: one for each request that has something to send before its answer, and the standing
-//! stream of a session, which answers a GET and stays open for notifications.
+//! Makes answers that are event streams. A request gets such a stream if there is something to send before its answer.
+//! The standing stream of a session answers a GET, and stays open for notifications.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use toolrack_host::Principal;
 
 use super::super::{
     Gateway,
-    exchange::{Exchange, Out},
+    exchange::{Exchange, Outgoing},
     message,
     news::{self, News},
-    session::{OpenStream, Running, Session},
+    session::{OpenStream, RunningRequest, Session},
 };
 use crate::shares::Place;
 
@@ -30,7 +30,7 @@ const COMMENT_AFTER: Duration = Duration::from_secs(15);
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
 /// Returns the first message for a request; `None` if none comes within [`STREAM_AFTER`].
-pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
+pub(super) async fn first(exchange: &mut Exchange) -> Option<Outgoing> {
     timeout(STREAM_AFTER, exchange.next()).await.ok()
 }
 
@@ -59,8 +59,8 @@ pub(super) fn empty_stream() -> Response {
 /// request.
 struct Answering {
     exchange: Exchange,
-    running: Option<Running>,
-    first: Option<Out>,
+    running: Option<RunningRequest>,
+    first: Option<Outgoing>,
 }
 
 impl Answering {
@@ -79,16 +79,16 @@ impl Answering {
         let id = self.exchange.id();
         let (message, is_last) = match out {
             None => return Some((COMMENT, false)),
-            Some(Out::Message(message)) => (message, false),
-            Some(Out::Answer(Ok(result))) => (message::response(id, &result), true),
-            Some(Out::Answer(Err(refusal))) => (message::error(Some(id), &refusal), true),
+            Some(Outgoing::Message(message)) => (message, false),
+            Some(Outgoing::Answer(Ok(result))) => (message::response(id, &result), true),
+            Some(Outgoing::Answer(Err(refusal))) => (message::error(Some(id), &refusal), true),
         };
         Some((event(&self.exchange.gateway().0.concealed(message)), is_last))
     }
 }
 
 /// Answers with events. `first` is the message that has arrived already, if any.
-pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Option<Out>) -> Response {
+pub(super) fn response(exchange: Exchange, running: Option<RunningRequest>, first: Option<Outgoing>) -> Response {
     let answering = Answering { exchange, running, first };
     streamed(unfold(Some(answering), async |answering| {
         let mut answering = answering?;
@@ -132,14 +132,14 @@ impl Standing {
             if !self.unsent.is_empty() {
                 return Some(event(&self.gateway.0.concealed(self.unsent.remove(0))));
             }
-            let OpenStream { news, ends, .. } = self.stream.as_mut()?;
+            let OpenStream { news, stop, .. } = self.stream.as_mut()?;
             let next = async {
                 tokio::select! {
                     received = news::next(news) => StandingEvent::News(received),
                     uris = self.session.subscribed.updated() => StandingEvent::Updated(uris),
                 }
             };
-            let received = ends.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
+            let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
