@@ -1,6 +1,6 @@
 //! Drives a [`Turn`]: asks the model, makes the calls, stores each step.
 //!
-//! All IO is here, and no decision: the turn decides what comes next, `calls` makes the calls of one answer
+//! This module does all IO and decides nothing: the turn decides what comes next, `calls` makes the calls of one answer
 //! concurrently, and the [`Front`] stores and shows each step before the next begins.
 
 mod calls;
@@ -36,9 +36,10 @@ pub struct Agent {
     /// The tools that requests do not offer, but that the model may find with the host's search tools and then call.
     /// Default: none.
     pub findable: Option<Arc<Selection>>,
-    /// Answers the gate's questions before a call, and those of servers during one. Default: the asker of the host.
+    /// Answers the questions of the gate (the host's check before each call), and the questions that servers ask during
+    /// a call. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
-    /// The caller that gate, asker and audit log see. Default: a model, in a turn of a conversation.
+    /// The caller that the gate, the asker and the audit log see. Default: a model, in a turn of a conversation.
     pub caller: Caller,
     /// Hides text that no model may see, such as secrets that servers repeat, in the results of tools. Default: hides
     /// nothing.
@@ -94,7 +95,7 @@ pub enum TurnEvent<'a> {
     CallProgress {
         /// The id of the call.
         id: &'a str,
-        /// Its progress.
+        /// The progress.
         progress: &'a Progress,
     },
     /// A call has a result.
@@ -108,7 +109,7 @@ pub enum TurnEvent<'a> {
         text: &'a str,
         /// Whether the text reports a failure.
         is_error: bool,
-        /// How long it took.
+        /// How long the call took.
         took: Duration,
     },
 }
@@ -180,7 +181,7 @@ pub enum AgentError {
 
 impl AgentError {
     /// Returns the provider's words, if the model does not support tools.
-    fn refuses_tools(&self) -> Option<&str> {
+    fn tools_refusal(&self) -> Option<&str> {
         match self {
             Self::Model { error, .. } => error.kind.refuses_tools(),
             Self::NotStored(_) | Self::OverQuota(_) => None,
@@ -229,9 +230,9 @@ impl Agent {
 
     async fn run_rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
         let kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
-        let block = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
+        let selected_tools = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
         let mut catalog = self.host.catalog();
-        let mut tools = block(&catalog);
+        let mut tools = selected_tools(&catalog);
         let mut model_takes_tools = true;
         // Store the user's message before asking, so that it is not lost if the model cannot be reached.
         front.store(turn).await?;
@@ -242,11 +243,11 @@ impl Agent {
                         let newest = self.host.catalog();
                         if !Arc::ptr_eq(&newest, &catalog) {
                             catalog = newest;
-                            tools = block(&catalog);
+                            tools = selected_tools(&catalog);
                         }
                     }
-                    let admitted = self.host.begin(&self.caller, Work::Model, self.model.name());
-                    let spending = Spending::new(admitted.map_err(AgentError::OverQuota)?, &*self.model);
+                    let begun = self.host.begin(&self.caller, Work::Model, self.model.name());
+                    let spending = Spending::new(begun.map_err(AgentError::OverQuota)?, &*self.model);
                     front.on_event(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
                     match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
@@ -254,7 +255,7 @@ impl Agent {
                             front.on_event(TurnEvent::Answered(&reply));
                             turn.model_answered(reply);
                         }
-                        Err(error) => match error.refuses_tools().filter(|_| tools.is_some()) {
+                        Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {
                             Some(why) => {
                                 front.on_event(TurnEvent::WithoutTools { why });
                                 (tools, model_takes_tools) = (None, false);
@@ -317,8 +318,8 @@ impl Agent {
                 Err(error) => return Err(AgentError::Model { error: Box::new(error), partial }),
             }
         }
-        // The trait `Model` requires `Delta::Done` at the end of a stream, but a model of another crate may break that
-        // rule.
+        // The trait `Model` requires `Delta::Done` at the end of a stream, but a model from another crate may break
+        // that rule.
         let kind = ModelErrorKind::Cut { why: "the model's stream ended without `Delta::Done`".to_owned() };
         Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), 1, kind)), partial })
     }

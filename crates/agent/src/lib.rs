@@ -5,22 +5,26 @@
 //! servers that ask a model themselves. This crate uses no files, environment, database or terminal: its caller passes
 //! keys and addresses as data, and a [`Front`] stores and shows.
 //!
-//! ```text
-//!   driver ──────────────► Host, of toolrack-host: the one way to call tools
-//!     │ │                  drives a turn, and has the Front store each step
-//!     │ ▼
-//!     │ turn               what comes next, without IO
-//!     │ │
-//!     │ │     sampling     requests of servers to a model
-//!     ▼ ▼        │
-//!    model ◄─────┘         the trait Model; in its folder:
-//!     │ ├── openai_chat, openai_responses, anthropic, gemini ──► draft, body      the wires, without IO
-//!     │ ├── online ──► transport, failure                                         HTTP: tries, bounds
-//!     │ └── provider, settings, local, scripted                                   known providers; the mock
-//!     ▼
-//!    message               the parts of a conversation
+//! The modules: `driver` uses `turn`, and `driver`, `turn` and `sampling` use `model` and `message`.
 //!
-//!    secret_buffer         for programs that show a stream: holds back text that may begin a secret
+//! ```text
+//!   driver           runs a turn, and has the Front store each step; calls tools only through toolrack-host's Host
+//!   turn             decides what comes next, without IO
+//!   sampling         answers servers that ask a model
+//!   model            the trait Model, and in its folder:
+//!     online         models behind HTTP
+//!     transport      requests over HTTP, with retries and limits
+//!     failure        reads the error responses of providers
+//!     openai_chat, openai_responses, anthropic, gemini
+//!                    the wires (the API formats of the providers), without IO
+//!     draft, body    the shared parts of the wires: draft assembles an answer, body writes a request
+//!     provider       the known providers and their models
+//!     settings       the settings to reach a model
+//!     local          finds model servers on this machine
+//!     scripted       a mock model that answers from a script
+//!   message          the parts of a conversation
+//!
+//!   secret_buffer    for programs that show a stream: holds back text that may begin a secret
 //! ```
 
 mod driver;

@@ -1,8 +1,9 @@
 //! The parts of a conversation, the same for every provider.
 //!
 //! A message is text, the calls that a model wants made, or the result of one. [`Message::parts`] holds what MCP has
-//! beyond text (pictures, sounds, resources) unchanged, and each wire sends what its provider accepts.
-//! [`Message::blocks`] holds what a provider wants back unchanged, such as signed thinking.
+//! beyond text (pictures, sounds, resources) unchanged, and each wire (the API format of a provider) sends what its
+//! provider accepts. [`Message::blocks`] holds what a provider wants back unchanged, such as thinking that the provider
+//! has signed.
 //!
 //! Everything here is stored as JSON. Except for `role` and `content`, the JSON of a message leaves out fields that are
 //! empty, so a conversation that was stored before a field existed can still be read, and its JSON stays the same.
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_host::{Content, text::map_texts};
 
-/// The speaker.
+/// The speaker of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -37,17 +38,17 @@ pub struct Message {
     /// The calls that a model wants made, in the order in which it wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallData>>,
-    /// Of a tool's message: the id of the call that it answers.
+    /// The id of the call that this message answers, in a tool's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Of a tool's message: whether the call failed; `content` then says how.
+    /// Whether the call failed, in a tool's message; `content` then says how.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
     /// Pictures, sounds and files beside the text of a user or a tool. [`Message::with_parts`] leaves out text that
     /// `content` has already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
-    /// Of a model's message: the blocks that its provider wants back unchanged.
+    /// The blocks that the provider wants back unchanged, in a model's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<ProviderBlocks>,
 }
@@ -102,7 +103,7 @@ impl Message {
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut copy = self.clone();
-        let blocks = copy.blocks.as_mut().map(|of_provider| &mut of_provider.blocks[..]).unwrap_or_default();
+        let blocks = copy.blocks.as_mut().map(|provider_blocks| &mut provider_blocks.blocks[..]).unwrap_or_default();
         let call_extras = blocks.iter().filter_map(|block| match block {
             Block::Call { extra } => Some(extra),
             _ => None,
@@ -156,7 +157,7 @@ impl ToolCallData {
     /// Hides secrets in the arguments with `conceal`.
     pub(crate) fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
         map_texts(&mut self.input, &|text| conceal(text).into());
-        self.raw_arguments = self.raw_arguments.take().map(|written| conceal(&written));
+        self.raw_arguments = self.raw_arguments.take().map(|text| conceal(&text));
     }
 
     /// Returns the arguments; `None` if the model wrote no JSON object.
@@ -166,9 +167,9 @@ impl ToolCallData {
     }
 }
 
-/// Blocks that a provider sent with an answer and wants back unchanged, with their places in it.
+/// Blocks that a provider sent with an answer and wants back unchanged, in their order among its texts and calls.
 ///
-/// Only the same model gets them back, over the same wire. Any other model gets just the text and the calls.
+/// Only the same model gets the blocks back, over the same wire. Any other model gets just the text and the calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderBlocks {
@@ -208,31 +209,32 @@ pub enum Block {
 /// and ends in a later one.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut rest, mut concealed) = (text, String::new());
-    // The unsigned pieces since the last signed one, as they are and concealed one by one.
-    let (mut unsigned, mut one_by_one) = (String::new(), String::new());
+    // The text of the unsigned pieces since the last signed one, first unchanged, then with each piece concealed
+    // separately. If concealing the unchanged text as a whole gives another result, a secret spans two pieces.
+    let (mut unsigned, mut concealed_separately) = (String::new(), String::new());
     for block in blocks {
         let Block::Text { bytes, extra } = block else { continue };
-        let (piece, after) = rest.split_at_checked(*bytes)?;
-        rest = after;
+        let (piece, following) = rest.split_at_checked(*bytes)?;
+        rest = following;
         if is_signed(extra) {
-            if conceal(&unsigned) != one_by_one {
+            if conceal(&unsigned) != concealed_separately {
                 return None;
             }
             unsigned.clear();
-            concealed.push_str(&std::mem::take(&mut one_by_one));
+            concealed.push_str(&std::mem::take(&mut concealed_separately));
             concealed.push_str(piece);
         } else {
-            let stored = conceal(piece);
-            *bytes = stored.len();
+            let concealed_piece = conceal(piece);
+            *bytes = concealed_piece.len();
             unsigned.push_str(piece);
-            one_by_one.push_str(&stored);
+            concealed_separately.push_str(&concealed_piece);
         }
     }
-    let is_usable = rest.is_empty() && conceal(&unsigned) == one_by_one;
-    is_usable.then(|| concealed + &one_by_one)
+    let is_usable = rest.is_empty() && conceal(&unsigned) == concealed_separately;
+    is_usable.then(|| concealed + &concealed_separately)
 }
 
-/// Returns whether the provider has signed a piece: whether one of its further fields is a signature.
+/// Returns whether the provider has signed a piece: whether one of the piece's `extra` fields is a signature.
 fn is_signed(extra: &Map<String, Value>) -> bool {
     extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }

@@ -1,7 +1,7 @@
-//! Models: one trait for all of them.
+//! Asks models for answers: [`Model`] is the one trait for all of them.
 //!
-//! A model serializes the borrowed [`Request`] before it returns the future or stream, which therefore borrows nothing,
-//! and no part of the conversation is copied. Dropping the future or stream cancels the request.
+//! A model serializes the borrowed [`Request`] before it returns a future or stream. The future or stream therefore
+//! borrows nothing, and no part of the conversation is copied. Dropping the future or stream cancels the request.
 
 mod anthropic;
 mod body;
@@ -59,8 +59,8 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// [`ModelError`], after every retry that was possible.
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
 
-    /// Streams the answer. The last item is [`Delta::Done`] with all of it, or an error; after either the stream has
-    /// ended. A streamed delta is final: a model retries a request only before the first byte of an answer.
+    /// Streams the answer. The last item is [`Delta::Done`] with the whole answer, or an error. A streamed delta is
+    /// final: a model retries a request only before the first byte of an answer.
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
@@ -80,8 +80,8 @@ pub struct Request<'a> {
     pub max_tokens: Option<u32>,
     /// The sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
-    /// Members to add to the body unchanged. They replace those of the fields above; `null` removes one. The
-    /// conversation, the tools and whether the answer is streamed cannot be set here.
+    /// Members to add to the request's JSON body unchanged. A member here replaces the same member from the fields
+    /// above, and `null` removes it. The conversation, the tools and whether the answer is streamed cannot be set here.
     pub extra_body: Option<&'a Map<String, Value>>,
 }
 
@@ -113,7 +113,7 @@ pub enum Delta {
     ToolCallBegin {
         /// The index of the call in the answer, from 0.
         index: usize,
-        /// Its id, the same as in the answer at the end.
+        /// The id of the call, the same as in the complete answer.
         id: String,
         /// The tool's name as the model wrote it.
         name: String,
@@ -181,11 +181,11 @@ pub struct Usage {
     pub input: u64,
     /// All output, thinking included.
     pub output: u64,
-    /// Of the input: read from the provider's cache.
+    /// The part of the input that was read from the provider's cache.
     pub cached_read: u64,
-    /// Of the input: written into the provider's cache.
+    /// The part of the input that was written into the provider's cache.
     pub cache_write: u64,
-    /// Of the output: spent on thinking.
+    /// The part of the output that was spent on thinking.
     pub reasoning: u64,
 }
 

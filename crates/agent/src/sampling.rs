@@ -1,4 +1,5 @@
-//! MCP sampling: a server asks the model of its client. MCP deprecates it, so this supports text only.
+//! Supports MCP sampling, in which a server asks the model of its client. MCP deprecates sampling, so this module
+//! supports only text.
 
 use serde_json::{Value, json};
 use toolrack_host::ask::AskRefused;
@@ -46,9 +47,9 @@ impl Sampling {
             return Err(AskRefused::new(format!("there are more than {MOST_STOPS} stop sequences")));
         }
         let sampling = Self {
-            messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+            messages: messages.iter().map(read_message).collect::<Result<_, _>>()?,
             system: params["systemPrompt"].as_str().filter(|system| !system.is_empty()).map(ToOwned::to_owned),
-            max_tokens: tokens(&params["maxTokens"]),
+            max_tokens: read_max_tokens(&params["maxTokens"]),
             temperature: params["temperature"].as_f64(),
             stops: stops.into_iter().filter(|stop| !stop.is_empty()).map(ToOwned::to_owned).collect(),
         };
@@ -60,7 +61,7 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// Lowers the bound on the tokens of the answer to `tokens`. A lower bound stays.
+    /// Lowers the maximum number of tokens of the answer to `tokens`. Never raises it.
     #[must_use]
     pub fn at_most(self, tokens: u32) -> Self {
         Self { max_tokens: self.max_tokens.min(tokens), ..self }
@@ -78,7 +79,7 @@ impl Sampling {
         self.system.as_deref()
     }
 
-    /// Returns the most tokens of the answer.
+    /// Returns the maximum number of tokens of the answer.
     #[must_use]
     pub fn max_tokens(&self) -> u32 {
         self.max_tokens
@@ -114,14 +115,14 @@ impl Sampling {
         if let Some(end) = end {
             text.truncate(end);
         }
-        let why = if end.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
+        let reason = if end.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
         let content = json!({"type": "text", "text": text});
-        Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": why}))
+        Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": reason}))
     }
 }
 
 /// Reads one message, whose content is a text or a list of texts.
-fn message(written: &Value) -> Result<Message, AskRefused> {
+fn read_message(written: &Value) -> Result<Message, AskRefused> {
     let role = match written["role"].as_str() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
@@ -141,9 +142,9 @@ fn message(written: &Value) -> Result<Message, AskRefused> {
 }
 
 /// Reads `maxTokens`, at least 1 and at most [`MOST_TOKENS`].
-fn tokens(asked: &Value) -> u32 {
-    let asked = asked.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(MOST_TOKENS);
-    asked.clamp(1, MOST_TOKENS)
+fn read_max_tokens(requested: &Value) -> u32 {
+    let requested = requested.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(MOST_TOKENS);
+    requested.clamp(1, MOST_TOKENS)
 }
 
 /// Returns MCP's `stopReason` for a model's reason to stop.

@@ -11,12 +11,13 @@ pub enum TextKind {
     Thinking,
 }
 
-/// Regroups the pieces of a stream so that no secret is split between two: for a [`Front`](crate::Front) that hides
-/// secrets in what it shows. Does no IO.
+/// Regroups the pieces of a stream so that no secret is split between two pieces. Meant for a [`Front`](crate::Front)
+/// that hides secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
 pub struct SecretBuffer {
     /// The end of the text so far, which may be the beginning of a secret.
     held_back: String,
+    /// The kind of that text; `None` before the first piece and after [`Self::take`].
     kind: Option<TextKind>,
 }
 
@@ -25,11 +26,11 @@ impl SecretBuffer {
     /// a text can be shown regardless of what follows.
     pub fn push(&mut self, kind: TextKind, piece: &str, safe_bytes: impl Fn(&str) -> usize) -> Vec<(TextKind, String)> {
         // Consecutive pieces of one kind are one text.
-        let before = if self.kind == Some(kind) { None } else { self.take() };
+        let previous_text = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.held_back.push_str(piece);
         let shown: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
-        before.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
+        previous_text.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
     }
 
     /// Returns the rest, at the end of the stream.

@@ -101,7 +101,7 @@ impl ToolResult {
     }
 }
 
-/// A decision for the user, or for a policy in the user's place. Without either, the answer is [`Answer::Stop`].
+/// A decision for the user, or for a policy in the user's place. If neither decides, the answer is [`Answer::Stop`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -264,8 +264,8 @@ impl Turn {
         self.state.usage
     }
 
-    /// Returns the cost of these answers in US dollars. Answers without a known price are left out; `None` if no price
-    /// is known.
+    /// Returns the cost of all answers of this turn in US dollars. Answers without a known price are left out; `None`
+    /// if no price is known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
@@ -390,37 +390,38 @@ impl Turn {
     /// Returns the limit that the turn has reached, if any.
     fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
-        let Limits { rounds: most_rounds, tokens, cost: most_cost, repeats: most_repeats } = self.limits;
+        let Limits { rounds: max_rounds, tokens: max_tokens, cost: max_cost, repeats: max_repeats } = self.limits;
         // Each extension grants the whole limit once more.
         let grants = extensions.saturating_add(1);
         let used = usage.input.saturating_add(usage.output);
-        if repeats.highest_count() > most_repeats.saturating_mul(2) {
+        if repeats.highest_count() > max_repeats.saturating_mul(2) {
             Some(End::Repeating)
-        } else if *rounds >= most_rounds.saturating_mul(grants) {
+        } else if *rounds >= max_rounds.saturating_mul(grants) {
             Some(End::RoundLimit)
-        } else if tokens.is_some_and(|most| used >= most.saturating_mul(u64::from(grants))) {
+        } else if max_tokens.is_some_and(|max| used >= max.saturating_mul(u64::from(grants))) {
             Some(End::TokenLimit)
-        } else if most_cost.zip(*cost).is_some_and(|(most, cost)| cost >= most * f64::from(grants)) {
+        } else if max_cost.zip(*cost).is_some_and(|(max, cost)| cost >= max * f64::from(grants)) {
             Some(End::CostLimit)
         } else {
             None
         }
     }
 
-    /// Adds the error `why` for each call of the model's last answer that has no result. A program that was killed
-    /// during calls leaves such a history, and providers refuse it.
-    fn answer_open_calls(&mut self, why: &str) {
+    /// Adds the error `text` as the result of each call of the model's last answer that has no result. A program that
+    /// was killed during calls leaves a history with such calls, and providers refuse that history.
+    fn answer_open_calls(&mut self, text: &str) {
         let Some(last_answer) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
         };
-        let results = last_answer + 1;
+        let results_start = last_answer + 1;
         let answered =
-            |id: &str| self.messages[results..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
+            |id: &str| self.messages[results_start..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
         let open: Vec<Message> = (self.messages[last_answer].calls().iter())
             .filter(|call| !answered(&call.id))
-            .map(|call| Message::tool_error(&call.id, why))
+            .map(|call| Message::tool_error(&call.id, text))
             .collect();
-        let end = results + self.messages[results..].iter().take_while(|message| message.role == Role::Tool).count();
+        let results = self.messages[results_start..].iter().take_while(|message| message.role == Role::Tool);
+        let end = results_start + results.count();
         self.messages.splice(end..end, open);
     }
 }

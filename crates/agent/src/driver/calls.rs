@@ -1,4 +1,4 @@
-//! The calls of one answer: several at once, each through `Host::call`.
+//! Makes the calls of one answer, several at once, each through `Host::call`.
 
 use std::{
     future, panic,
@@ -21,14 +21,14 @@ use crate::{
     turn::{Next, Pending, Sending, ToolResult, Turn},
 };
 
-/// The maximum number of reports of progress that wait to be shown. Beyond that, new ones are dropped.
+/// The maximum number of reports of progress that wait to be shown. Beyond that, new reports are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
 
 impl Agent {
     /// Makes the calls of `turn` that have no result, and has the front store the turn after each result.
     ///
-    /// Each call runs in a task of its own, so that it continues while the front stores a result. A call that did not
-    /// continue might hold the store's connection, for which the front would then wait forever.
+    /// Each call runs in a task of its own, so that it continues while the front stores a result. A paused call might
+    /// hold the connection to the store, and the front would wait for that connection forever.
     pub(super) async fn make_calls(
         &self,
         turn: &mut Turn,
@@ -40,14 +40,14 @@ impl Agent {
         };
         report_rejected(pending, front);
         let (report, mut reports) = mpsc::channel(MAX_WAITING_REPORTS);
-        let task_of = |pending: &Pending| CallTask {
+        let new_task = |pending: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: pending.call.clone(),
             sending: pending.sending.watch(),
             report: report.clone(),
         };
-        let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(task_of).collect();
+        let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(new_task).collect();
         let (mut waiting, mut running) = (tasks.into_iter(), JoinSet::new());
         let mut cancelled = front.calls_cancelled();
         loop {
@@ -128,6 +128,7 @@ impl Agent {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
             Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
+                // Fails: within the selection, the tool is unknown.
                 catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
             }
             // If there is no such tool, the host reports it.
@@ -146,7 +147,7 @@ impl Agent {
     }
 }
 
-/// Reports the calls that the turn has rejected, which have a result before they are made.
+/// Reports the calls that the turn has rejected: they have a result although they were never made.
 fn report_rejected(pending: &[Pending], front: &mut dyn Front) {
     for Pending { call, result, .. } in pending {
         let Some(result) = result else { continue };
@@ -185,9 +186,9 @@ impl CallTask {
 /// Returns the result of a task. If the task has panicked, panics with the same payload.
 async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(Ok(panic)) => panic::resume_unwind(panic),
-        // The runtime is shutting down, and ends this task too.
+        // The task was cancelled because the runtime is shutting down, which ends this task as well.
         Err(Err(_)) => future::pending().await,
     }
 }
@@ -201,7 +202,7 @@ fn conceal_part(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// What a call reports before it has a result.
+/// A report of a call that has no result yet.
 enum Report {
     Begun(ToolCallData),
     Progress(String, Progress),
@@ -216,7 +217,7 @@ impl Report {
     }
 }
 
-/// Returns the result for the model, with secrets still in it. Its first line names the server that it comes from.
+/// Returns the result for the model, with secrets still in it. Its first line names the server that sent the data.
 fn unconcealed_result(outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
     match outcome {
         Ok(outcome) => {

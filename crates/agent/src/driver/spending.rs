@@ -1,10 +1,10 @@
-//! What one request to a model spends.
+//! Counts the tokens and the cost of one request to a model, for the quotas of its caller.
 
 use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
-/// Counts what a request has spent when it ends, even if its future is dropped.
+/// Counts what a request has spent when this value is dropped, so also when the request is cancelled.
 pub(super) struct Spending<'a> {
     admitted: Admitted,
     model: &'a dyn Model,
@@ -17,7 +17,7 @@ impl<'a> Spending<'a> {
         Self { admitted, model, usage: Usage::default(), cost: None }
     }
 
-    /// Sets what was spent so far, and its cost if the model reports one.
+    /// Replaces the usage so far, and the cost if the model reports one.
     pub(super) fn set(&mut self, usage: Usage, cost: Option<f64>) {
         (self.usage, self.cost) = (usage, cost);
     }

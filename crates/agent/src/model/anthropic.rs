@@ -1,7 +1,7 @@
-//! Anthropic Messages.
+//! Writes requests for Anthropic's Messages API, and reads its answers.
 //!
 //! Source: <https://docs.anthropic.com/en/api/messages> and the pages on streaming, tool use, extended thinking and
-//! prompt caching. llama.cpp, Ollama and others serve it too.
+//! prompt caching. llama.cpp, Ollama and others serve the same API.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The bound on the tokens of an answer if none is set, because the API requires one: the largest that every model
-/// still in service accepts.
-const MAX_TOKENS: u32 = 8_192;
+/// The maximum number of tokens of an answer if neither the request nor the settings have one, because the API requires
+/// a number. This is the largest number that every model still in service accepts.
+const DEFAULT_MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call that the provider accepts, in bytes.
-const LONGEST_ID: usize = 64;
-/// The length of an id that replaces one that the provider would not accept, in hex digits.
-const REPLACED_ID: usize = 24;
+const MAX_ID_BYTES: usize = 64;
+/// An id that the provider would not accept is replaced by a hash of this many hex digits.
+const REPLACEMENT_ID_DIGITS: usize = 24;
 /// Ends the part of the request that the provider should cache.
 const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
@@ -54,8 +54,8 @@ impl Adapter for Anthropic {
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
-        members
-            .insert("max_tokens".into(), request.max_tokens.or(self.settings.max_tokens).unwrap_or(MAX_TOKENS).into());
+        let max_tokens = request.max_tokens.or(self.settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
+        members.insert("max_tokens".into(), max_tokens.into());
         if let Some(temperature) = request.temperature {
             members.insert("temperature".into(), temperature.into());
         }
@@ -160,13 +160,13 @@ fn add_blocks(sent: &mut Vec<WireMessage>, role: &'static str, blocks: Vec<Value
     }
 }
 
-/// Returns an id of a call that the provider accepts.
+/// Returns the id of a call, or a replacement if the provider would not accept the id.
 fn call_id(id: &str) -> Cow<'_, str> {
     let fits = |id: &str| {
-        (1..=LONGEST_ID).contains(&id.len())
+        (1..=MAX_ID_BYTES).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
-    body::fitting_id(id, fits, REPLACED_ID)
+    body::fitting_id(id, fits, REPLACEMENT_ID_DIGITS)
 }
 
 /// Returns the blocks of a user's message.
@@ -249,7 +249,7 @@ struct OpenBlock {
     /// The piece of the draft that holds the block.
     at: PieceIndex,
     kind: Kind,
-    /// The input of a call of a provider's own tool, in pieces.
+    /// The JSON that has arrived so far of the input for one of the provider's own tools.
     json: String,
 }
 
@@ -375,10 +375,10 @@ impl Decoder {
         }
     }
 
-    /// Ends a block. A call of a provider's own tool gets its input now.
+    /// Ends a block. A call of one of the provider's own tools gets its input now.
     fn close_block(&mut self, index: u64) {
-        let Some(at) = self.open.iter().position(|open| open.index == index) else { return };
-        let open = self.open.swap_remove(at);
+        let Some(position) = self.open.iter().position(|open| open.index == index) else { return };
+        let open = self.open.swap_remove(position);
         if let Ok(input) = serde_json::from_str::<Value>(&open.json)
             && let Some(block) = self.draft.raw_mut(open.at).and_then(Value::as_object_mut)
         {
@@ -391,11 +391,11 @@ impl Decoder {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.
-        let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
-        let plain = reported.input_tokens.unwrap_or(plain);
+        let uncached = input.saturating_sub(cached_read).saturating_sub(cache_write);
+        let uncached = reported.input_tokens.unwrap_or(uncached);
         let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);
         let cache_write = reported.cache_creation_input_tokens.unwrap_or(cache_write);
-        let input = plain.saturating_add(cached_read).saturating_add(cache_write);
+        let input = uncached.saturating_add(cached_read).saturating_add(cache_write);
         self.draft.usage =
             Usage { input, output: reported.output_tokens.unwrap_or(output), cached_read, cache_write, reasoning };
         deltas.push_back(Delta::Usage(self.draft.usage));

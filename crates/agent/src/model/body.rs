@@ -1,4 +1,4 @@
-//! The body of a request: written in one go, with the tools spliced in as bytes.
+//! Writes the JSON body of a request from start to end, and copies the tools into it as bytes.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ const RESERVED: [&str; 8] =
 pub(super) struct BodyWriter(Vec<u8>);
 
 impl BodyWriter {
-    /// Begins with the small members: `members`, overridden by those that the settings and the request add.
+    /// Begins the body with `members`, as changed by the `extra_body` of the settings and then of the request.
     pub(super) fn new(mut members: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
             for (name, value) in extra.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
@@ -78,11 +78,11 @@ pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
-/// Returns the system prompt in its parts: the request's first, then the conversation's system messages.
+/// Returns the parts of the system prompt: that of the request first, then the system messages of the conversation.
 pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
-    let of_messages =
+    let system_messages =
         request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
-    request.system.into_iter().chain(of_messages).filter(|text| !text.trim().is_empty()).collect()
+    request.system.into_iter().chain(system_messages).filter(|text| !text.trim().is_empty()).collect()
 }
 
 /// Returns whether to send the message. An empty one, such as an answer that was cut before its first word, is not
@@ -94,7 +94,7 @@ pub(super) fn has_content(message: &Message) -> bool {
         || message.blocks.is_some()
 }
 
-/// Returns the arguments of a call as an object. Sends an empty object if the model wrote something else, because a
+/// Returns the arguments of a call as an object. If the model wrote something else, returns an empty object, because a
 /// provider would refuse the whole conversation; the result of the call reports the error.
 pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
     call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
@@ -105,7 +105,8 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
-/// Converts an id of another provider: returns it unchanged if it `fits` this provider, otherwise a hash of it.
+/// Converts an id of another provider. Returns an id that `fits` this provider unchanged, and otherwise the first
+/// `length` hex digits of the id's hash.
 pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
     if fits(id) {
         return Cow::Borrowed(id);
@@ -115,7 +116,7 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
     Cow::Owned(digits[..length.min(digits.len())].to_owned())
 }
 
-/// A part of a message, in the form that wires send.
+/// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish.
 pub(super) enum Media<'a> {
     /// Bytes that a wire may support: Base64 and media type.
     Image(&'a str, &'a str),
@@ -126,7 +127,7 @@ pub(super) enum Media<'a> {
     Text(Cow<'a, str>),
 }
 
-/// Returns the kind of a part.
+/// Sorts a part of a message by its kind.
 pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
         Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),

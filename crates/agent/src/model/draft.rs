@@ -1,5 +1,5 @@
-//! An answer that is still arriving: a draft takes its pieces in any order, streams them as they arrive, and assembles
-//! them at the end.
+//! Assembles an answer that is still arriving. A draft takes the pieces of the answer in any order, streams them as
+//! they arrive, and joins them at the end.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct Draft {
     pieces: Vec<Piece>,
     /// How many calls there are among the pieces.
     calls: usize,
-    /// The prefix of ids for calls that have none.
+    /// The prefix of the ids that this draft gives to calls without an id.
     id_prefix: String,
     pub(super) usage: Usage,
     pub(super) stop: Option<Stop>,
@@ -39,7 +39,7 @@ enum Piece {
 struct Call {
     number: usize,
     id: String,
-    /// Whether the beginning of the call was streamed, which requires its name.
+    /// Whether the beginning of the call was streamed. That is possible once the name has arrived.
     is_announced: bool,
     name: String,
     arguments: String,
@@ -177,13 +177,13 @@ impl Draft {
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
     pub(super) fn complete_arguments(&mut self, at: PieceIndex, complete: &str, deltas: &mut Deltas) {
-        let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
-        if is_new {
+        let has_none = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
+        if has_none {
             self.append_arguments(at, complete, deltas);
         }
     }
 
-    /// Assembles the answer. It has blocks only if the provider wants some back.
+    /// Assembles the answer. Its message has blocks only if the provider wants some of them back.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
@@ -210,7 +210,7 @@ impl Draft {
             }
         }
         let stop = match (self.stop.unwrap_or(Stop::End), calls.is_empty()) {
-            // Gemini, Ollama and others report a normal end although they wait for results.
+            // Gemini, Ollama and others report a normal end although they wait for the results of calls.
             (Stop::End, false) => Stop::ToolCalls,
             (Stop::ToolCalls, true) => Stop::End,
             (stop, _) => stop,
@@ -223,7 +223,7 @@ impl Draft {
     }
 }
 
-/// The pieces of an answer in a message, as its wire sends them.
+/// A piece of a model's message that goes back to the provider with the conversation.
 pub(super) enum SentPiece<'a> {
     /// A block, unchanged.
     Raw(&'a Value),
@@ -233,8 +233,8 @@ pub(super) enum SentPiece<'a> {
     Call(&'a ToolCallData, Option<&'a Map<String, Value>>),
 }
 
-/// Returns the pieces of a model's message, in order: with the provider's blocks if this wire and model made them,
-/// otherwise only text and calls.
+/// Returns the pieces of a model's message, in order. They include the provider's blocks only if the message came from
+/// this model, over this wire (API format); otherwise they are only text and calls.
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<SentPiece<'a>> {
     let own_blocks = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
     if let Some(in_order) = own_blocks.and_then(|own| order_pieces(message, &own.blocks)) {
@@ -249,8 +249,8 @@ pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<S
     raw.chain(text).chain(message.calls().iter().map(|call| SentPiece::Call(call, None))).collect()
 }
 
-/// Returns text and calls in the order of the provider's blocks; `None` if the blocks are not those of this text and
-/// these calls.
+/// Returns text and calls in the order of the provider's blocks; `None` if the blocks do not match the message's text
+/// and calls.
 fn order_pieces<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiece<'a>>> {
     let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
     let mut sent = Vec::with_capacity(blocks.len());
@@ -258,9 +258,9 @@ fn order_pieces<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sen
         sent.push(match block {
             Block::Raw(value) => SentPiece::Raw(value),
             Block::Text { bytes, extra } => {
-                let (this, rest) = text.split_at_checked(*bytes)?;
+                let (piece, rest) = text.split_at_checked(*bytes)?;
                 text = rest;
-                SentPiece::Text(this, Some(extra))
+                SentPiece::Text(piece, Some(extra))
             }
             Block::Call { extra } => SentPiece::Call(calls.next()?, Some(extra)),
         });

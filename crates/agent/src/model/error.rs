@@ -1,4 +1,4 @@
-//! Errors of models.
+//! Describes why a model gave no answer.
 
 use std::{fmt, time::Duration};
 
@@ -35,7 +35,7 @@ pub enum ModelErrorKind {
         /// The error message of the HTTP client.
         why: String,
     },
-    /// 401 or 403.
+    /// HTTP 401 or 403: the provider refused the key.
     #[error("the key was refused (HTTP {status}){}; {advice}", Quote(.message))]
     Auth {
         /// The status.
@@ -53,7 +53,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// 429.
+    /// HTTP 429: too many requests, or no credit left.
     #[error("too many requests, or no credit left (HTTP 429){}{}", Quote(.message), Wait(*.retry_after))]
     RateLimited {
         /// How long the provider asks to wait.
@@ -61,7 +61,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// 408, 409 or 5xx, Anthropic's 529 included.
+    /// HTTP 408, 409 or 5xx, including Anthropic's 529: the provider is overloaded or broken.
     #[error("the provider is overloaded or broken (HTTP {status}){}{}", Quote(.message), Wait(*.retry_after))]
     Unavailable {
         /// The status.
@@ -82,7 +82,7 @@ pub enum ModelErrorKind {
     /// The provider reported an error within a stream.
     #[error("the provider cut the answer off{}", Quote(.message))]
     BrokenOff {
-        /// The provider's name for it, such as `overloaded_error`.
+        /// The provider's name for the error, such as `overloaded_error`.
         code: Option<String>,
         /// The provider's words.
         message: String,
@@ -131,10 +131,10 @@ impl ModelErrorKind {
         let lower = message.to_lowercase();
         let mentions_tools = ["tool", "function call"].iter().any(|word| lower.contains(word));
         // The messages of Ollama, OpenRouter, vLLM and llama.cpp, in this order.
-        let refuses =
+        let signs =
             ["not support", "that support", "unsupported", "requires --enable-auto-tool-choice", "requires --jinja"];
-        let refuses = refuses.iter().any(|sign| lower.contains(sign));
-        (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && refuses).then_some(message.as_str())
+        let is_refusal = signs.iter().any(|sign| lower.contains(sign));
+        (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && is_refusal).then_some(message.as_str())
     }
 }
 
@@ -157,7 +157,7 @@ impl ModelError {
         }
     }
 
-    /// Returns how long the provider asks to wait, if it does.
+    /// Returns how long the provider asks to wait, if it names a time.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {

@@ -12,10 +12,10 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The longest quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word that shares this many first bytes with the key counts as a part of it.
-const KEY_BEGINNING: usize = 8;
-/// A shorter key is not searched for, because it occurs in many unrelated words.
-const SHORTEST_KEY: usize = 4;
+/// A word that begins with this many first bytes of the key is hidden as if it were the key.
+const KEY_PREFIX_BYTES: usize = 8;
+/// A key with fewer bytes than this is not hidden, because it occurs in many unrelated words.
+const MIN_KEY_BYTES: usize = 4;
 
 /// An error response.
 pub(super) struct ErrorResponse<'a> {
@@ -35,7 +35,7 @@ pub(super) struct ErrorBody {
     /// The stable code of the error.
     pub(super) code: String,
     pub(super) message: String,
-    /// How long to wait, if the body says so (Gemini).
+    /// How long to wait, if the body says so. Gemini's does.
     pub(super) wait: Option<Duration>,
 }
 
@@ -84,14 +84,14 @@ fn text_or_json(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// Returns the kind of error that a response with an error status means.
+/// Returns the kind of error for a response with an error status.
 pub(super) fn classify_response(response: &ErrorResponse<'_>) -> ModelErrorKind {
     let body = serde_json::from_slice::<Value>(response.body).ok().and_then(|value| ErrorBody::read(&value));
     let body = body.unwrap_or_else(|| ErrorBody { message: plain_text(response), ..ErrorBody::default() });
     classify(response, &body)
 }
 
-/// Returns the kind of error that a description means, together with the status if there is one.
+/// Returns the kind of error for the status of `response`, if it has one, and the provider's description in `body`.
 pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelErrorKind {
     let message = quote(&body.message, response.key);
     if is_overflow(response.status, body) {
@@ -170,11 +170,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let value = text(header::RETRY_AFTER.as_str())?;
     seconds(value).or_else(|| {
-        let at = DateTime::parse_from_rfc2822(value).ok()?;
-        Some((at.with_timezone(&Utc) - Utc::now()).to_std().unwrap_or_default())
+        let date = DateTime::parse_from_rfc2822(value).ok()?;
+        // A date in the past means no wait.
+        Some((date.with_timezone(&Utc) - Utc::now()).to_std().unwrap_or_default())
     })
 }
 
+/// Reads a number of seconds, such as `1.5`.
 fn seconds(text: &str) -> Option<Duration> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
@@ -194,8 +196,8 @@ pub(super) fn is_html(text: &str) -> bool {
 
 /// Turns an untrusted text into one safe, clipped line without the key, to quote in an error.
 pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
-    let without = key.map_or_else(|| foreign.to_owned(), |key| without_key(foreign, key.reveal()));
-    safe(&text::clip(without.trim(), QUOTE_BYTES))
+    let concealed = key.map_or_else(|| foreign.to_owned(), |key| without_key(foreign, key.reveal()));
+    safe(&text::clip(concealed.trim(), QUOTE_BYTES))
 }
 
 /// Turns a text into one safe line.
@@ -203,21 +205,21 @@ pub(super) fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// Hides the key in a text. Providers quote a key that they refuse, in full or with stars for its middle.
+/// Replaces the key in a text by `[key]`. Providers quote a key that they refuse, in full or with stars for its middle.
 fn without_key(text: &str, key: &str) -> String {
-    if key.len() < SHORTEST_KEY {
+    if key.len() < MIN_KEY_BYTES {
         return text.to_owned();
     }
-    let beginning = &key[..key.floor_char_boundary(KEY_BEGINNING)];
+    let prefix = &key[..key.floor_char_boundary(KEY_PREFIX_BYTES)];
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(beginning) {
+    while let Some(at) = rest.find(prefix) {
         out.push_str(&rest[..at]);
         out.push_str("[key]");
         let found = &rest[at..];
-        // Look for the whole key first: it may contain characters that would otherwise end it.
-        let after = found.strip_prefix(key).unwrap_or(&found[beginning.len()..]);
-        rest = after.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
+        // Remove the whole key if it is there: it may contain a character that ends a word below.
+        let following = found.strip_prefix(key).unwrap_or(&found[prefix.len()..]);
+        rest = following.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
     out + rest
 }

@@ -1,4 +1,4 @@
-//! Google's `generateContent` and `streamGenerateContent`.
+//! Writes requests for Google's `generateContent` and `streamGenerateContent`, and reads the answers.
 //!
 //! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
 
@@ -21,8 +21,8 @@ use crate::message::{Message, Role};
 
 /// The member of a part that holds the signature of the model's thinking.
 const SIGNATURE: &str = "thoughtSignature";
-/// The signature that Google documents for a call of another model, because since Gemini 3 the API refuses a call
-/// without one.
+/// The signature that Google documents for a call that another model made. Since Gemini 3, the API refuses a call
+/// without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Debug)]
@@ -81,11 +81,11 @@ impl Adapter for Gemini {
     }
 
     fn decoder(&self, messages: usize) -> Box<dyn Decode> {
-        Box::new(Decoder { draft: Draft::new(messages), ended: false })
+        Box::new(Decoder { draft: Draft::new(messages), is_whole: false })
     }
 }
 
-/// Calls by their id: the name, which a result must repeat, and whether the provider gave the id.
+/// The calls by id. Each has its name, which the result must repeat, and whether the provider gave the id.
 type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
 
 /// A message as the API has it: its role and its parts.
@@ -256,14 +256,14 @@ struct WireUsage {
 
 struct Decoder {
     draft: Draft,
-    /// Whether the whole answer has arrived at once, and not as a stream.
-    ended: bool,
+    /// Whether the answer arrived as a whole, and not as a stream.
+    is_whole: bool,
 }
 
 impl Decode for Decoder {
     fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         self.read_chunk(event_json(data)?, deltas)?;
-        // The answer ends with the stream, and not with the finish reason: the usage may follow it.
+        // The answer ends with the stream, and not with the finish reason: the usage may follow the finish reason.
         Ok(Progress::More)
     }
 
@@ -272,12 +272,12 @@ impl Decode for Decoder {
             return Err(DecodeError::unreadable("it has no `candidates`"));
         }
         self.read_chunk(answer, deltas)?;
-        self.ended = true;
+        self.is_whole = true;
         Ok(())
     }
 
     fn into_draft(self: Box<Self>) -> Result<Draft, DecodeError> {
-        if self.ended || self.draft.stop.is_some() { Ok(self.draft) } else { Err(DecodeError::cut()) }
+        if self.is_whole || self.draft.stop.is_some() { Ok(self.draft) } else { Err(DecodeError::cut()) }
     }
 }
 
@@ -320,8 +320,8 @@ impl Decoder {
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
                     self.draft.append_arguments(at, &args.to_string(), deltas);
                 }
-                if let Some(stored) = self.draft.extra_mut(at) {
-                    *stored = members;
+                if let Some(extra) = self.draft.extra_mut(at) {
+                    *extra = members;
                 }
             }
             (None, Some(thought)) if part.thought => {
@@ -333,8 +333,8 @@ impl Decoder {
             (None, Some(text)) => {
                 let at = self.draft.begin_text()?;
                 self.draft.append_text_at(at, &text, deltas);
-                if let Some(stored) = self.draft.extra_mut(at) {
-                    *stored = members;
+                if let Some(extra) = self.draft.extra_mut(at) {
+                    *extra = members;
                 }
             }
             (None, None) => {

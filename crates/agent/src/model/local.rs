@@ -14,7 +14,7 @@ use toolrack_host::text;
 
 use super::provider::PROVIDERS;
 
-/// The time for all requests to all servers.
+/// The time limit for all requests to all servers together.
 const PROBE_TIME: Duration = Duration::from_millis(800);
 /// The timeout of a connection: local connections succeed or fail quickly.
 const CONNECT_TIME: Duration = Duration::from_millis(300);
@@ -57,15 +57,15 @@ pub async fn running() -> Vec<LocalServer> {
 }
 
 /// Returns the servers that answer at these addresses (provider and base URL). Takes at most 800 ms.
-pub async fn find_servers_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
+pub async fn find_servers_at(addresses: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
     let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
     let Ok(client) = client else { return Vec::new() };
     let probe = Probe { client, deadline: Instant::now() + PROBE_TIME };
-    let servers = places.into_iter().map(|(provider, base_url)| probe.find_server(provider, base_url));
+    let servers = addresses.into_iter().map(|(provider, base_url)| probe.find_server(provider, base_url));
     join_all(servers).await.into_iter().flatten().collect()
 }
 
-/// Ollama's `/api/tags`.
+/// The answer of Ollama's `/api/tags`.
 #[derive(Deserialize)]
 struct Tags {
     models: Vec<Tag>,
@@ -76,13 +76,13 @@ struct Tag {
     name: String,
 }
 
-/// Ollama's `/api/show`.
+/// The answer of Ollama's `/api/show`.
 #[derive(Deserialize)]
 struct ModelDetails {
     capabilities: Vec<String>,
 }
 
-/// `/v1/models`, which all local servers have.
+/// The answer of `/v1/models`, which all local servers have.
 #[derive(Deserialize)]
 struct ModelList {
     data: Vec<ListedModel>,
@@ -113,22 +113,22 @@ impl Probe {
         let names: BTreeSet<String> = names.into_iter().filter(is_safe).collect();
         let models = names.into_iter().take(MAX_MODELS).enumerate().map(|(index, name)| async move {
             let may_ask = provider == "ollama" && index < MAX_MODELS_WITH_DETAILS;
-            let tools = if may_ask { self.calls_tools(root, &name).await } else { None };
+            let tools = if may_ask { self.tool_support(root, &name).await } else { None };
             LocalModel { name, tools }
         });
         let models = join_all(models).await;
         Some(LocalServer { provider, base_url: base_url.clone(), models })
     }
 
-    /// Asks Ollama whether a model calls tools.
-    async fn calls_tools(&self, root: &str, model: &str) -> Option<bool> {
+    /// Asks Ollama whether a model calls tools. Returns `None` if Ollama does not answer.
+    async fn tool_support(&self, root: &str, model: &str) -> Option<bool> {
         let body = serde_json::json!({"model": model}).to_string();
         let details: ModelDetails = self.request_json(&format!("{root}/api/show"), Some(body)).await?;
         Some(details.capabilities.iter().any(|ability| ability == "tools"))
     }
 
-    /// Requests JSON. Returns `None` if no answer arrives in time, or if it has another form. Sends a POST if there is
-    /// a body.
+    /// Requests JSON, with a POST if there is a body. Returns `None` if no answer arrives in time, or if the answer
+    /// has another form.
     async fn request_json<T: DeserializeOwned>(&self, url: &str, body: Option<String>) -> Option<T> {
         let request = match body {
             Some(body) => self.client.post(url).header("content-type", "application/json").body(body),

@@ -1,4 +1,5 @@
-//! A model behind HTTP: its wire writes the requests, and reads the responses piece by piece.
+//! Reaches a model over HTTP. The model's wire (the API format of its provider) writes the requests, and reads the
+//! responses piece by piece.
 
 use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
@@ -20,7 +21,7 @@ use super::{
     transport::{self, Attempts, Body, FailedAttempt, Transport},
 };
 
-/// The request format of a provider.
+/// The implementation of a wire.
 pub(super) trait Adapter: Send + Sync + fmt::Debug {
     /// Returns the URL of a request; `streamed` says whether it asks for a stream.
     fn url(&self, base: &Url, streamed: bool) -> Url;
@@ -35,10 +36,10 @@ pub(super) trait Adapter: Send + Sync + fmt::Debug {
 
 /// The reader of one answer.
 pub(super) trait Decode: Send {
-    /// Reads one event of a stream, and appends what it adds to `deltas`.
+    /// Reads one event of a stream, and appends its content to `deltas`.
     fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
 
-    /// Reads an answer that is not streamed, and appends what it contains to `deltas`.
+    /// Reads an answer that is not streamed, and appends its content to `deltas`.
     fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
     /// Returns the draft of the answer, at the end of the response.
@@ -188,10 +189,10 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
         // Another header may hold the credentials, and a user's own server may need none.
         _ => {
             let provider = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
-            let at_its_own_host =
+            let provider_at_own_host =
                 provider.filter(|known| Url::parse(known.base_url).is_ok_and(|url| url.host() == base.host()));
             if let Some(variable) =
-                at_its_own_host.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
+                provider_at_own_host.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
             {
                 return Err(format!("there is no key; set {variable}"));
             }
@@ -370,7 +371,7 @@ enum Stage {
         /// Whether the body contained an event so far.
         has_read_any: bool,
     },
-    /// A failure, returned after the deltas that were read before it.
+    /// A failure, returned after the deltas that were read before it. `None` once it was returned.
     Failed(Option<FailedAttempt>),
     /// The answer is complete; its last deltas and [`Delta::Done`] remain to be returned.
     Ended,
@@ -419,7 +420,7 @@ impl StreamedAnswer {
             kind if kind.contains("html") => {
                 return Err(ModelErrorKind::Unreadable { why: "it is an HTML page".into() }.into());
             }
-            // Some servers label a stream with another media type, or none.
+            // Read any other body as a stream: some servers label a stream with a wrong media type, or with none.
             _ => {
                 let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
                 self.stage = Stage::Reading { body: Box::new(body), events, has_read_any: false };

@@ -1,5 +1,5 @@
-//! OpenAI Chat Completions, and the many servers with the same API: DeepSeek, Mistral, Groq, xAI, OpenRouter, Ollama,
-//! llama.cpp, LM Studio, vLLM. [`Dialect`] has their differences.
+//! Writes requests for OpenAI's Chat Completions API, and reads the answers. Many servers have the same API: DeepSeek,
+//! Mistral, Groq, xAI, OpenRouter, Ollama, llama.cpp, LM Studio, vLLM. [`Dialect`] has their differences.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>, and each provider's own pages.
 
@@ -23,11 +23,11 @@ use super::{
 use crate::message::{Message, Role};
 
 /// The longest id of a call that OpenAI accepts, in bytes.
-const LONGEST_ID: usize = 40;
-/// The length of an id that replaces one that OpenAI would not accept, in hex digits.
-const REPLACED_ID: usize = 24;
-/// The length of an id of a call that Mistral accepts: exactly this many ASCII letters and digits.
-const SHORT_ID: usize = 9;
+const MAX_ID_BYTES: usize = 40;
+/// An id that OpenAI would not accept is replaced by a hash of this many hex digits.
+const REPLACEMENT_ID_DIGITS: usize = 24;
+/// Mistral accepts an id of a call only with exactly this many ASCII letters and digits.
+const SHORT_ID_BYTES: usize = 9;
 /// The maximum number of blocks of reasoning in one answer.
 const MAX_REASONING_BLOCKS: usize = 1_000;
 
@@ -76,11 +76,11 @@ impl Adapter for OpenAiChat {
     }
 }
 
-/// A message as it is sent.
+/// A message in the format of the API.
 #[derive(Serialize)]
 struct ChatMessage<'a> {
     role: &'static str,
-    /// `null` beside calls without a text.
+    /// `null` if the message has calls and no text.
     content: Option<Content<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireCall<'a>>,
@@ -153,13 +153,13 @@ impl OpenAiChat {
         ChatMessage { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
     }
 
-    /// Returns an id of a call that the provider accepts.
+    /// Returns the id of a call, or a replacement if the provider would not accept the id.
     fn call_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
         if self.dialect.short_ids {
-            let fits = |id: &str| id.len() == SHORT_ID && id.bytes().all(|b| b.is_ascii_alphanumeric());
-            body::fitting_id(id, fits, SHORT_ID)
+            let fits = |id: &str| id.len() == SHORT_ID_BYTES && id.bytes().all(|b| b.is_ascii_alphanumeric());
+            body::fitting_id(id, fits, SHORT_ID_BYTES)
         } else {
-            body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), REPLACED_ID)
+            body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), REPLACEMENT_ID_DIGITS)
         }
     }
 }
@@ -365,8 +365,8 @@ impl Decoder {
     fn read_call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
-        // Find the call by its index. Some servers give every call the index 0, or none: then a new id means a new
-        // call.
+        // Find the call by its index. Some servers give every call the index 0, or no index: with these, a new id
+        // means a new call.
         let known = self.calls.iter().rev().find(|known| match call.index {
             Some(_) => known.index == call.index,
             None => id.is_empty() || known.id == id,
@@ -403,7 +403,7 @@ impl Decoder {
     }
 }
 
-/// Adds a piece of a block of reasoning. OpenRouter streams each block in pieces: those with the same type and index
+/// Adds a piece of a block of reasoning. OpenRouter streams each block in pieces: pieces with the same type and index
 /// belong to one block.
 fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
     let is_same_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");

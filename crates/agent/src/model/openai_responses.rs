@@ -1,6 +1,8 @@
-//! OpenAI Responses: a conversation as a list of items. OpenAI's newest models call tools only here.
+//! Writes requests for OpenAI's Responses API, which takes a conversation as a list of items, and reads the answers.
+//! OpenAI's newest models call tools only over this API.
 //!
-//! The provider stores nothing (`store: false`): it sends reasoning encrypted, and gets it back unchanged. Source:
+//! The provider stores nothing (`store: false`): it sends its reasoning encrypted, and the next request sends that
+//! reasoning back unchanged. Source:
 //! <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
 
 use std::{borrow::Cow, sync::Arc};
@@ -21,10 +23,10 @@ use super::{
 use crate::message::{Message, Role};
 
 /// The longest id of a call that the provider accepts, in bytes.
-const LONGEST_ID: usize = 64;
-/// The length of an id that replaces one that the provider would not accept, in hex digits.
-const REPLACED_ID: usize = 24;
-/// The field of a model's text that says to which phase of the answer it belongs; later requests must repeat it.
+const MAX_ID_BYTES: usize = 64;
+/// An id that the provider would not accept is replaced by a hash of this many hex digits.
+const REPLACEMENT_ID_DIGITS: usize = 24;
+/// The field that names the phase of the answer to which a text belongs. Later requests must repeat this field.
 const PHASE: &str = "phase";
 
 #[derive(Debug)]
@@ -128,9 +130,9 @@ impl OpenAiResponses {
     }
 }
 
-/// Returns an id of a call that the provider accepts.
+/// Returns the id of a call, or a replacement if the provider would not accept the id.
 fn call_id(id: &str) -> Cow<'_, str> {
-    body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), REPLACED_ID)
+    body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), REPLACEMENT_ID_DIGITS)
 }
 
 fn user_content(message: &Message) -> Vec<Value> {
@@ -310,7 +312,7 @@ impl Decoder {
         let is_named = |item: &&KnownItem| {
             item.kind == kind
                 && match (event.output_index, item.index) {
-                    (Some(wanted), Some(index)) => wanted == index,
+                    (Some(event_index), Some(item_index)) => event_index == item_index,
                     _ => event.item_id.is_some() && event.item_id == item.id,
                 }
         };
@@ -347,16 +349,16 @@ impl Decoder {
             _ => Kind::Raw,
         };
         let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
-        let naming_item = Event { item_id, ..Event::at_index_of(event) };
-        let at = match self.find(&naming_item, kind) {
+        let item_event = Event { item_id, ..Event::at_index_of(event) };
+        let at = match self.find(&item_event, kind) {
             Some(at) => at,
-            None => self.begin_item(&naming_item, &item, deltas)?,
+            None => self.begin_item(&item_event, &item, deltas)?,
         };
         self.fill_in(at, kind, item, deltas);
         Ok(())
     }
 
-    /// Adds from a complete item what its deltas did not contain.
+    /// Adds the parts of a complete item that its deltas did not contain.
     fn fill_in(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
@@ -388,8 +390,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the complete response, which is in the last event of a stream or is the whole body. Reads its items only
-    /// if none has arrived before.
+    /// Reads the complete response, which is in the last event of a stream or is the whole body. Reads the items of
+    /// the response only if no item has arrived before.
     fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
@@ -445,7 +447,7 @@ impl Decoder {
 }
 
 impl Event {
-    /// Creates the event for a complete item that arrived without an event.
+    /// Creates an event for a complete item that arrived without an event.
     fn for_item(item: Value) -> Self {
         Self { item: Some(item), ..Self::blank() }
     }

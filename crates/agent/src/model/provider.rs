@@ -1,7 +1,7 @@
-//! The providers that Toolrack knows by name, and the models whose size and price it knows.
+//! Lists the providers that Toolrack knows by name, and the models whose size and price it knows.
 //!
-//! A provider is data: its address, its wire, the variable that its key is in. `models` has the sizes and prices, as
-//! the providers published them.
+//! A provider is plain data: an address, a wire (the format of the API), and the environment variable that holds the
+//! key. `models` has the sizes and prices of models, as the providers published them.
 
 use std::{fmt, str::FromStr};
 
@@ -20,15 +20,15 @@ pub use models::KnownModel;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
-    /// Its name for people.
+    /// The name that users write.
     pub name: &'static str,
-    /// The wire that it speaks, unless the settings name another.
+    /// The wire of the provider, unless the settings name another.
     pub wire: Wire,
-    /// Its address.
+    /// The address.
     pub base_url: &'static str,
-    /// The variable that usually holds its key; `None` where no key is needed.
+    /// The environment variable that usually holds the key; `None` if the provider needs no key.
     pub key_variable: Option<&'static str>,
-    /// The model to use if the user names none; `None` if it depends on the installed models.
+    /// The model to use if the user names no model; `None` if there is no default.
     pub default_model: Option<&'static str>,
 }
 
@@ -47,14 +47,14 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Returns whether it runs on this machine.
+    /// Returns whether the provider runs on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.base_url.starts_with("http://127.0.0.1")
     }
 }
 
-/// All providers. Those whose keys are looked for come first, in the order of the search.
+/// All providers. The providers with keys come first, in the order in which Toolrack looks for the keys.
 pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
@@ -75,7 +75,8 @@ pub const PROVIDERS: &[Provider] = &[
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
-/// The provider of an address that the user gave, which is expected to serve the chat wire.
+/// The name of the provider at an address that the user gave. Its server is expected to have the chat wire, the API
+/// of OpenAI's Chat Completions.
 pub const CUSTOM: &str = "custom";
 
 /// The differences between servers of the chat wire.
@@ -91,7 +92,7 @@ pub(super) struct Dialect {
     pub(super) short_ids: bool,
 }
 
-/// Returns the dialect of a provider; the usual one for an unknown provider.
+/// Returns the dialect of a provider; the most common dialect for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
     let default = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
     match provider {
@@ -104,7 +105,7 @@ pub(super) fn dialect(provider: &str) -> Dialect {
     }
 }
 
-/// A model as people name it: `provider/name`. Only the first slash counts: `openrouter/anthropic/claude-opus-5` is
+/// A model as users name it: `provider/name`. Only the first slash separates: `openrouter/anthropic/claude-opus-5` is
 /// OpenRouter's `anthropic/claude-opus-5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,7 +126,7 @@ pub enum BadSelector {
         /// The text, safe to print.
         given: String,
     },
-    /// The text names a provider that has no default model, and no model.
+    /// The text names only a provider, and the provider has no default model.
     #[error("which model of {provider}? write {provider}/model")]
     NoModel {
         /// The provider.
@@ -170,8 +171,8 @@ impl fmt::Display for Selector {
 
 impl Selector {
     /// Returns the settings for this model, with size and prices from the tables. A `base_url` replaces the provider's
-    /// address; with it, the provider OpenAI uses the chat wire, because that is the wire other servers offer. A custom
-    /// provider without one has an empty address, which [`ModelSettings::connect`] refuses.
+    /// address. With a `base_url`, the provider OpenAI uses the chat wire, because other servers offer that wire.
+    /// Without a `base_url`, a custom provider has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
         let known = Provider::find(&self.provider);
@@ -187,7 +188,7 @@ impl Selector {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic requires a bound. A large one costs nothing unless the answer is long.
+            // Only Anthropic requires a maximum. A large maximum costs nothing unless the answer is long.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings

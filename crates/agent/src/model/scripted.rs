@@ -1,5 +1,5 @@
-//! A model that answers from a script: the provider `mock`, for tests and for programs that use no network. It is never
-//! the default.
+//! Answers from a script instead of asking a model: the provider `mock`, for tests and for programs that use no
+//! network. The mock is never the default provider.
 
 use std::{collections::VecDeque, fmt};
 
@@ -54,7 +54,7 @@ pub struct RecordedRequest {
 
 /// The reaction of the model to one request.
 enum Step {
-    /// Thinking, followed by an answer.
+    /// The thinking, perhaps empty, and the answer.
     Reply(String, Box<Reply>),
     /// An error, perhaps after a part of an answer.
     Fail(Option<Box<Reply>>, ModelErrorKind),
@@ -172,7 +172,7 @@ impl Scripted {
         Self { context_tokens: Some(tokens), ..self }
     }
 
-    /// Sets the wire that the model reports.
+    /// Sets the wire (API format) that the model reports.
     #[must_use]
     pub fn wire(self, wire: Wire) -> Self {
         Self { wire, ..self }

@@ -7,12 +7,12 @@ use toolrack_host::text;
 
 use super::{Model, Usage, Wire, error::ModelError, error::ModelErrorKind, online, provider};
 
-/// A key. Never printed, not even by `{:?}`.
+/// A key for a provider's API. It is never printed, not even by `{:?}`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// Trims spaces and line ends around the key.
+    /// Creates a key, without the spaces and line ends around it.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
@@ -32,22 +32,24 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// `connect_timeout`: for the connection itself; 10 s.
+    /// `connect_timeout`: the longest time to connect. Default 10 s.
     pub connect: Duration,
-    /// `first_token_timeout`: silence before the first word of an answer; 120 s, because local servers first load their
-    /// model and read the whole prompt, or 300 s if the wire is silent while a model thinks (see [`Bounds::of`]).
+    /// `first_token_timeout`: the longest silence before the first word of an answer. Default 120 s, because local
+    /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model
+    /// thinks (see [`Bounds::of`]).
     pub first_token: Duration,
-    /// `silence_timeout`: silence after that; 30 s, or 300 s if the wire is silent while a model thinks.
+    /// `silence_timeout`: the longest silence after the first word. Default 30 s; 300 s with an API that sends nothing
+    /// while a model thinks.
     pub silence: Duration,
-    /// `total_timeout`: for the request with all its tries and waits; 10 minutes.
+    /// `total_timeout`: the longest time for the request with all its tries and waits. Default 10 minutes.
     pub total: Duration,
-    /// `max_response_bytes`: of one answer on the wire; 32 MiB.
+    /// `max_response_bytes`: the maximum size of the response of one answer. Default 32 MiB.
     pub response_bytes: usize,
-    /// `retries`: further tries after the first; 4.
+    /// `retries`: how many times a failed request is tried again. Default 4.
     pub retries: u32,
-    /// The wait before the second try, doubled with each further one; 500 ms.
+    /// The wait before the second try. Each further wait is twice as long. Default 500 ms.
     pub first_pause: Duration,
-    /// `max_retry_wait`: when a provider asks to wait longer than this, there is no retry; 60 s.
+    /// `max_retry_wait`: if a provider asks to wait longer than this, there is no retry. Default 60 s.
     pub longest_pause: Duration,
 }
 
@@ -67,8 +69,9 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Returns the defaults for a wire. Anthropic sends pings, and servers of the chat wire send comments or their
-    /// thinking. OpenAI Responses and Gemini send nothing while a model thinks, which takes minutes.
+    /// Returns the defaults for a wire (the API format of a provider). While a model thinks, Anthropic sends pings, and
+    /// servers with OpenAI's chat API send comments or the thinking. OpenAI Responses and Gemini then send nothing, for
+    /// minutes.
     #[must_use]
     pub fn of(wire: Wire) -> Self {
         let defaults = Self::default();
@@ -97,7 +100,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Prices without a discount for cached input.
+    /// Creates prices without a discount for cached input.
     #[must_use]
     pub const fn flat(input: f64, output: f64) -> Self {
         Self { input, output, cached_read: input, cache_write: input }
@@ -108,8 +111,8 @@ impl Price {
     pub fn of(&self, usage: &Usage) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "no model has 2^53 tokens")]
         let cost = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
-        let plain = usage.input.saturating_sub(usage.cached_read).saturating_sub(usage.cache_write);
-        cost(plain, self.input)
+        let uncached = usage.input.saturating_sub(usage.cached_read).saturating_sub(usage.cache_write);
+        cost(uncached, self.input)
             + cost(usage.output, self.output)
             + cost(usage.cached_read, self.cached_read)
             + cost(usage.cache_write, self.cache_write)
@@ -128,7 +131,7 @@ pub struct ModelSettings {
     pub model: String,
     /// The model's wire.
     pub wire: Wire,
-    /// The address. Without a path, the usual one (`/v1`, for Gemini `/v1beta`) is added.
+    /// The address. An address without a path gets the usual path (`/v1`, for Gemini `/v1beta`).
     pub base_url: String,
     /// The key; local servers need none.
     pub key: Option<Key>,
@@ -138,7 +141,7 @@ pub struct ModelSettings {
     pub headers: Vec<(String, Key)>,
     /// How many tokens fit into the model's context, input and output together.
     pub context_tokens: Option<u64>,
-    /// The maximum number of tokens of an answer, if a request does not set them.
+    /// The maximum number of tokens of an answer, if a request does not set one.
     pub max_tokens: Option<u32>,
     /// The price of the model.
     pub price: Option<Price>,
@@ -158,7 +161,7 @@ impl fmt::Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// Creates a model at an address, with no other settings.
+    /// Creates the settings for a model at an address, with defaults for everything else.
     pub fn new(provider: impl Into<String>, model: impl Into<String>, wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),

@@ -1,5 +1,5 @@
-//! HTTP to a model's provider: one POST, retried only before any part of the answer has arrived, and read within
-//! bounds.
+//! Sends requests to a model's provider over HTTP. A request is one POST, retried only before any part of the answer
+//! has arrived. The answer is limited in time and size.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +19,13 @@ use super::{
 
 /// The maximum size of an error's body to read, in bytes.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
-/// How long to read an error's body.
+/// The longest time to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 /// The event that a timeout error names if no part of the answer has arrived.
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// How long to read the rest of a body after the answer in it has ended.
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// The longest time to read the rest of a body after the answer in it has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// Turns a provider's error response (status, headers, body) into an error kind.
@@ -44,10 +44,10 @@ pub(super) struct Transport {
     pub(super) key_advice: String,
 }
 
-/// Returns a client for models. It follows no redirects, which would carry the key elsewhere. For servers on this
-/// machine it uses no proxy, which would see every prompt, and a new connection each time, because llama.cpp often
-/// closes a used one just when the client reuses it.
-pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
+/// Returns an HTTP client for models. It follows no redirects, because a redirect would carry the key elsewhere. For
+/// servers on this machine, it uses no proxy, because a proxy would see every prompt. There it also opens a new
+/// connection for each request, because llama.cpp often closes a used connection just when the client reuses it.
+pub(super) fn client(connect_timeout: Duration, base: &Url) -> Result<Client, String> {
     let is_local = match base.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -56,12 +56,12 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
     };
     let builder = if is_local { Client::builder().no_proxy().pool_max_idle_per_host(0) } else { Client::builder() };
     builder
-        .connect_timeout(connect)
+        .connect_timeout(connect_timeout)
         .redirect(redirect::Policy::none())
         .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
-        // A compressed stream arrives in bursts.
+        // Compressed, a stream would arrive in bursts.
         .no_gzip()
         .build()
         .map_err(|error| format!("no HTTP client: {error}"))
@@ -69,8 +69,8 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
 
 /// Returns a header whose value is marked as secret, so that its `Debug` does not show it.
 pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let safe = || toolrack_host::text::for_log(name).into_owned();
-    let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is not a name of a header", safe()))?;
+    let safe_name = || toolrack_host::text::for_log(name).into_owned();
+    let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is not a name of a header", safe_name()))?;
     let mut value = HeaderValue::try_from(value)
         .map_err(|_| format!("the value for the header `{name}` has forbidden characters"))?;
     value.set_sensitive(true);
@@ -149,15 +149,15 @@ impl Attempts {
         if !failed.may_retry || self.made > bounds.retries {
             return None;
         }
-        let asked = match &failed.kind {
+        let requested = match &failed.kind {
             ModelErrorKind::RateLimited { retry_after, .. } | ModelErrorKind::Unavailable { retry_after, .. } => {
                 *retry_after
             }
             _ => None,
         };
-        let pause = asked.unwrap_or_else(|| {
-            // A larger shift would overflow; `LONGEST_PAUSE` is reached long before.
-            let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(LONGEST_PAUSE);
+        let pause = requested.unwrap_or_else(|| {
+            // At most 16, because a larger shift would overflow. The pause reaches `MAX_BACKOFF` long before.
+            let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(MAX_BACKOFF);
             // Jitter, so that many clients do not return at the same moment.
             doubled.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
@@ -230,8 +230,9 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the first piece of the answer has arrived, which sets the bound for the next one. The head of the
-    /// response does not count: some servers send it before they process the prompt.
+    /// Whether the first piece of the answer has arrived. Until then, `first_token` limits the wait for the next piece,
+    /// and `silence` limits it afterwards. The head of the response does not count: some servers send it before they
+    /// process the prompt.
     pub(super) has_begun: bool,
     /// The maximum size of the whole body, in bytes.
     limit: usize,
@@ -284,7 +285,7 @@ impl Body {
         Ok(chunk)
     }
 
-    /// Reads what follows the end of an answer, for at most [`DRAIN_TIME`], so that the connection can be reused.
+    /// Reads the rest of the body after the answer, for at most [`DRAIN_TIME`], so that the connection can be reused.
     pub(super) async fn drain(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(DRAIN_TIME, rest).await;

@@ -13,14 +13,14 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
-/// Whether a call was sent to its server. The task that makes the call and the task that abandons it both report here,
-/// and the first one wins. A call that is not [watched](Self::watch) counts as one that may have been sent. A clone is
-/// independent of the original.
+/// Records whether a call was sent to its server. The task that makes the call and the task that abandons the call both
+/// report here, and the first report wins. A call that is not [watched](Self::watch) counts as one that may have been
+/// sent. A clone is independent of the original.
 #[derive(Debug, Default)]
 pub struct Sending(Arc<AtomicU8>);
 
 impl Sending {
-    /// Returns a handle for the task that makes the call, which reports with [`Self::begin`] that it sends it.
+    /// Returns a handle for the task that makes the call. The task reports with [`Self::begin`] that it sends the call.
     #[must_use]
     pub fn watch(&self) -> Self {
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
@@ -30,14 +30,15 @@ impl Sending {
     /// Reports that the call is about to be sent. Returns `false` if it was abandoned before; then it must not be sent.
     #[must_use]
     pub fn begin(&self) -> bool {
-        let before = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
-        before.is_ok() || before == Err(SENT)
+        // `Err` holds the state that was found. A call that was sent may be sent again.
+        let found = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        found.is_ok() || found == Err(SENT)
     }
 
-    /// Abandons the call. Returns whether it may have been sent before.
+    /// Abandons the call. Returns whether the call may already have been sent.
     pub(crate) fn give_up(&self) -> bool {
-        let before = self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
-        !matches!(before, Ok(_) | Err(GIVEN_UP))
+        let found = self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
+        !matches!(found, Ok(_) | Err(GIVEN_UP))
     }
 
     fn state(&self) -> u8 {

@@ -1,7 +1,7 @@
-//! Sizes and prices of models, as their providers published them.
+//! Lists the sizes and prices of models, as their providers published them.
 //!
-//! A flat table, replaced as a whole. A model that is missing here works, but without a budget in tokens or in money.
-//! Prices are list prices of the standard tier, short contexts, caches of five minutes.
+//! The table is replaced as a whole when prices change. A model that is missing here works, but without a budget in
+//! tokens or in money. Prices are list prices for the standard tier, short contexts and caches of five minutes.
 //!
 //! Source: the catalogue of rig-core 0.44.0, which comes from models.dev, as of 2026-10-07.
 
@@ -11,15 +11,15 @@ use crate::model::settings::Price;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KnownModel {
-    /// Its provider.
+    /// The provider.
     pub provider: &'static str,
-    /// Its name. A name that continues with a date is the same model.
+    /// The name. A name that continues with a date is the same model.
     pub name: &'static str,
-    /// How many tokens fit, input and output together.
+    /// How many tokens fit into the model's context, input and output together.
     pub context_tokens: u64,
     /// The maximum number of tokens of one answer.
     pub max_output: u32,
-    /// Its price.
+    /// The price.
     pub price: Price,
 }
 
@@ -38,7 +38,8 @@ impl KnownModel {
     }
 }
 
-/// Dollars for a million tokens: input, output, read from the cache, written into it.
+/// Creates a known model. The array holds the US dollars for a million tokens of input, of output, read from the cache
+/// and written into the cache.
 const fn known(
     provider: &'static str,
     name: &'static str,
