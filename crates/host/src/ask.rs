@@ -1,8 +1,8 @@
-//! Questions that only the embedding program can answer, with a user, a front end or its own policy.
+//! Asks the embedding program the questions that only this program can answer, with a user, a front end or a policy.
 //!
-//! An [`Asker`] answers all of them: whether a call may run, forms to fill in, URLs to open, requests to its model
-//! (sampling), and which folders a server may know of (roots). To a server, the host declares only what the asker can
-//! do, so that the server offers no tools that need more.
+//! An [`Asker`] answers all these questions: whether a call may run, forms to fill in, URLs to open, requests to its
+//! model (sampling), and which folders a server may know of (roots). To a server, the host declares only what the asker
+//! can do, so that the server offers no tools that need more.
 
 use std::{fmt, sync::Arc};
 
@@ -178,7 +178,7 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: Lasting,
-    /// The waiting call, which answers the asker's own questions about it; `None` if the host did not ask this
+    /// The call that waits for the answer, which the asker can ask for details; `None` if the host did not ask this
     /// question.
     pub(crate) review: Option<Reviewer>,
 }
@@ -262,7 +262,7 @@ impl Confirm {
     }
 
     /// Checks whether the call could be made with these arguments instead, so that an asker can report a problem to the
-    /// user at once. The host checks again before it sends them.
+    /// user at once. The host checks the arguments again before it sends them.
     ///
     /// # Errors
     /// A text for the user: the rule that forbids the call, or the argument that the tool does not accept.
@@ -320,10 +320,10 @@ pub enum Keep {
 /// Whose calls an answer covers. On a host that only one user calls, both mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callers {
-    /// Those of the principal whose call the question is about.
+    /// The calls of the principal whose call the question is about.
     #[default]
     Same,
-    /// Those of all principals. Only for an asker that knows that the user who answers may decide for all of them.
+    /// The calls of all principals. Only for an asker that knows that the user who answers may decide for all of them.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! JSON in one form, independent of the order of its members: for hashes, and for other comparisons of text.
+//! Writes JSON in one form, independent of the order of its members, so that hashes and texts can be compared.
 //!
 //! Maps of JSON keep the order in which their members were written, because people and models read them in that order.
 //! Two maps with the same members in different orders are equal, but their texts differ. Stored text, and text that is

@@ -1,7 +1,7 @@
-//! An immutable, versioned picture of every callable tool. Readers load it without a lock.
+//! Holds the catalog: an immutable, versioned picture of every callable tool. Readers load a catalog without a lock.
 //!
-//! It maps the model-visible name to server and tool, so that routing never parses a name. A caller that keeps a
-//! catalog sees the same tools under the same names, even if servers change meanwhile.
+//! A catalog maps each model-visible name to a server and a tool, so that routing never parses a name. A caller that
+//! keeps a catalog sees the same tools under the same names, even if servers change meanwhile.
 
 mod block;
 mod budget;
@@ -75,7 +75,8 @@ pub struct Catalog {
     cap: NameCap,
     /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
-    /// Tools in quarantine. No client sees them, and a call of one fails with the reason.
+    /// Tools in quarantine, because they differ from their pins (approved definitions). No client sees these tools, and
+    /// a call of such a tool fails with the reason.
     quarantined: Box<[CatalogTool]>,
     tool_index: ToolIndex,
     blocks: block::Blocks,
@@ -87,7 +88,7 @@ pub struct Catalog {
 #[derive(Clone, Debug)]
 struct ServerTools {
     server: ServerName,
-    /// The words of its name.
+    /// The words of the server's name.
     words: Box<[String]>,
     set: Arc<ToolSet>,
 }
@@ -175,13 +176,13 @@ impl Catalog {
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
             catalog.server_tools.push(ServerTools { server: server.clone(), words, set: set.clone() });
-            let entry = |listed: &Arc<ListedTool>| {
+            let catalog_tool = |listed: &Arc<ListedTool>| {
                 let name = names.get(&(server.as_str(), listed.tool.name.as_str()))?.clone();
                 Some(CatalogTool { name, server: server.clone(), listed: listed.clone() })
             };
-            catalog.tools.extend(set.tools.iter().filter_map(entry));
+            catalog.tools.extend(set.tools.iter().filter_map(catalog_tool));
             let mismatched = set.mismatched.iter().filter(|mismatched| !mismatched.usable);
-            quarantined.extend(mismatched.filter_map(|mismatched| entry(&mismatched.listed)));
+            quarantined.extend(mismatched.filter_map(|mismatched| catalog_tool(&mismatched.listed)));
         }
         catalog.quarantined = quarantined.into();
         catalog.tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -328,12 +329,12 @@ impl Catalog {
         if selector.len() > LONGEST_SELECTOR {
             return None;
         }
-        let pair = |at: usize| {
+        let tool_split_at = |at: usize| {
             let server = ServerName::new(&selector[..at]).ok()?;
             self.of_pair(&server, &selector[at + 1..])
         };
         if let Some(at) = selector.find('/')
-            && let Some(tool) = pair(at)
+            && let Some(tool) = tool_split_at(at)
         {
             return Some(tool);
         }
@@ -341,7 +342,7 @@ impl Catalog {
             return Some(tool);
         }
         // The longest server name wins, because names may contain dots.
-        selector.rmatch_indices('.').find_map(|(at, _)| pair(at))
+        selector.rmatch_indices('.').find_map(|(at, _)| tool_split_at(at))
     }
 
     fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
@@ -362,13 +363,13 @@ impl Catalog {
         for naming in namings {
             let pairs = self.tools.iter().map(|tool| (tool.server.as_str(), tool.listed.tool.name.as_str()));
             let names = names::assign(&naming, pairs);
-            let of_style = self.tools.iter().find(|tool| {
+            let found_in_style = self.tools.iter().find(|tool| {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
                 names.get(&pair).is_some_and(|chosen| chosen == name)
             });
-            match (found, of_style) {
+            match (found, found_in_style) {
                 (Some(a), Some(b)) if !std::ptr::eq(a, b) => return None,
-                (None, Some(_)) => found = of_style,
+                (None, Some(_)) => found = found_in_style,
                 _ => {}
             }
         }

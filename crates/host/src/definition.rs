@@ -1,4 +1,5 @@
-//! The canonical definition of a tool, with everything that matters to a model or a rule, and its hash.
+//! Computes a tool's canonical definition, with everything that matters to a model or a rule, and the definition's
+//! hash.
 //!
 //! The canonical form is JSON without spaces, with the members of each object in the order of their names, and with the
 //! same text always escaped in the same way. So the definition stays the same if a server changes the order of members,
@@ -66,8 +67,8 @@ impl Serialize for DefinitionHash {
     }
 }
 
-/// Returns the definition of `tool` as one JSON object: those of `annotations`, `description`, `inputSchema`, `name`,
-/// `outputSchema`, `title` that are present.
+/// Returns the definition of `tool` as one JSON object with the members `annotations`, `description`, `inputSchema`,
+/// `name`, `outputSchema` and `title`, as far as they are present.
 ///
 /// A schema that cannot be parsed (it nests deeper than 128 levels) is included as text, unchanged. All members of the
 /// same name are kept, in their order: a reader may use any of them.

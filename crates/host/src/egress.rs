@@ -1,5 +1,5 @@
-//! The rules for the destinations of requests: one guard for servers, for the addresses in their metadata, and for
-//! pages that they ask a user to open.
+//! Decides where requests may go. The same rules judge servers, the addresses in the metadata of servers, and the pages
+//! that servers ask a user to open.
 //!
 //! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
 //! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
@@ -7,9 +7,9 @@
 //! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a
 //! cloud's credentials or of another program.
 //!
-//! The client that connects resolves a name once, and judges its addresses then. So it dials exactly the address that
-//! it checked, and a name that resolves differently the next time causes no harm. An address in the URL is judged
-//! before anything is sent.
+//! The client that connects resolves a name once, and judges the addresses that it gets. So the client dials exactly
+//! the address that it checked, and a name that resolves differently the next time causes no harm. An IP address in the
+//! URL is judged before anything is sent.
 
 mod lookup;
 mod special;
@@ -43,7 +43,8 @@ pub enum Profile {
     /// same network as that server. The default.
     #[default]
     Local,
-    /// HTTPS to public addresses, on 443 and [`EgressRules::ports`], and to [`EgressRules::allow`].
+    /// Requests may reach public addresses with HTTPS, on port 443 and the ports in [`EgressRules::ports`], and the
+    /// destinations in [`EgressRules::allow`].
     Hosted,
 }
 
@@ -286,8 +287,8 @@ impl Egress {
         })
     }
 
-    /// Returns the guard for addresses that a program on this machine names. It is the most generous one, because the
-    /// program could reach every address itself.
+    /// Returns the guard for addresses that a server on this machine names. It also allows private networks and this
+    /// machine, because the server could reach them itself.
     #[must_use]
     pub fn guard_for_local_programs(&self) -> Guard {
         self.guard(Reach::Inside)
@@ -429,7 +430,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether `name` is that of a proxy that the environment sets.
+    /// Returns whether `name` is the name of a proxy that the environment sets.
     fn is_environment_proxy(&self, name: &str) -> bool {
         matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&normalized(name))
     }

@@ -1,4 +1,4 @@
-//! The events of a host, for its observers: one closed enum with stable names.
+//! Defines the events that a host reports to its observers, as one enum with stable names.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Suspicious parts of tool definitions that a user should look at. They are warnings, not a defence.
+//! Finds suspicious parts of tool definitions that a user should look at. These findings are warnings, not a defence.
 //!
 //! A text that misleads a model can be worded in more ways than any list knows, and harmless text can look the same: a
 //! finding blocks nothing, and the absence of findings proves nothing. Findings are shown where a user decides.
@@ -48,8 +48,8 @@ const MAX_LISTED_CHARACTERS: usize = 5;
 /// The maximum number of characters of a hidden text that a finding decodes.
 const MAX_DECODED_CHARACTERS: usize = 200;
 
-/// The minimum length of a tool's name, in bytes, that is recognised in another server's text without the name of the
-/// tool's server.
+/// A tool's name must have at least this many bytes to be recognised alone, without the name of its server, in the text
+/// of another server.
 const DISTINCTIVE_NAME_BYTES: usize = 6;
 
 /// A part of a definition that a user should look at.
@@ -149,7 +149,7 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// Returns the name of a place inside another. Deeply nested places keep only the beginning.
+/// Returns the place `part` inside `place`. Deeply nested places keep only the beginning.
 fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
     if place.len() >= PLACE_BYTES { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
@@ -207,10 +207,10 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// Adds to each finding of hidden characters whether models and clients get these characters. `shown` has the findings
-/// in the definition that they get.
+/// in the definition that models and clients get.
 fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
-        let is_shown = shown.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
+        let is_shown = shown.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
         finding.what += match is_shown {
             true => "; models and clients get them as they are",
             false => "; they are left out of what models and clients get",

@@ -1,4 +1,4 @@
-//! Globs over tool names, which choose the shown tools of a server and the calls that a policy rule covers.
+//! Matches tool names with globs, which choose the shown tools of a server and the calls that a policy rule covers.
 //!
 //! In every glob `*` matches any text, `?` one byte, `[a-z]` one of a set, `{a,b}` one of several, and `\` escapes the
 //! next character. All other characters, including `-`, `.` and `/`, match themselves; matching is case-sensitive; the
@@ -165,7 +165,7 @@ impl Pattern {
         self.server.as_ref().is_none_or(|glob| fits(glob, server)) && fits(&self.tool, tool)
     }
 
-    /// Returns its specificity for the tool, and then for the server.
+    /// Returns the specificity of the pattern for the tool, and then for the server.
     pub(crate) fn specificity(&self) -> (GlobSpecificity, GlobSpecificity) {
         (self.tool.specificity(), self.server.as_ref().map_or(GlobSpecificity::default(), Glob::specificity))
     }

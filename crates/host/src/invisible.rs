@@ -41,7 +41,7 @@ const EXACT: [&str; 16] = [
     "propertyOrdering",
 ];
 
-/// Returns the tool without invisible characters; `None` when it has none.
+/// Returns the tool without invisible characters; `None` if there are none in it.
 pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     let title = cleaned(tool.title.as_deref());
     let description = cleaned(tool.description.as_deref());
@@ -63,7 +63,7 @@ pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     Some(shown)
 }
 
-/// Returns the text without invisible characters; `None` when it has none.
+/// Returns the text without invisible characters; `None` if there are none in it.
 fn cleaned(text: Option<&str>) -> Option<String> {
     match without_invisible(text?) {
         Cow::Owned(text) => Some(text),
@@ -77,7 +77,7 @@ fn clean(text: &mut String) {
     }
 }
 
-/// Returns the schema without invisible characters; `None` when it has none.
+/// Returns the schema without invisible characters; `None` if there are none in it.
 fn cleaned_schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.

@@ -1,4 +1,5 @@
-//! Connect to any set of MCP servers, of any era and transport, and call their tools through one interface.
+//! Connect to any set of MCP servers, of any protocol version and transport, and call their tools through one
+//! interface.
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -20,7 +21,8 @@
 //! [`Gate`] and the [`Asker`], and enforces every bound. [`prelude`] has what most programs use; see `examples/` for
 //! askers, native tools and the supervisor of child processes.
 //!
-//! The modules of this crate. A module uses only the modules to which its arrows lead, and those further down:
+//! The modules of this crate. An arrow leads from a module to one that it uses. A module uses only the modules to which
+//! its arrows lead, and the modules further down:
 //!
 //! ```text
 //!   host ──► plan                     the interface; the difference between two sets of servers
@@ -30,7 +32,7 @@
 //!    ▼  ▼
 //!   server                            one task for each server: connects, lists, watches, reconnects
 //!    ▼
-//!   link ──► egress                   the wire format of MCP; where requests may go
+//!   link ──► egress                   connections and the messages of MCP; where requests may go
 //!    ▼
 //!   ask, resolve, event, witness      interfaces of the embedding program: answers, values, events, records
 //!    ▼

@@ -1,4 +1,4 @@
-//! Servers in this process: native tools, called like those of all other servers.
+//! Runs servers inside this process. Their tools are called like the tools of all other servers.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -13,12 +13,12 @@ type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, (
 
 /// An MCP server that runs in this process, and speaks MCP over a pipe in memory.
 ///
-/// Two of them are equal if one is a clone of the other.
+/// Two values are equal if one is a clone of the other.
 #[derive(Clone)]
 pub struct Native {
     name: Arc<str>,
     serve: Serve,
-    /// The host's data about a server that it made itself.
+    /// The host's data about this server, if the host made the server itself.
     extension: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -53,12 +53,12 @@ impl Native {
         Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))), extension: None }
     }
 
-    /// Returns the name that it was made with.
+    /// Returns the name with which the server was created.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Attaches the host's data about a server that it made itself.
+    /// Attaches the host's data about this server, which the host made itself.
     pub(crate) fn extended(mut self, extension: Arc<dyn Any + Send + Sync>) -> Self {
         self.extension = Some(extension);
         self
@@ -69,7 +69,8 @@ impl Native {
         self.extension.clone()?.downcast().ok()
     }
 
-    /// Returns whether its definitions describe tools of other servers, and change with them.
+    /// Returns whether the host made this server itself. The definitions of such a server describe tools of other
+    /// servers, and change with them.
     pub(crate) fn is_of_host(&self) -> bool {
         self.extension.is_some()
     }

@@ -83,7 +83,7 @@ pub enum StoredPins {
 pub struct PinComparison {
     /// The hash of the list: SHA-256 of all data about the tools.
     pub list: [u8; 32],
-    /// The generation of the [`StoredPins`] pins that it was compared with.
+    /// The generation of the [`StoredPins`] with which the list was compared.
     pub generation: u64,
     /// The new tools, by name, to pin.
     pub new: Vec<(String, Definition)>,
@@ -151,7 +151,7 @@ pub trait Pins: Send + Sync {
     /// Loads the pins of `server`. `list` is the hash of the list of tools that the server has sent now.
     ///
     /// # Errors
-    /// When they cannot be read. The server's tools are then in quarantine until they can.
+    /// If the pins cannot be read. The server's tools are then in quarantine until the pins can be read.
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,

@@ -1,4 +1,5 @@
-//! Compares the desired set of servers with the actual one. Pure, so that hot reload can be tested as data.
+//! Compares the desired set of servers with the actual set, without side effects, so that hot reload can be tested as
+//! data.
 
 use std::collections::BTreeMap;
 

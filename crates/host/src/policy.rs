@@ -1,13 +1,14 @@
-//! Rules about calls: which run, which need a user's decision, and which never run.
+//! Decides by rules which calls run, which need a user's decision, and which never run.
 //!
-//! The order of rules does not matter. Of those that cover a call:
+//! The order of rules does not matter. Among the rules that cover a call:
 //!
 //! 1. a rule that denies always wins;
 //! 2. among the others, the most specific rule wins, as [`Rule::specificity`] defines it;
 //! 3. among equally specific rules, one that confirms wins.
 //!
-//! If none covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and [`Policy::otherwise`]
-//! decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule requires it.
+//! If no rule covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and
+//! [`Policy::otherwise`] decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule
+//! requires it.
 //!
 //! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
 //! confirms then covers every tool that the pattern could mean, and a rule that allows only tools that it certainly
@@ -145,7 +146,7 @@ impl Policy {
         self.own.rules.retain(|rule| !is_meant(rule));
     }
 
-    /// Returns whether it decides as the [default](DefaultEffect) does.
+    /// Returns whether the policy decides as the [default](DefaultEffect) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { own, stricter, broken, agent: _ } = self;
@@ -153,7 +154,7 @@ impl Policy {
         *own == empty && broken.is_none() && stricter.iter().all(|layer| layer.is_empty())
     }
 
-    /// Returns every rule, in order of precedence: its own, then those that only make it stricter.
+    /// Returns every rule, in order of precedence: the policy's own rules, then those that only make it stricter.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule)).filter(|rule| !rule.is_reading())
     }

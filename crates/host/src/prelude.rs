@@ -1,4 +1,4 @@
-//! The items that most programs use that embed the host: `use toolrack_host::prelude::*;`.
+//! Exports what most programs that embed the host use: `use toolrack_host::prelude::*;`.
 //!
 //! ```
 //! use serde_json::json;

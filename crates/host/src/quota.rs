@@ -1,4 +1,4 @@
-//! Quotas as plain data: how much of a quantity a caller may use within a window of time.
+//! Defines quotas as plain data: how much of a quantity a caller may use within a window of time.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The interfaces of a host to its environment: values for child processes and requests, and storage.
+//! Defines the traits through which a host gets values for child processes and requests, and storage.
 //!
 //! The host reads no environment, no files and no database. It calls these traits when it needs a value.
 
@@ -53,7 +53,7 @@ pub trait Resolver: Send + Sync {
     }
 
     /// Resolves the OAuth settings of an entry. For implementors of [`Authorizer`]; the host does not call this. The
-    /// default returns them unchanged.
+    /// default returns the settings unchanged.
     ///
     /// # Errors
     /// As [`Self::stdio`].
@@ -76,7 +76,8 @@ pub struct ChildPlan {
     pub cwd: Option<PathBuf>,
     /// Its sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,
-    /// Its container, if there is one. `env` is then that of the engine's client.
+    /// Its container, if there is one. `env` is then the environment of the engine's client, which starts the
+    /// container.
     pub container: Option<Box<ContainerPlan>>,
 }
 
@@ -153,8 +154,8 @@ impl Resolver for Verbatim {
 /// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key; decides what
 /// to do when a server refuses a request.
 ///
-/// The host calls it for HTTP servers whose entry has no `Authorization` header. By default there is no authorizer:
-/// requests then have no such header, and a server that requires it waits as
+/// The host calls the authorizer for HTTP servers whose entry (configuration) has no `Authorization` header. By default
+/// there is no authorizer: requests then have no such header, and a server that requires the header stays in the state
 /// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
     /// Returns the signature for a request with this method to the URL of `to`; `None` when there is no sign-in. Called
@@ -286,7 +287,8 @@ pub enum NotAuthorized {
     },
 }
 
-/// Storage across connections: the last era of a server, and the tools of servers that start on demand.
+/// Stores facts across connections: the last era of a server (the generation of MCP that it used), and the tools of
+/// servers that start on demand.
 ///
 /// Every method is best effort and must be quick; the implementation logs failures.
 pub trait Memory: Send + Sync {
@@ -306,9 +308,9 @@ pub trait Memory: Send + Sync {
     }
 }
 
-/// Storage for permanent answers to the question whether a call may run.
+/// Stores permanent answers to the question whether a call may run.
 ///
-/// The host reads it before each question, so that a revoked answer is not used for the next call.
+/// The host looks for an answer before each question, so that a revoked answer is not used for the next call.
 pub trait Answers: Send + Sync {
     /// Returns a short description, with the date, of the answer that allows calls like this; `None` when the user has
     /// to be asked. Must be quick. The implementation logs a failure, and then returns `None`.
@@ -347,11 +349,11 @@ pub struct NewAnswer<'a> {
     pub server: &'a ServerName,
     /// The fingerprint of its entry.
     pub fingerprint: &'a str,
-    /// The tools that it covers, with the hashes of their definitions.
+    /// The tools that the answer covers, with the hashes of their definitions.
     pub tools: &'a [(String, DefinitionHash)],
-    /// Whether it covers all tools of the server.
+    /// Whether the answer covers all tools of the server.
     pub of_server: bool,
-    /// The principal whose calls it covers; `None` for the calls of all principals.
+    /// The principal whose calls the answer covers; `None` for the calls of all principals.
     pub principal: Option<&'a Principal>,
     /// How the call that the user was asked about reached the host.
     pub by: Way,

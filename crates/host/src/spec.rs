@@ -1,10 +1,10 @@
-//! The configuration of servers: plain data, without behaviour and without IO.
+//! Defines the configuration of servers as plain data, without behaviour and without IO.
 //!
 //! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
-//! `${TOKEN}`; they are kept verbatim, and the host's [`Resolver`](crate::Resolver) fills them in at connection time,
-//! so that a spec can be printed, stored and compared without a secret in it.
+//! `${TOKEN}`. A spec keeps placeholders verbatim, and the host's [`Resolver`](crate::Resolver) replaces them by values
+//! at connection time, so that a spec can be printed, stored and compared without a secret in it.
 //!
-//! `spec!` makes a struct from fields of its own and from rows; [`Field`] says what comes from a row.
+//! The macro `spec!` makes a struct from plain fields and from rows; [`Field`] says what comes from a row.
 
 use std::{
     collections::BTreeMap,
@@ -117,7 +117,7 @@ spec! {
         pub trust: Trust = Trust::Trusted,
         /// The place where the entry was configured; for messages.
         pub source: Source = Source::program(),
-        /// The protocol eras that may be used. Default [`Protocol::Auto`].
+        /// The eras (generations of MCP) that may be used. Default [`Protocol::Auto`].
         pub protocol: Protocol = Protocol::Auto,
         /// The filter of the tools that the host offers.
         pub tools: ToolFilter = ToolFilter::default(),
@@ -186,8 +186,8 @@ words! {
 }
 
 impl ServerSpec {
-    /// Returns the strict check that this library cannot make, because it is built without the feature
-    /// `schema-validation`.
+    /// Returns the setting of this spec that requires the feature `schema-validation`, if this library is built without
+    /// the feature.
     pub(crate) fn setting_without_validator(&self) -> Option<&'static str> {
         if cfg!(feature = "schema-validation") {
             return None;
@@ -204,7 +204,7 @@ impl ServerSpec {
         Self { transport, ..Self::with_defaults() }
     }
 
-    /// Returns whether `principal` has the server. The person of a machine has every server.
+    /// Returns whether `principal` has the server. The only user of a machine has every server.
     #[must_use]
     pub fn is_for(&self, principal: &Principal) -> bool {
         principal.is_local() || self.members.is_empty() || self.members.iter().any(|who| who.fits(principal))
@@ -423,12 +423,12 @@ impl Default for Http {
 pub struct OAuth {
     /// A client that was registered manually at the authorization server.
     pub client_id: Option<String>,
-    /// Its secret, if it has one.
+    /// The secret of that client, if there is one.
     pub client_secret: Option<String>,
-    /// The key that authenticates it, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9): PEM, of
-    /// a P-256, P-384, Ed25519 or RSA key.
+    /// The key that authenticates the client, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9):
+    /// PEM, of a P-256, P-384, Ed25519 or RSA key.
     pub private_key: TextOrFile,
-    /// The `kid` of that key at the authorization server, if it requires one.
+    /// The `kid` of that key at the authorization server, if the server requires one.
     pub key_id: Option<String>,
     /// The URL of a Client ID Metadata Document of this program; used if the authorization server supports it and no
     /// `client_id` is given.
@@ -487,9 +487,9 @@ pub enum Grant {
     ClientCredentials,
     /// A workload authenticates with a JWT that its platform issues (RFC 7523, 2.1; workload identity federation).
     JwtBearer,
-    /// A user has signed in to an enterprise, whose identity provider decides what the user may access: it exchanges
-    /// the ID token for an ID-JAG, and the authorization server exchanges that for a token (RFC 8693, and MCP's
-    /// extension `enterprise-managed-authorization`).
+    /// The identity provider of an enterprise decides what a signed-in user may access. It exchanges the user's ID
+    /// token for an ID-JAG (a signed grant), and the authorization server exchanges the ID-JAG for a token (RFC 8693,
+    /// and MCP's extension `enterprise-managed-authorization`).
     EnterpriseManaged,
 }
 
@@ -557,7 +557,7 @@ words! {
     }
 }
 
-/// The era of a connection.
+/// The era of a connection: the generation of MCP that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Era {
@@ -579,16 +579,16 @@ impl fmt::Display for Era {
 /// The reconnects after a connection fails or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The attempts after the first, before the server counts as failed. Default 12; 0 never reconnects.
+    /// The number of attempts after the first one, before the server counts as failed. Default 12; 0 never reconnects.
     pub attempts: u32,
-    /// The first wait; doubled each time, with jitter. Default 1 s.
+    /// The first wait. Each further wait is twice as long, with jitter. Default 1 s.
     pub first: Duration,
     /// The longest wait. Default 60 s.
     pub longest: Duration,
 }
 
 impl Retry {
-    /// The most attempts of an entry.
+    /// The maximum number of attempts that an entry may set.
     pub const MOST_ATTEMPTS: u64 = 1000;
 }
 

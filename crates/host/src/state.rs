@@ -1,4 +1,4 @@
-//! The state of a server, as the host reports it.
+//! Defines the states of a server, as the host reports them.
 
 use serde::Serialize;
 

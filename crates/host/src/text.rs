@@ -1,4 +1,4 @@
-//! The functions that make untrusted text safe to show.
+//! Makes untrusted text safe to show.
 //!
 //! All text of a server (names, descriptions, results, error texts, its stderr) can contain terminal escapes that hide
 //! or fake lines, bidi controls that reorder them, and invisible characters. Text goes through one of these functions
@@ -59,7 +59,7 @@ pub fn for_line(text: &str) -> Cow<'_, str> {
 /// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
 /// neither forge a line nor flood the log with one. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
-    // Escaping for one line never shortens a text, so this part of it is enough to fill the limit.
+    // Escaping for one line never shortens a text, so this part of the text is enough to fill the limit.
     let head = &text[..text.floor_char_boundary(LOG_BYTES + CLUSTER_BYTES)];
     match for_line(head) {
         Cow::Borrowed(line) => clip(line, LOG_BYTES),
@@ -138,7 +138,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     cause.to_string()
 }
 
-/// The kind of output, and whether markup must be neutralised too.
+/// The kind of output, and whether the output is HTML, so that markup must be escaped.
 #[derive(Clone, Copy)]
 struct Sink {
     kind: Kind,
@@ -197,7 +197,7 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// What is written in place of a character.
+/// The text that is written in place of a character.
 enum Replacement {
     Nothing,
     Fixed(&'static str),

@@ -1,5 +1,6 @@
-//! The context of one piece of work across several programs: W3C Trace Context (<https://www.w3.org/TR/trace-context/>)
-//! and Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`, `tracestate`, `baggage`).
+//! Passes on the context of one piece of work across several programs, as W3C Trace Context
+//! (<https://www.w3.org/TR/trace-context/>) and Baggage define it, and as MCP carries it in `_meta` (SEP-414:
+//! `traceparent`, `tracestate`, `baggage`).
 
 use serde_json::Value;
 use tracing::Span;
@@ -88,8 +89,8 @@ impl Tracer for PassOn {
     }
 }
 
-/// Checks for `00-{32 hexadecimal digits}-{16}-{2}` in lower case, with neither id all zero. Later versions may append
-/// fields.
+/// Returns whether a text has the form `00-{32 hexadecimal digits}-{16}-{2}`, in lower case, where neither id (the
+/// first two of these numbers) is zero. Later versions may append fields.
 fn is_traceparent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_id = |part: &str, length: usize| part.len() == length && is_hex(part) && part.bytes().any(|b| b != b'0');
@@ -106,8 +107,8 @@ fn is_traceparent(text: &str) -> bool {
 }
 
 /// Returns the text of a `tracestate` or `baggage`; `None` if it must not be forwarded.
-fn checked_state(text: &str, longest: usize) -> Option<String> {
-    let is_valid = !text.is_empty() && text.len() <= longest && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+fn checked_state(text: &str, max_bytes: usize) -> Option<String> {
+    let is_valid = !text.is_empty() && text.len() <= max_bytes && text.bytes().all(|b| matches!(b, b' '..=b'~'));
     is_valid.then(|| text.to_owned())
 }
 

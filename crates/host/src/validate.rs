@@ -1,5 +1,5 @@
-//! Validates JSON against a JSON Schema, with a bound on the work: structured content against the output schema of its
-//! tool, and arguments against the input schema before they are sent.
+//! Validates JSON against a JSON Schema, with a bound on the work. A host checks arguments against the input schema of
+//! a tool before it sends them, and structured content against the output schema.
 //!
 //! Schemas come from servers that may be hostile, and JSON Schema can require exponential work with a few lines: `n`
 //! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, because a thread that
@@ -46,8 +46,8 @@ const MAX_PATTERN_STATES: u64 = 50_000;
 /// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most evaluations of a validation that collects all messages of a failure. Collecting them costs many times as
-/// much as a plain check.
+/// The most evaluations of a validation that collects all messages of a failure. To collect messages costs many times
+/// as much as a plain check.
 const MAX_STEPS_FOR_ALL_MESSAGES: u64 = 20_000;
 
 /// The most evaluations of a validation that collects at least the first message of a failure.

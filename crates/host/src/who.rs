@@ -1,4 +1,4 @@
-//! A condition on a principal, as rules and entries write it: `group:eng`, `role:operator`.
+//! Reads and checks conditions on a principal, as rules and entries write them: `group:eng`, `role:operator`.
 
 use crate::{
     glob::{BadGlob, Glob},
@@ -66,7 +66,7 @@ impl Who {
         }
     }
 
-    /// Returns it as it was written.
+    /// Returns the condition as it was written.
     #[must_use]
     pub fn written(&self) -> &str {
         &self.written

@@ -1,8 +1,8 @@
-//! The facts that must be recorded: each call with its caller and the reason why it ran or did not, and the beginnings
-//! and ends of connections.
+//! Passes on the facts that must be recorded, for example in an audit log: each call with its caller and the reason why
+//! it ran or did not, and the beginnings and ends of connections.
 //!
-//! [Events](crate::Event) are for observers, and a slow one misses some. A [`Witness`] receives everything, in order,
-//! on the task where it happens.
+//! [Events](crate::Event) are for observers, and a slow observer misses some events. A [`Witness`] receives every fact,
+//! in order, on the task where the fact arises.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Receives the facts that must be recorded.
 ///
-/// Must not block, because it is called during calls.
+/// A witness must not block, because it runs during calls.
 pub trait Witness: Send + Sync {
     /// Records a fact.
     fn record(&self, fact: Fact);
@@ -103,7 +103,7 @@ pub enum Fact {
     OverQuota {
         /// The caller.
         caller: Caller,
-        /// The server, if it was about one.
+        /// The server, if the refused operation was about one.
         server: Option<ServerName>,
         /// The refused operation, safe to print.
         what: String,
@@ -137,7 +137,7 @@ pub struct GatedCall {
     pub definition: DefinitionHash,
     /// The arguments that were sent, or would have been sent.
     pub arguments: Evidence,
-    /// Whether it ran, and who decided that.
+    /// Whether the call ran, and who decided that.
     pub decision: Decision,
     /// The rule or the answer behind the decision; untrusted.
     pub why: String,
@@ -170,7 +170,7 @@ impl fmt::Debug for Evidence {
 }
 
 impl Evidence {
-    /// Computes the evidence of `arguments`; with `in_full`, it has their text too.
+    /// Computes the evidence of `arguments`. If `in_full` is `true`, it contains the text of the arguments.
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
         let mut measured = Measured { hash: Sha256::new(), bytes: 0 };
         // Neither a map of JSON values nor this writer can fail.
@@ -205,7 +205,7 @@ impl std::io::Write for Measured {
 pub enum Decision {
     /// A rule allowed it.
     Allowed,
-    /// A user's earlier answer, which covers calls like it, allowed it.
+    /// A user's earlier answer, which covers this call, allowed it.
     Remembered,
     /// A user allowed it unchanged.
     Confirmed,
@@ -320,7 +320,7 @@ impl Caller {
         self.with_known(|known| known.conversation = Some(bounded(conversation.into())))
     }
 
-    /// Sets the agent of `toolrack.toml` whose world the call is in.
+    /// Sets the agent of `toolrack.toml` in whose world (the host with the agent's own rules) the call is made.
     #[must_use]
     pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.agent = Some(bounded(agent.into())))
@@ -380,7 +380,7 @@ impl Caller {
         self.known.as_ref()?.profile.as_deref()
     }
 
-    /// Returns the agent whose world the call is in.
+    /// Returns the agent in whose world the call is made.
     #[must_use]
     pub fn of_agent(&self) -> Option<&str> {
         self.known.as_ref()?.agent.as_deref()
@@ -418,9 +418,9 @@ impl fmt::Display for Caller {
         }
         let more =
             [("session", self.in_session()), ("conversation", self.in_conversation()), ("agent", self.of_agent())];
-        for (what, which) in more {
-            if let Some(which) = which {
-                write!(f, ", {what} {}", text::for_line(which))?;
+        for (label, value) in more {
+            if let Some(value) = value {
+                write!(f, ", {label} {}", text::for_line(value))?;
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Tool definitions in the formats of model providers, written once and shared as finished bytes.
 //!
 //! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they
-//! are the same byte for byte. So a block is made once for each catalog, wire and selection, in the order of the names,
-//! and every caller gets the same bytes. The bytes depend only on the tools: the same tools give the same bytes, also
-//! in another catalog or another process.
+//! are the same byte for byte. So a block is made once for each catalog, wire (format of a provider) and selection, in
+//! the order of the names, and every caller gets the same bytes. The bytes depend only on the tools: the same tools
+//! give the same bytes, even in another catalog or another process.
 
 mod kept;
 mod wire;

@@ -1,4 +1,4 @@
-//! The budget of tools that a model is shown.
+//! Decides whether a model is shown all tools, or only the tools to search for others.
 
 use super::{Catalog, selection::Selection};
 
@@ -47,8 +47,8 @@ impl Budget {
     /// offer while its tools stay the same.
     #[must_use]
     pub fn offer(&self, tools: usize, tokens: usize) -> Offer {
-        let too_many = self.max_tools.is_some_and(|most| tools > most);
-        let too_large = self.tokens().is_some_and(|most| tokens > most);
+        let too_many = self.max_tools.is_some_and(|max| tools > max);
+        let too_large = self.tokens().is_some_and(|max| tokens > max);
         if too_many || too_large { Offer::Discovery } else { Offer::All }
     }
 }

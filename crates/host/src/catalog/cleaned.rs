@@ -1,5 +1,5 @@
-//! A tool's input schema for each provider, made on first use and stored with the tool, so that catalogs that share the
-//! tool share it.
+//! Stores a tool's input schema for each provider. The schema is made on first use and stored with the tool, so that
+//! all catalogs with this tool share it.
 
 use std::sync::{Arc, OnceLock};
 

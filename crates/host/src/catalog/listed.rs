@@ -1,4 +1,4 @@
-//! The tools of one server as it listed them.
+//! Holds the tools of one server as the server listed them.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -72,7 +72,7 @@ impl ListedTool {
         Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, derived }
     }
 
-    /// Applies the entry's setting for invisible characters to the shown form of the tool.
+    /// Applies the setting for invisible characters, from the server's configuration, to the shown form of the tool.
     pub(crate) fn shown_as(mut self, invisible: Invisible) -> Self {
         self.shown = match invisible {
             Invisible::Remove => invisible::without(&self.tool).map(Box::new),

@@ -9,19 +9,19 @@
 //! pair. In every other case the name ends in `_` and 10 hex digits of SHA-256 over the pair. A name is plain when
 //!
 //! 1. no character was replaced: both parts consist of `[A-Za-z0-9_-]` and are not empty;
-//! 2. it splits in only one way: the first part neither contains the separator nor overlaps with it (`a__b` and
-//!    `a_` do under `mcp__server__tool`, every name with `_` does under `server_tool`);
+//! 2. it splits in only one way: the first part neither contains the separator nor overlaps with it (under
+//!    `mcp__server__tool`, the servers `a__b` and `a_` break this rule, and under `server_tool` every server with `_`);
 //! 3. it fits the cap, and begins with a letter or `_` (Gemini requires that);
 //! 4. it does not end in the form of a suffix.
 //!
 //! All four rules look only at the pair, so a name never depends on other entries: a new server, or a tool that comes
 //! or goes, renames nothing, and the order does not matter. That holds for every style that shows the server; see
-//! [`NameStyle::is_stable`]. A style that hides it (`tool`) cannot guarantee this: when two servers have a tool of the
-//! same name, both get the suffix, and lose it when one of them is removed.
+//! [`NameStyle::is_stable`]. A style that hides the server (`tool`) cannot guarantee this: when two servers have a tool
+//! of the same name, both tools get the suffix, and lose it when one of the tools is removed.
 //!
 //! Two different pairs never share a name, even if a hostile server chooses the names of its tools: rule 4 keeps plain
 //! names and suffixed names apart. An attacker needs about 2^20 attempts to find two tools whose suffixed names are
-//! equal; both then get more digits, 20 and then 40. Only in this case does a pair's name depend on another's.
+//! equal; both then get more digits, 20 and then 40. The name of a pair depends on another pair only in this case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -349,11 +349,11 @@ impl Form<'_> {
                 (name, splits_in_one_way && is_name(first) && is_name(second))
             }
         };
-        let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !begins_well {
+        let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !has_valid_start {
             name.insert(0, '_');
         }
-        if has_one_owner && begins_well && name.len() <= cap.chars() && !ends_like_suffix(&name) {
+        if has_one_owner && has_valid_start && name.len() <= cap.chars() && !ends_like_suffix(&name) {
             Proposal::Plain(name)
         } else {
             Proposal::Stem(name)
@@ -368,7 +368,7 @@ impl Form<'_> {
         };
         if !ends_like_suffix(name) {
             let parts = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)?.split_once(separator));
-            return parts.is_some_and(|(left, right)| server == if first == Part::Server { left } else { right });
+            return parts.is_some_and(|(before, after)| server == if first == Part::Server { before } else { after });
         }
         let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
         let beginning = match first {
@@ -411,8 +411,8 @@ fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCa
     hash.update(tool);
     let hex = HEXLOWER.encode(&hash.finalize()[..digits / 2]);
     // A stem is ASCII, so any offset is a boundary.
-    let room = stem.len().min(cap.chars() - digits - 1);
-    format!("{}_{hex}", &stem[..room])
+    let kept = stem.len().min(cap.chars() - digits - 1);
+    format!("{}_{hex}", &stem[..kept])
 }
 
 #[cfg(test)]

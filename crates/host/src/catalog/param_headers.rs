@@ -1,5 +1,5 @@
-//! Tool arguments and names as HTTP headers, so that proxies can route a call without reading its body (MCP 2026-07-28,
-//! Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding"; SEP-2243).
+//! Copies tool arguments and names into HTTP headers, so that proxies can route a call without reading its body (MCP
+//! 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding"; SEP-2243).
 //!
 //! A server marks a property of a tool's input schema with `"x-mcp-header": "Region"`, and the call then carries
 //! `Mcp-Param-Region` with that argument. A tool with invalid marks must not be offered over HTTP, because client,
@@ -71,8 +71,8 @@ pub(crate) enum BadAnnotation {
         /// The value of the mark.
         header: String,
     },
-    /// The type of the property is not one of those that have a single form as text. Arrays, objects and `number` have
-    /// several, and so has a property with several types.
+    /// The type of the property is not string, integer or boolean. Values of other types, or of several types, can be
+    /// written as text in more than one way.
     #[error("x-mcp-header of {property:?} is on a property whose type is not string, integer or boolean")]
     NotPrimitive {
         /// The path to the property.
@@ -114,8 +114,8 @@ impl ParamHeaders {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 
-    /// Returns the headers as [`Self::apply`] does, and with `None` those that a call with these arguments must not
-    /// have.
+    /// Returns the headers as [`Self::apply`] does, and in addition the headers that a call with these arguments must
+    /// not have, with `None` as the value.
     pub(crate) fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
     }

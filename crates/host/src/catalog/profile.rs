@@ -1,4 +1,4 @@
-//! What one group of clients sees of a catalog.
+//! Chooses what one group of clients sees of a catalog.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl ToolProfile {
     /// Returns whether models see this tool.
     #[must_use]
     pub fn has(&self, tool: &CatalogTool) -> bool {
-        self.selection.has(tool) && (self.new_name(tool).is_some() || self.renamed(&tool.name).is_none())
+        self.selection.has(tool) && (self.new_name(tool).is_some() || self.tool_renamed_to(&tool.name).is_none())
     }
 
     /// Returns whether models may see any tool of this server.
@@ -93,7 +93,7 @@ impl ToolProfile {
     /// Returns the tool that models see under `name`, even if it is in quarantine.
     #[must_use]
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
-        let found = match self.renamed(name) {
+        let found = match self.tool_renamed_to(name) {
             Some((server, tool)) => catalog.tool_of(server, tool),
             None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
         };
@@ -101,11 +101,11 @@ impl ToolProfile {
         found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
     }
 
-    /// Returns the selector (`server/tool`) of the tool that this profile renames to `name`; `None` if it renames none
-    /// to that.
+    /// Returns the selector (`server/tool`) of the tool that this profile renames to `name`; `None` if it renames no
+    /// tool to `name`.
     #[must_use]
     pub fn selector(&self, name: &str) -> Option<String> {
-        self.renamed(name).map(|(server, tool)| format!("{server}/{tool}"))
+        self.tool_renamed_to(name).map(|(server, tool)| format!("{server}/{tool}"))
     }
 
     fn shown_as(&self, tool: &CatalogTool) -> Option<&ShownAs> {
@@ -119,7 +119,7 @@ impl ToolProfile {
         self.shown_as(tool).and_then(|shown| shown.name.as_deref())
     }
 
-    fn renamed(&self, name: &str) -> Option<(&ServerName, &str)> {
+    fn tool_renamed_to(&self, name: &str) -> Option<(&ServerName, &str)> {
         let mut all = self.shown.iter();
         all.find(|(_, shown)| shown.name.as_deref() == Some(name)).map(|((server, tool), _)| (server, tool.as_str()))
     }

@@ -1,4 +1,4 @@
-//! Input schemas in the form that each model provider accepts.
+//! Converts input schemas into the form that each model provider accepts.
 //!
 //! Servers write JSON Schema of any dialect. Each provider accepts a subset of it, and one schema outside the subset
 //! fails the whole request, with every other tool. So schemas are stored as the server wrote them, and cleaned for a
@@ -138,7 +138,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
 fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
-        Some(Value::Array(types)) => types.iter().any(|one| one == name),
+        Some(Value::Array(types)) => types.iter().any(|allowed| allowed == name),
         _ => false,
     }
 }

@@ -1,11 +1,13 @@
-//! Ranked search in the tools of a catalog.
+//! Searches the tools of a catalog, and ranks the results.
 //!
-//! BM25F: a tool scores for each word of the query that it has, more for rare words than for common ones, and more for
-//! its name than for its description. A word matches all its forms ([`words`]). With a lower weight it also matches
-//! synonyms ([`related`]), two words written as one, longer words that begin with it, and words with a typing error.
+//! The ranking is BM25F: a tool gets a score for each word of the query that it has, a higher score for a rare word
+//! than for a common word, and for a word in its name than for a word in its description. A word matches all its forms
+//! ([`words`]). With a lower weight, the word also matches synonyms ([`related`]), itself and the next word written as
+//! one, longer words that begin with it, and words with a typing error.
 //!
-//! Each server's tools have their own index ([`ServerIndex`]), built once and stored with them: when one server has
-//! changed, only its index is built again. Only the rarity of a word depends on all indexes; each search counts it.
+//! Each server has its own index ([`ServerIndex`]), built once and stored with the server's tools: when one server has
+//! changed, only the index of that server is built again. The rarity of a word depends on all indexes, so each search
+//! computes it anew.
 
 mod document;
 mod query;
@@ -45,7 +47,7 @@ impl Indexed {
         self.0.get_or_try_init(|| ServerIndex::of(tools, stop).ok_or(Stopped)).ok()
     }
 
-    /// Returns its memory, in bytes; 0 until it is made.
+    /// Returns the memory of the index, in bytes; 0 until the index is made.
     fn bytes(&self) -> usize {
         self.0.get().map_or(0, ServerIndex::bytes)
     }
@@ -72,8 +74,12 @@ impl Catalog {
     /// use [`Host::search`](crate::Host::search).
     #[must_use]
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
-        let servers: Vec<_> =
-            self.server_tools.iter().filter_map(|server| Some((server, server.set.search_index(&|| false)?))).collect();
+        let never_stop = || false;
+        let servers: Vec<_> = self
+            .server_tools
+            .iter()
+            .filter_map(|server| Some((server, server.set.search_index(&never_stop)?)))
+            .collect();
         let indexes: Vec<_> = servers.iter().map(|(server, index)| (&*server.words, *index)).collect();
         let ranked = rank(&Query::new(query), &indexes);
         let mut best: Option<f32> = None;
@@ -82,7 +88,7 @@ impl Catalog {
             .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
             .filter_map(|ranked| {
                 let (server, index) = servers[ranked.index];
-                let listed = &server.set.tools[index.listed_at(ranked.place)];
+                let listed = &server.set.tools[index.listed_at(ranked.position)];
                 let tool = self.of_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
@@ -91,7 +97,8 @@ impl Catalog {
             .collect()
     }
 
-    /// Indexes all tools that are not indexed yet, so that no search has to. Stops when `stop` returns `true`.
+    /// Indexes all tools that are not indexed yet, so that no search has to build an index. Stops when `stop` returns
+    /// `true`.
     pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
         for server in &self.server_tools {
             if server.set.search_index(stop).is_none() {

@@ -1,4 +1,4 @@
-//! A choice among the tools of a catalog.
+//! Selects tools of a catalog.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,10 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 
 /// A choice among the tools of a catalog, for example the tools of an agent, or of a search.
 ///
-/// A tool belongs to it if its server is among the selected servers (none: any server) and is not excluded, if a
-/// pattern of `only` matches it (none: any tool), and if no pattern of `without` does. A pattern matches `server/tool`,
-/// or the model-visible name if it has no server part; [`Pattern`] describes other spellings.
+/// A tool belongs to a selection if three conditions hold. Its server is among the selected servers (or no servers are
+/// selected) and is not excluded. A pattern of `only` matches the tool (or `only` is empty). No pattern of `without`
+/// matches the tool. A pattern matches `server/tool`, or the model-visible name if it has no server part; [`Pattern`]
+/// describes other spellings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     servers: BTreeSet<ServerName>,

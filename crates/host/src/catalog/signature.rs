@@ -1,4 +1,4 @@
-//! A tool as a signature: `read_text_file(path: string, head?: integer, tail?: integer)`.
+//! Writes a tool as a signature: `read_text_file(path: string, head?: integer, tail?: integer)`.
 
 use std::{cell::Cell, collections::HashSet};
 

@@ -26,7 +26,7 @@ impl ToolIndex {
     fn table<'a, K: Hash>(&self, tools: &'a [CatalogTool], key: impl Fn(&'a CatalogTool) -> K) -> HashTable<u32> {
         let mut table = HashTable::with_capacity(tools.len());
         for (position, tool) in (0..).zip(tools) {
-            // The table has room for all tools: none is hashed again.
+            // The table has room for all tools, so the closure that would hash a tool again is never called.
             table.insert_unique(self.hasher.hash_one(key(tool)), position, |_| 0);
         }
         table
@@ -40,9 +40,9 @@ impl ToolIndex {
 
     /// Returns the tool of this server with this name.
     pub(super) fn get_pair<'a>(&self, tools: &'a [CatalogTool], server: &str, tool: &str) -> Option<&'a CatalogTool> {
-        let wanted = (server, tool);
-        let is_meant = |position: &u32| tool_at(tools, *position).is_some_and(|tool| pair(tool) == wanted);
-        tool_at(tools, *self.by_pair.find(self.hasher.hash_one(wanted), is_meant)?)
+        let key = (server, tool);
+        let is_meant = |position: &u32| tool_at(tools, *position).is_some_and(|tool| pair(tool) == key);
+        tool_at(tools, *self.by_pair.find(self.hasher.hash_one(key), is_meant)?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tools of one server, as listed and filtered.
+//! Holds the tools of one server, as the server listed them and its entry (the server's configuration) filters them.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -23,7 +23,7 @@ pub(crate) struct ToolSet {
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, each with the reason.
     pub(crate) unusable: Vec<(String, String)>,
-    /// Tools that do not match their pins. Those that cannot be used are not among [`Self::tools`].
+    /// Tools that do not match their pins (approved definitions). The unusable ones are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
     /// The generation of the pins that the tools were checked against, tool by tool.
     pub(crate) generation: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct ToolSet {
 pub(crate) struct MismatchedTool {
     pub(crate) listed: Arc<ListedTool>,
     pub(crate) cause: Cause,
-    /// Whether it can be used nevertheless.
+    /// Whether the tool can be used nevertheless.
     pub(crate) usable: bool,
 }
 

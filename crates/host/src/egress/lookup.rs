@@ -1,4 +1,4 @@
-//! Resolution of names.
+//! Resolves the names of hosts to addresses.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub trait Lookup: Send + Sync {
     /// Returns the addresses of `name`, best first.
     ///
     /// # Errors
-    /// When there is no name server to ask, or no such name.
+    /// If there is no name server to ask, or no such name.
     fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 

@@ -1,5 +1,5 @@
-//! The kinds of addresses, from IANA's registries of special addresses (RFC 6890 and its updates), and the addresses at
-//! which clouds provide credentials.
+//! Sorts addresses by kind, from IANA's registries of special addresses (RFC 6890 and its updates), and the addresses
+//! at which clouds provide credentials.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
-//! Phrases that address a model. A short list, in plain English, from known poisoned tools; each phrase can cause a
-//! needless warning, so there are few.
+//! Lists phrases that address a model, in plain English, from known poisoned tools. The list is short, because each
+//! phrase can cause a needless warning.
 
 /// The phrases, word by word. `a|b` is either word, `*` is up to three arbitrary words.
 ///

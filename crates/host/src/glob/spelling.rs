@@ -1,4 +1,4 @@
-//! Patterns in spellings other than `server/tool`.
+//! Reads patterns in spellings other than `server/tool`.
 
 use super::{Glob, GlobKind, Pattern};
 
@@ -67,7 +67,7 @@ impl Pattern {
     }
 
     /// Returns whether the pattern is this model-visible name, in any style. If `is_careful` (for rules that forbid or
-    /// confirm), it may contain wildcards if it contains the name of the server.
+    /// confirm), a pattern with wildcards counts as well, provided that it contains the name of the server.
     pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
         self.server.is_none()
             && match &self.tool.kind {
@@ -76,13 +76,13 @@ impl Pattern {
             }
     }
 
-    /// Returns whether it is certainly a model-visible name, and so matches no tool's own name.
+    /// Returns whether the pattern is certainly a model-visible name, and so matches no tool's own name.
     #[must_use]
     pub fn is_model_visible(&self) -> bool {
         self.server.is_none() && self.written.starts_with(MCP_DOUBLE)
     }
 
-    /// Returns whether it can cover a tool of this server, in any spelling.
+    /// Returns whether the pattern can cover a tool of this server, in any spelling.
     #[must_use]
     pub fn may_be_of(&self, server: &str) -> bool {
         let fits = |pattern: &Self| {

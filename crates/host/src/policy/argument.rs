@@ -1,4 +1,4 @@
-//! Conditions on arguments.
+//! Reads and checks the conditions of rules on arguments.
 //!
 //! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
 //! numbers by value, because a model may write the same number in several ways.
@@ -63,7 +63,7 @@ pub enum BadRule {
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     /// The name of the argument, or a JSON pointer to it.
-    place: String,
+    argument_path: String,
     /// The glob or regular expression, as the user wrote it.
     written: String,
     kind: Kind,
@@ -78,22 +78,22 @@ enum Kind {
 }
 
 impl ArgumentRule {
-    /// Requires that the argument at `place` matches this glob.
+    /// Requires that the argument at `argument_path` matches this glob.
     ///
     /// # Errors
     /// [`BadRule`].
-    pub fn glob(place: &str, glob: &str) -> Result<Self, BadRule> {
+    pub fn glob(argument_path: &str, glob: &str) -> Result<Self, BadRule> {
         let kind = Kind::Glob(Glob::read(glob, glob)?);
-        Self::new(place, glob, kind)
+        Self::new(argument_path, glob, kind)
     }
 
-    /// Requires that the whole argument at `place` matches this regular expression, in the syntax of the crate `regex`,
-    /// in time linear in the text. `.` matches any character, including line breaks. At most 512 bytes, and 256 KiB
-    /// when compiled.
+    /// Requires that the whole argument at `argument_path` matches this regular expression, in the syntax of the crate
+    /// `regex`. `.` matches any character, including line breaks. Matching takes time linear in the text. The
+    /// expression has at most 512 bytes, and 256 KiB when compiled.
     ///
     /// # Errors
     /// [`BadRule`].
-    pub fn regex(place: &str, regex: &str) -> Result<Self, BadRule> {
+    pub fn regex(argument_path: &str, regex: &str) -> Result<Self, BadRule> {
         let bad = |problem: String| BadRule::Regex { problem };
         if regex.len() > REGEX_BYTES {
             return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
@@ -110,15 +110,15 @@ impl ArgumentRule {
         };
         compile(regex)?;
         let kind = Kind::Regex(Box::new(compile(&format!(r"\A(?:{regex})\z"))?));
-        Self::new(place, regex, kind)
+        Self::new(argument_path, regex, kind)
     }
 
-    fn new(place: &str, written: &str, kind: Kind) -> Result<Self, BadRule> {
-        if place.is_empty() {
+    fn new(argument_path: &str, written: &str, kind: Kind) -> Result<Self, BadRule> {
+        if argument_path.is_empty() {
             return Err(BadRule::NoArgument);
         }
         let number = matches!(kind, Kind::Glob(_)).then(|| ExpectedNumber::read(written)).flatten();
-        Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
+        Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), kind, number })
     }
 
     /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
@@ -128,8 +128,8 @@ impl ArgumentRule {
     }
 
     fn find<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
-        let Some(pointer) = self.place.strip_prefix('/') else {
-            return arguments.get(&self.place);
+        let Some(pointer) = self.argument_path.strip_prefix('/') else {
+            return arguments.get(&self.argument_path);
         };
         let (first, rest) = match pointer.split_once('/') {
             Some((first, _)) => (first, &pointer[first.len()..]),
@@ -162,8 +162,8 @@ impl ArgumentRule {
     }
 
     fn matches_number(&self, number: &Number, is_careful: bool) -> bool {
-        if let Some(wanted) = &self.number {
-            return wanted.equals(number, is_careful);
+        if let Some(expected) = &self.number {
+            return expected.equals(number, is_careful);
         }
         let as_json = number.to_string();
         number::plain_decimal(&as_json).is_some_and(|plain| self.matches_text(&plain))
@@ -182,8 +182,8 @@ impl ArgumentRule {
 impl fmt::Display for ArgumentRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Glob(_) => write!(f, "arguments.{} = \"{}\"", self.place, self.written),
-            Kind::Regex(_) => write!(f, "arguments.{} = {{ regex = \"{}\" }}", self.place, self.written),
+            Kind::Glob(_) => write!(f, "arguments.{} = \"{}\"", self.argument_path, self.written),
+            Kind::Regex(_) => write!(f, "arguments.{} = {{ regex = \"{}\" }}", self.argument_path, self.written),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One rule: the calls that it covers, and its effect.
+//! Defines one rule: the calls that the rule covers, and its effect.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
 
@@ -75,7 +75,7 @@ pub struct Hints {
 impl Hints {
     fn fit(self, claims: &Annotations) -> bool {
         let read_only = claims.read_only.unwrap_or(false);
-        let agrees = |wanted: Option<bool>, claimed: bool| wanted.is_none_or(|wanted| wanted == claimed);
+        let agrees = |required: Option<bool>, claimed: bool| required.is_none_or(|required| required == claimed);
         agrees(self.read_only, read_only)
             && agrees(self.destructive, !read_only && claims.destructive.unwrap_or(true))
             && agrees(self.idempotent, claims.idempotent.unwrap_or(false))
@@ -386,7 +386,7 @@ impl Rule {
     }
 
     /// Returns a sort key: the rule with the smallest key wins. Origin and text decide between rules of equal rank, so
-    /// that verdicts always name the same one.
+    /// that verdicts always name the same rule.
     pub(super) fn precedence(&self) -> impl Ord + use<'_> {
         let denies = self.effect == Effect::Deny;
         (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.written)

@@ -1,4 +1,4 @@
-//! The default resolver of a host.
+//! Resolves values as a host does by default: every string unchanged, and with inherited variables.
 
 use std::ffi::OsString;
 
@@ -22,7 +22,7 @@ impl Inheriting {
         }
         // A container inherits only named variables.
         if let (Some(container), InheritEnv::Names(names)) = (&mut plan.container, &spec.inherit_env) {
-            let is_set = |wanted: &String| self.0.iter().any(|(name, _)| name == wanted.as_str());
+            let is_set = |variable: &String| self.0.iter().any(|(name, _)| name == variable.as_str());
             let named = names.iter().filter(|name| is_set(name) && !affects_engine_client(name));
             container.variables.extend(named.cloned());
             container.variables.sort();

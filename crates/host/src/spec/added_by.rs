@@ -1,4 +1,4 @@
-//! Servers that members of a team add for themselves.
+//! Describes servers that members of a team add for themselves.
 
 use crate::egress::Egress;
 

@@ -1,8 +1,9 @@
-//! Bounds on the time of a server, and on the size of its messages.
+//! Defines the bounds on the time of a server, and on the size of its messages.
 //!
-//! The table at the end is the only list of them: a row has the documentation, the key in an entry, the field with its
-//! default, and, for a number, the least and the largest value of an entry. From it come [`Timeouts`], [`Limits`],
-//! [`Setting`], and the rows of the configuration, with its JSON Schema and its reference page.
+//! The table at the end is the only list of these bounds. A row has the documentation, the key in an entry (a server's
+//! configuration), the field with its default, and, for a number, the least and the largest value. The macro `bounds!`
+//! makes [`Timeouts`], [`Limits`] and [`Setting`] from the table, and the rows from which the JSON Schema and the
+//! reference page of the configuration are written.
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +14,7 @@ use super::Field;
 /// The least and the largest value of a bound in bytes. A smaller value is most likely a mistake in the unit.
 const BYTES: (u64, u64) = (1024, 1024 * 1024 * 1024);
 
-/// The least and the largest value of a bound on a number, such as that of items or of calls.
+/// The least and the largest value of a bound on a number, such as the number of items or of calls.
 const COUNT: (u64, u64) = (1, 1_000_000);
 
 macro_rules! bounds {
@@ -24,7 +25,7 @@ macro_rules! bounds {
                 $($(#[doc = $about:literal])+ $variant:ident $key:literal $field:ident: $kind:ty = $default:expr $(, $range:expr)?;)+
             }
         )+
-        // Settings that errors name too, with a row in the configuration.
+        // Further settings that errors name. Their rows are in `spec.rs`.
         others { $($other:ident $other_key:literal $see:literal;)+ }
     ) => {
         $(

@@ -1,4 +1,5 @@
-//! Checks against the schemas of a tool, and the treatment of mismatches.
+//! Defines what happens to values that do not match a tool's schema, to invisible characters, and to tools that differ
+//! from their pins (approved definitions).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The container of a server, as its entry configures it.
+//! Defines the container of a server, as the server's entry configures it.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -11,12 +11,12 @@ use std::{ffi::OsStr, path::Path};
 pub struct Container {
     /// The image. With `@sha256:…` at its end it is always the same image; a tag may refer to another one later.
     pub image: String,
-    /// The engine that runs it.
+    /// The engine that runs the container.
     pub engine: Engine,
     /// Whether a missing image is fetched, within `startup_timeout`. Default [`Pull::Missing`].
     pub pull: Pull,
-    /// The network of the engine that it joins, such as `bridge`. Default: none; no incoming and no outgoing
-    /// connections.
+    /// The network of the engine that the container joins, such as `bridge`. Default: none, so that there are no
+    /// incoming and no outgoing connections.
     pub network: Option<String>,
     /// The files of this machine that it sees.
     pub mounts: Vec<Mount>,
@@ -165,7 +165,7 @@ impl Mount {
 /// Folders that contain most of this machine, including its container engines. Single folders in them may be harmless.
 const REFUSED_FOLDERS: &[&str] = &["/", "/var", "/var/lib"];
 
-/// Further such folders, which are refused only if the container may change them.
+/// Further folders, which are refused only if the container may change them.
 const REFUSED_FOR_WRITING: &[&str] =
     &["/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
 
@@ -173,7 +173,8 @@ const REFUSED_FOR_WRITING: &[&str] =
 const REFUSED_TREES: &[&str] =
     &["/dev", "/proc", "/run", "/sys", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/run"];
 
-/// The same, in the home of any user: sockets and state of engines that run rootless or in their own virtual machine.
+/// Folders in the home of any user that are refused with everything below them: the sockets and the state of engines
+/// that run rootless or in their own virtual machine.
 const REFUSED_TREES_IN_HOMES: &[&str] = &[
     ".colima",
     ".docker/desktop",
@@ -205,7 +206,7 @@ const CLIENT_PREFIXES: &[&str] = &[
     "_CONTAINERS_",
 ];
 
-/// Further such variables, by their full names.
+/// Further variables that affect the client, by their full names.
 const CLIENT_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "BASH_ENV",
@@ -242,8 +243,8 @@ const CLIENT_VARIABLES: &[&str] = &[
 ];
 
 /// Returns whether a variable with this name would affect the engine's client (the program that starts the container),
-/// outside the container. Values reach a container through the environment of that client, not through a command line;
-/// for such a variable, the client gets the user's value, and never one from an entry.
+/// outside the container. Values reach a container through the environment of that client, not through a command line.
+/// So the client gets the user's value of such a variable, and never the value from an entry.
 #[must_use]
 pub fn affects_engine_client(name: &str) -> bool {
     let name = name.to_ascii_uppercase();

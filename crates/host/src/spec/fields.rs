@@ -1,10 +1,8 @@
-//! Fields of a spec that have a row: one row in [`spec.rs`](super) or [`bounds.rs`](super::bounds) makes the field of
-//! the struct, and all that a reader of configuration must know of it.
+//! Describes fields of a spec by rows. One row in [`spec.rs`](super) or [`bounds.rs`](super::bounds) makes
 //!
-//! ```text
-//! row ──► the field of the struct, with its documentation and its default
-//!     └─► Field ──► the reader of entries, what a user agrees to, the JSON Schema, the reference page
-//! ```
+//! - the field of the struct, with its documentation and its default;
+//! - a [`Field`], with which other code reads entries (configurations of servers), shows what a user agrees to, and
+//!   writes the JSON Schema and the reference page.
 //!
 //! A field with a row is a flag, a text, a list of texts, a time, a number or one of some words (`words!`). It holds no
 //! placeholder and no secret, and it never decides which program answers.
@@ -25,16 +23,16 @@ pub struct Field {
     pub about: &'static str,
     /// The value that applies if neither the entry nor `default` has one.
     pub otherwise: &'static str,
-    /// The servers that have it.
+    /// The servers that have the field.
     pub servers: Servers,
-    /// The values that it takes.
+    /// The values that the field takes.
     pub kind: FieldKind,
-    /// Returns its default, as [`Self::shown`] does.
+    /// Returns the default value, in the form of [`Self::shown`].
     pub default: fn() -> Json,
-    /// Sets it, and returns whether the value was of its kind and the server has the field.
+    /// Sets the field. Returns `false` if the value has another kind, or if the server does not have the field.
     pub set: fn(&mut ServerSpec, Given<'_>) -> bool,
-    /// Returns its value as JSON: a time in seconds, and `null` if it is not set. `None` for a server that does not
-    /// have the field.
+    /// Returns the field's value as JSON: a time in seconds, and `null` if the field is not set. Returns `None` for a
+    /// server that does not have the field.
     pub shown: fn(&ServerSpec) -> Option<Json>,
 }
 
@@ -94,6 +92,7 @@ pub(super) trait FieldType: Sized {
     /// Returns the value; `None` if it is not of this type.
     fn read(given: Given<'_>) -> Option<Self>;
 
+    /// Returns the value as JSON, for [`Field::shown`].
     fn shown(&self) -> Json;
 }
 
@@ -157,7 +156,7 @@ impl FieldType for Duration {
     }
 }
 
-/// A number that is too large for the type becomes its largest.
+/// Implements [`FieldType`] for types of numbers. A number that is too large becomes the largest number of the type.
 macro_rules! numbers {
     ($($number:ty),+) => {
         $(impl FieldType for $number {
@@ -179,7 +178,7 @@ macro_rules! numbers {
 
 numbers!(u32, usize);
 
-/// A field that has no default of its own.
+/// An optional field: without a value, a default from elsewhere applies.
 impl<T: FieldType> FieldType for Option<T> {
     const KIND: FieldKind = T::KIND;
 

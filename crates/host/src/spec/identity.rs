@@ -1,9 +1,10 @@
-//! A stable hash of the fields that decide which program answers for a server.
+//! Computes a stable hash of the fields that decide which program answers for a server.
 //!
-//! It is the key of stored eras, tools, permanent answers and some pins, so it is computed field by field and does not
-//! depend on how a type is printed. Fields that are not listed here do not count: time-outs, limits, a sandbox, the
-//! client's authentication. An absent field is not written, so that a new kind of field changes no hash of an entry
-//! without it. The test below contains the hashes: change them only with a new [`VERSION`].
+//! The hash is the key of stored facts about a server: its era (generation of MCP), its tools, permanent answers and
+//! some pins. So it is computed field by field, and does not depend on how a type is printed. Fields that are not
+//! listed here do not count: time-outs, limits, a sandbox, the client's authentication. An absent field is not written,
+//! so that a new kind of field changes no hash of an entry without it. The test below contains the hashes: change them
+//! only with a new [`VERSION`].
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub(super) fn of(transport: &Transport) -> String {
 struct Identity(Sha256);
 
 impl Identity {
-    /// Writes a field: its name, how many values it has, and each of them, each with its length as a prefix.
+    /// Writes a field: its name, the number of its values, and each value with its length as a prefix.
     fn field<V: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = V, IntoIter: ExactSizeIterator>) {
         let values = values.into_iter();
         self.bytes(name.as_bytes());
@@ -44,7 +45,7 @@ impl Identity {
         self.0.update(bytes);
     }
 
-    /// Names and values, each with its placeholders.
+    /// Writes pairs of a name and a value, with unresolved placeholders.
     fn pairs(&mut self, field: &str, pairs: &BTreeMap<String, String>) {
         if !pairs.is_empty() {
             let both: Vec<_> = pairs.iter().flat_map(|(name, value)| [name, value]).collect();

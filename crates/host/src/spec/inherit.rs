@@ -1,4 +1,4 @@
-//! The variables that a child process inherits.
+//! Chooses the variables that a child process inherits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -45,7 +45,7 @@ pub enum InheritEnv {
     Safe,
     /// All variables, including secrets.
     All,
-    /// None.
+    /// No variables.
     None,
     /// The safe list and these variables.
     Names(Vec<String>),
@@ -85,11 +85,12 @@ fn is_shell_function(value: &OsStr) -> bool {
 /// `None` when all elements are absolute.
 #[must_use]
 pub fn absolute_path(path: &OsStr) -> Option<OsString> {
-    let is_bad = |folder: &PathBuf| !folder.is_absolute();
-    if !std::env::split_paths(path).any(|folder| is_bad(&folder)) {
+    let is_relative = |folder: &PathBuf| !folder.is_absolute();
+    if !std::env::split_paths(path).any(|folder| is_relative(&folder)) {
         return None;
     }
-    let folders = std::env::split_paths(path).filter(|folder| !is_bad(folder));
+    let folders = std::env::split_paths(path).filter(|folder| !is_relative(folder));
+    // Joining cannot fail: the folders come from a path that was split.
     Some(std::env::join_paths(folders).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! The graph of a schema's subschemas. It predicts how many evaluations a validation takes, without making them.
+//! Predicts how many evaluations a validation takes, from the graph of a schema's subschemas and without validating.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,11 +31,11 @@ const COMPARED_ITEMS: usize = 16;
 /// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
 const UNIQUE_ITEM_STEPS: u64 = 4;
 
-/// The divisor of the budget for a schema with expressions that backtrack: where an expression gives up, the validator
-/// runs again for each of its possible results, up to 64 times in all.
+/// For a schema with expressions that backtrack, the budget is divided by this number: where an expression gives up,
+/// the validator runs again for each possible result of the expression, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
-/// A schema as a graph: a node per subschema, an edge wherever evaluating one evaluates another.
+/// A schema as a graph: each subschema is a node, and an edge leads to each subschema that is evaluated with it.
 #[derive(Debug)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
@@ -53,8 +53,8 @@ struct Node {
     in_place: Vec<NodeId>,
     /// How often each of `in_place` is evaluated.
     in_place_times: u64,
-    /// Whether there is `unevaluatedProperties` or `unevaluatedItems`, so that the validator must find what the
-    /// subschemas evaluate.
+    /// Whether there is `unevaluatedProperties` or `unevaluatedItems`. The validator must then find out which parts of
+    /// the instance the subschemas evaluate.
     marks_evaluated: bool,
     /// The subschemas for the property of that name.
     properties: BTreeMap<String, NodeId>,
@@ -118,7 +118,8 @@ impl Graph {
     }
 
     fn check_unfolded(&self) -> Result<(), SchemaProblem> {
-        Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(0, false)
+        let (root, steps_in) = (0, false);
+        Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(root, steps_in)
     }
 
     /// Returns the number of levels of in-place subschemas below a node. The first [`Self::check_unfolded`] has made
@@ -257,7 +258,7 @@ impl<'s> Reading<'s> {
             return Err(SchemaProblem::RemoteRef { reference: shortened(reference) });
         }
         let target = match percent_decoded(fragment) {
-            Some(place) if place.is_empty() || place.starts_with('/') => self.root.pointer(&place),
+            Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => self.root.pointer(&pointer),
             Some(anchor) => self.anchored(&anchor),
             None => None,
         };
@@ -312,13 +313,14 @@ fn anchors(root: &Value) -> HashMap<&str, &Value> {
 /// A walk through the unfolded schema. A node that is found again below itself is not entered again.
 struct Unfolding<'g> {
     nodes: &'g [Node],
-    /// The nodes above, each with whether a step into the instance led to it.
+    /// The nodes above the current one. The flag of a node tells whether a step into the instance led to the node.
     path: Vec<(NodeId, bool)>,
     count: u64,
 }
 
 impl Unfolding<'_> {
-    /// Counts a node and all nodes below it. `steps_in` says whether it applies to a part of the instance.
+    /// Counts a node and all nodes below it. `steps_in` says whether a step into the instance leads to the node:
+    /// whether its schema applies only to a part of the instance.
     ///
     /// A node may be below itself if a step into the instance is in between, because instances are finite. Without such
     /// a step, a validation would never end.

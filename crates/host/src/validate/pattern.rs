@@ -84,7 +84,7 @@ fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
     size
 }
 
-/// Returns the size of an escape whose backslash has been read; the braces of a property are skipped too.
+/// Returns the size of an escape whose backslash has been read.
 fn escape_size(chars: &mut impl Iterator<Item = char>) -> u64 {
     match chars.next() {
         Some('p' | 'P') => PROPERTY_STATES,

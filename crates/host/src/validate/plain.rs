@@ -1,4 +1,4 @@
-//! The common case without a validator: schemas of simple keywords, and JSON that clearly matches them.
+//! Checks the common case without a validator: schemas of simple keywords, and JSON that clearly matches them.
 
 use std::cell::Cell;
 
@@ -12,13 +12,13 @@ const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
 /// The most values that are checked before the validator is used instead.
 const MAX_CHECKS: usize = 10_000;
 
-/// Returns whether a quick check shows that `instance` matches `schema`; `false` means that it does not know.
+/// Returns whether a quick check shows that `instance` matches `schema`; after `false`, only a validator can tell.
 ///
 /// The schemas of most tools are an object whose properties have a type. The first [`Validator`] of a process takes
-/// some milliseconds, most of them for the meta-schema; this takes microseconds. It checks at most 10,000 values, and
-/// may be called on any thread.
+/// some milliseconds, most of them for the meta-schema; this check takes microseconds. It looks at up to 10,000 values,
+/// and may be called on any thread.
 ///
-/// It supports only keywords that mean the same in every draft. It may return `true` for an invalid schema, too.
+/// The check supports only keywords that mean the same in every draft. For an invalid schema, it may return `true`.
 ///
 /// [`Validator`]: super::Validator
 #[must_use]
@@ -38,13 +38,13 @@ impl QuickCheck<'_> {
         let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
             return false;
         };
-        schema
-            .iter()
-            .all(|(keyword, value)| self.can_check(1) && self.fits_keyword(schema, (keyword, value), instance, levels))
+        schema.iter().all(|(keyword, value)| {
+            self.spend_checks(1) && self.fits_keyword(schema, (keyword, value), instance, levels)
+        })
     }
 
-    /// Returns whether `count` more values may be checked, and subtracts them from those that are left.
-    fn can_check(&self, count: usize) -> bool {
+    /// Subtracts `count` values from those that may still be checked. Returns `false` if fewer are left.
+    fn spend_checks(&self, count: usize) -> bool {
         let left = self.checks_left.get().checked_sub(count);
         self.checks_left.set(left.unwrap_or_default());
         left.is_some()
@@ -62,13 +62,15 @@ impl QuickCheck<'_> {
             "$schema" | "$comment" | "$defs" | "definitions" | "title" | "description" | "default" | "examples"
             | "format" | "deprecated" | "readOnly" | "writeOnly" => true,
             "$ref" => self.target(value).is_some_and(|target| self.fits(target, instance, levels)),
-            "anyOf" => value.as_array().is_some_and(|any| any.iter().any(|one| self.fits(one, instance, levels))),
-            "allOf" => value.as_array().is_some_and(|all| all.iter().all(|one| self.fits(one, instance, levels))),
+            "anyOf" => value.as_array().is_some_and(|any| any.iter().any(|branch| self.fits(branch, instance, levels))),
+            "allOf" => value.as_array().is_some_and(|all| all.iter().all(|branch| self.fits(branch, instance, levels))),
             "type" => match value {
-                Value::Array(types) => types.iter().any(|one| is_of_type(one, instance)),
-                one => is_of_type(one, instance),
+                Value::Array(types) => types.iter().any(|name| is_of_type(name, instance)),
+                name => is_of_type(name, instance),
             },
-            "enum" => value.as_array().is_some_and(|values| self.can_check(values.len()) && values.contains(instance)),
+            "enum" => {
+                value.as_array().is_some_and(|values| self.spend_checks(values.len()) && values.contains(instance))
+            }
             "const" => value == instance,
             "properties" => value.as_object().is_some_and(|properties| {
                 let fits = |(name, member): (&String, &Value)| {
@@ -80,7 +82,7 @@ impl QuickCheck<'_> {
                 let is_there =
                     |members: &Map<_, _>, name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
                 let has = |members: &Map<_, _>| names.iter().all(|name| is_there(members, name));
-                self.can_check(names.len()) && instance.as_object().is_none_or(has)
+                self.spend_checks(names.len()) && instance.as_object().is_none_or(has)
             }),
             "additionalProperties" => {
                 let named = schema.get("properties").and_then(Value::as_object);
@@ -108,9 +110,9 @@ impl QuickCheck<'_> {
     /// Returns the target of `#/$defs/NAME` or `#/definitions/NAME`, for a name without escapes.
     fn target(&self, reference: &Value) -> Option<&Value> {
         let path = reference.as_str()?.strip_prefix("#/")?;
-        let (place, name) = path.split_once('/')?;
-        let is_plain = matches!(place, "$defs" | "definitions") && !name.contains(['/', '~', '%']);
-        self.root.get(place)?.get(name).filter(|_| is_plain)
+        let (section, name) = path.split_once('/')?;
+        let is_plain = matches!(section, "$defs" | "definitions") && !name.contains(['/', '~', '%']);
+        self.root.get(section)?.get(name).filter(|_| is_plain)
     }
 }
 
@@ -128,7 +130,8 @@ fn is_of_type(name: &Value, instance: &Value) -> bool {
     }
 }
 
-/// Compares numbers if that is possible without loss; other values have no bound.
+/// Returns whether a number meets the bound of `minimum` or `maximum`, if both can be compared without loss. A value
+/// that is no number meets every bound.
 fn is_bounded(instance: &Value, bound: &Value, fits: impl Fn(f64, f64) -> bool) -> bool {
     let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < MAX_EXACT_INTEGER);
     exact(bound).is_some_and(|bound| !instance.is_number() || exact(instance).is_some_and(|number| fits(number, bound)))

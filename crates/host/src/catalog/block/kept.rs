@@ -1,4 +1,4 @@
-//! The cache of blocks in a catalog.
+//! Caches the blocks of a catalog: tool definitions, written for a model provider.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,9 +10,10 @@ use super::{BlockKind, ToolBlock};
 /// are slower but correct.
 const MAX_BLOCKS: usize = 16;
 
+/// The place of one block in the cache. It is filled once, by the first thread that needs the block.
 type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
 
-/// Blocks by their kind. Readers never lock; two threads that request a new block at the same time get the same one.
+/// Blocks by their kind. Readers never lock; two threads that request a new block at the same time get the same block.
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Blocks(ArcSwap<Vec<(BlockKind, Slot)>>);
 
@@ -30,12 +31,13 @@ impl Blocks {
             let mut kept = Vec::clone(kept);
             if find(&kept, kind).is_none() {
                 kept.push((kind.clone(), fresh.clone()));
-                let over = kept.len().saturating_sub(MAX_BLOCKS);
-                kept.drain(..over);
+                let excess = kept.len().saturating_sub(MAX_BLOCKS);
+                kept.drain(..excess);
             }
             kept
         });
-        // Use the slot of another thread if it was faster; otherwise ours, even if it was dropped since.
+        // Use the slot of another thread if that thread was faster, and otherwise our own, even if it was removed
+        // since.
         find(&self.0.load(), kind).unwrap_or(fresh)
     }
 }

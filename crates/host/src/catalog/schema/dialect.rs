@@ -36,7 +36,7 @@ enum Kind {
     AdditionalItems,
 }
 
-/// The keywords with a meaning. All others may have any value.
+/// The keywords of JSON Schema, with the kind of value that each must have. Any other keyword may have any value.
 const KEYWORDS: &[(&str, Kind)] = &[
     ("$schema", Kind::Identifier),
     ("$id", Kind::Identifier),
@@ -181,11 +181,11 @@ impl<'s> Writer<'s, '_> {
 
     /// Returns the converted target of a `$ref`; a schema that accepts anything if the target cannot be inlined.
     fn inlined(&mut self, reference: &Value) -> Value {
-        if !self.affords("", reference) {
+        if !self.try_spend("", reference) {
             return Value::Object(Map::new());
         }
         let text = reference.as_str().unwrap_or_default();
-        let target = text.strip_prefix('#').and_then(|place| self.root.pointer(&percent_decoded(place)));
+        let target = text.strip_prefix('#').and_then(|pointer| self.root.pointer(&percent_decoded(pointer)));
         match target {
             None => {
                 self.report.note("removed a `$ref` without a target in the schema");
@@ -234,7 +234,7 @@ impl<'s> Writer<'s, '_> {
             return None;
         }
         let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
-        if is_data && !self.affords(keyword, value) {
+        if is_data && !self.try_spend(keyword, value) {
             return None;
         }
         let written = match (kind, value) {
@@ -261,18 +261,18 @@ impl<'s> Writer<'s, '_> {
         written
     }
 
-    /// Returns whether this name and this value may be copied here. This is decided before they are copied, because the
-    /// author of the schema chose their size and number.
-    fn affords(&mut self, name: &str, value: &Value) -> bool {
-        let affords = self.open.is_empty()
+    /// Counts the bytes of this name and this value against the limit on copies, and returns whether both may be copied
+    /// here. Must be called before copying, because the author of the schema chose their size and number.
+    fn try_spend(&mut self, name: &str, value: &Value) -> bool {
+        let is_allowed = self.open.is_empty()
             || (spend_bytes(name.len(), &mut self.bytes_left) && spend(value, &mut self.bytes_left));
-        if !affords {
+        if !is_allowed {
             self.report.note("removed, because the definitions copy too much");
         }
-        affords
+        is_allowed
     }
 
-    /// Converts keywords whose form has changed since the drafts.
+    /// Converts a keyword that older drafts write in another form.
     fn modernise(
         &mut self,
         out: &mut Map<String, Value>,
@@ -307,7 +307,7 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
-    /// Draft 4: `exclusiveMinimum: true` makes the `minimum` beside it exclusive.
+    /// Converts a bound of draft 4, in which `exclusiveMinimum: true` makes the `minimum` beside it exclusive.
     fn move_bound(
         &mut self,
         out: &mut Map<String, Value>,
@@ -326,7 +326,7 @@ impl<'s> Writer<'s, '_> {
         let (mut names, mut schemas) = (Map::new(), Map::new());
         for (name, value) in map {
             match value {
-                Value::Array(_) if !self.affords(name, value) => {}
+                Value::Array(_) if !self.try_spend(name, value) => {}
                 Value::Array(_) => names.extend(distinct(value, Value::is_string).map(|list| (name.clone(), list))),
                 Value::Object(_) | Value::Bool(_) => drop(schemas.insert(name.clone(), self.schema(value))),
                 _ => {}
@@ -353,7 +353,7 @@ impl<'s> Writer<'s, '_> {
         let mut written = Map::new();
         for (name, schema) in map {
             self.report.enter(name);
-            if self.affords(name, &Value::Null) {
+            if self.try_spend(name, &Value::Null) {
                 written.insert(name.clone(), self.schema(schema));
             }
             self.report.leave();
@@ -383,21 +383,24 @@ fn types(value: &Value) -> Option<Value> {
     }
 }
 
-/// Subtracts the approximate bytes of a value from `left`. Returns `false`, with nothing left, if they exceed it.
-fn spend(value: &Value, left: &mut usize) -> bool {
+/// Subtracts the approximate bytes of a value from `bytes_left`. Returns `false`, and sets `bytes_left` to 0, if
+/// `bytes_left` is too small.
+fn spend(value: &Value, bytes_left: &mut usize) -> bool {
     // Each value counts as 8 bytes, in addition to its text or members.
-    spend_bytes(8, left)
+    spend_bytes(8, bytes_left)
         && match value {
-            Value::String(text) => spend_bytes(text.len(), left),
-            Value::Array(items) => items.iter().all(|item| spend(item, left)),
-            Value::Object(map) => map.iter().all(|(name, value)| spend_bytes(name.len(), left) && spend(value, left)),
+            Value::String(text) => spend_bytes(text.len(), bytes_left),
+            Value::Array(items) => items.iter().all(|item| spend(item, bytes_left)),
+            Value::Object(map) => {
+                map.iter().all(|(name, value)| spend_bytes(name.len(), bytes_left) && spend(value, bytes_left))
+            }
             _ => true,
         }
 }
 
-fn spend_bytes(bytes: usize, left: &mut usize) -> bool {
-    let enough = bytes < *left;
-    *left = left.saturating_sub(bytes);
+fn spend_bytes(bytes: usize, bytes_left: &mut usize) -> bool {
+    let enough = bytes < *bytes_left;
+    *bytes_left = bytes_left.saturating_sub(bytes);
     enough
 }
 

@@ -1,7 +1,7 @@
-//! Gemini's `Schema` type: one `type` each, `nullable` instead of null, `anyOf` as the only combination, `enum` for
-//! strings only, few keywords, and each only beside its type. A field that Gemini does not know fails the request, as
-//! does `anyOf` next to other fields. Source: <https://ai.google.dev/api/caching#Schema>, and the errors that MCP
-//! servers have run into.
+//! Converts schemas into Gemini's `Schema` type. Each schema of this type has one `type`, with `nullable` instead of
+//! null. `anyOf` is the only combination, `enum` is for strings only, and there are few keywords, each allowed only
+//! beside its type. A field that Gemini does not know fails the request, and so does `anyOf` next to other fields.
+//! Source: <https://ai.google.dev/api/caching#Schema>, and the errors that MCP servers have run into.
 
 use serde_json::{Map, Value};
 
@@ -211,7 +211,7 @@ fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
         None => Vec::new(),
     };
     if !named.is_empty() {
-        return TYPES.into_iter().filter(|name| named.iter().any(|given| given == name)).collect();
+        return TYPES.into_iter().filter(|name| named.iter().any(|allowed| allowed == name)).collect();
     }
     let inferred = inferred_types(schema);
     if !inferred.is_empty() {

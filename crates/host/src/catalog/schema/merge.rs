@@ -1,11 +1,12 @@
-//! Combines two schemas: both must hold (`allOf`), or either (`anyOf`).
+//! Combines schemas into one that requires all of them (`allOf`), or at least one of them (`anyOf`).
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// Adds the constraints of `extra` to `base`. Returns the keywords that cannot be expressed together in one schema;
-/// `base` then keeps its own. Of annotations such as `description`, those of `extra` win.
+/// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
+/// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
+/// wins.
 pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {

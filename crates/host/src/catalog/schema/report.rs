@@ -1,4 +1,4 @@
-//! The report of the changes of a cleaning.
+//! Records the changes that cleaning makes to a schema.
 
 /// A change that cleaning made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The most changes that are listed; one more entry, with an empty path, counts the rest.
+    /// The maximum number of listed changes. If there are more, a last entry with an empty path counts the others.
     pub const MAX: usize = 100;
 
     /// The longest text of either field, in bytes; a longer one is cut and ends in `…`.
@@ -20,7 +20,7 @@ impl Change {
 /// The list of changes, and the current place in the schema.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    place: Vec<String>,
+    current_path: Vec<String>,
     changes: Vec<Change>,
     omitted: usize,
 }
@@ -37,17 +37,17 @@ impl Report {
     /// Goes one level deeper, until [`Self::leave`].
     pub(super) fn enter(&mut self, name: &str) {
         let end = name.floor_char_boundary(Change::TEXT_BYTES);
-        self.place.push(name[..end].replace('~', "~0").replace('/', "~1"));
+        self.current_path.push(name[..end].replace('~', "~0").replace('/', "~1"));
     }
 
     /// Goes one level up.
     pub(super) fn leave(&mut self) {
-        self.place.pop();
+        self.current_path.pop();
     }
 
     /// Returns how many levels deep the walk is.
     pub(super) fn depth(&self) -> usize {
-        self.place.len()
+        self.current_path.len()
     }
 
     /// Notes a change at the current place.
@@ -57,7 +57,7 @@ impl Report {
             return;
         }
         let mut path = String::new();
-        for name in &self.place {
+        for name in &self.current_path {
             path.push('/');
             path.push_str(name);
             if path.len() > Change::TEXT_BYTES {

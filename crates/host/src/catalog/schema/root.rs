@@ -1,4 +1,4 @@
-//! The root of an input schema: one plain object, because no provider accepts alternatives there.
+//! Makes the root of an input schema one plain object, because no provider accepts alternatives there.
 
 use std::collections::{BTreeMap, HashSet};
 

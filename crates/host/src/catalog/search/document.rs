@@ -1,4 +1,4 @@
-//! The searched words of a tool: its name, its description and its arguments, each with its weight.
+//! Reads the words of a tool that a search looks at, from its name, description and arguments, each word with a weight.
 
 use std::collections::HashMap;
 

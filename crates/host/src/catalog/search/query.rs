@@ -1,4 +1,4 @@
-//! A query: the words of a task, and the words that each of them matches.
+//! Splits a query into words, and returns the words that each of them matches.
 
 use super::{related::related, words};
 

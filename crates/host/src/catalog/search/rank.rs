@@ -18,7 +18,7 @@ const LONGER: f32 = 0.4;
 const MISSPELT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
 const SERVER: f32 = 1.8;
-/// The share of its score that a tool keeps even if it has none of the other words.
+/// The share of its score that a tool keeps even if it has no other word of the query.
 const MIN_SHARE: f32 = 0.65;
 
 /// A tool that has some words of the query, and its score.
@@ -28,7 +28,7 @@ pub(super) struct Ranked {
     /// The position of its server's index among those given to [`rank`].
     pub(super) index: usize,
     /// The position among the tools of that index.
-    pub(super) place: usize,
+    pub(super) position: usize,
 }
 
 /// Returns the tools that have any of the words, the best first. Each server's index comes with the words of the
@@ -50,8 +50,8 @@ pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<
         total: zeros(),
         current: zeros(),
         touched: Vec::new(),
-        matched_share: zeros(),
-        weights: 0.0,
+        matched_rarity: zeros(),
+        total_rarity: 0.0,
     };
     let meanings: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meanings).collect();
     let mut found = scores.find(meanings.iter().flatten().copied()).into_iter();
@@ -75,9 +75,9 @@ struct Scores<'a> {
     /// The tools that have the current word.
     touched: Vec<usize>,
     /// The sum of the rarities of the query's words that each tool has.
-    matched_share: Vec<f32>,
+    matched_rarity: Vec<f32>,
     /// The sum of the rarities of all words of the query that any tool has.
-    weights: f32,
+    total_rarity: f32,
 }
 
 /// The tools and servers that have a word.
@@ -112,10 +112,10 @@ impl<'a> Scores<'a> {
             term_rarity = self.score_all(&near, MISSPELT, None);
         }
         let Some(rarity) = term_rarity else { return };
-        self.weights += rarity;
+        self.total_rarity += rarity;
         for at in self.touched.drain(..) {
             self.total[at] += std::mem::take(&mut self.current[at]);
-            self.matched_share[at] += rarity;
+            self.matched_rarity[at] += rarity;
         }
     }
 
@@ -142,9 +142,8 @@ impl<'a> Scores<'a> {
         found
     }
 
-    /// Scores the tools that have a word, or whose server's name has it. Returns the rarity of the word, which counts
-    /// as
-    /// `max_rarity` in the scores if it is higher; `None` if no tool has the word.
+    /// Scores the tools that have a word, or whose server's name has the word. Returns the rarity of the word; `None`
+    /// if no tool has it. In the scores, a rarity above `max_rarity` counts as `max_rarity`.
     fn score(&mut self, found: &Found<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
         let tools_with_word = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
         let tools_of_servers = found.servers.iter().map(|at| self.indexes[*at].1.tools()).sum::<usize>();
@@ -155,12 +154,12 @@ impl<'a> Scores<'a> {
         let counted = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
         for (index, tools) in &found.tools {
             for posting in *tools {
-                self.raise_score(self.bases[*index] + posting.place(), posting.weight() * counted);
+                self.raise_score(self.bases[*index] + posting.position(), posting.weight() * counted);
             }
         }
         for index in &found.servers {
-            for place in 0..self.indexes[*index].1.tools() {
-                self.raise_score(self.bases[*index] + place, SERVER * counted);
+            for position in 0..self.indexes[*index].1.tools() {
+                self.raise_score(self.bases[*index] + position, SERVER * counted);
             }
         }
         Some(rarity)
@@ -226,11 +225,11 @@ impl<'a> Scores<'a> {
     fn ranked(self) -> Vec<Ranked> {
         let mut ranked = Vec::new();
         for (index, base) in self.bases.iter().enumerate() {
-            for place in 0..self.indexes[index].1.tools() {
-                let score = self.total[base + place];
+            for position in 0..self.indexes[index].1.tools() {
+                let score = self.total[base + position];
                 if score > 0.0 {
-                    let share = self.matched_share[base + place] / self.weights;
-                    ranked.push(Ranked { score: score * (MIN_SHARE + (1.0 - MIN_SHARE) * share), index, place });
+                    let share = self.matched_rarity[base + position] / self.total_rarity;
+                    ranked.push(Ranked { score: score * (MIN_SHARE + (1.0 - MIN_SHARE) * share), index, position });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The index of one server's tools: an immutable inverted index from words to tools.
+//! Indexes one server's tools. The index is immutable and inverted: it leads from words to tools.
 
 use super::document::{MAX_WEIGHT, Reader};
 use crate::mcp::Tool;
@@ -6,7 +6,7 @@ use crate::mcp::Tool;
 /// The words of several tools, and which tools have them.
 ///
 /// One buffer holds all words in order, for a binary search, and so that words with the same beginning are neighbours.
-/// It takes about 20 bytes for each different word and 4 for each tool that has it.
+/// The index takes about 20 bytes for each different word, and 4 bytes for each tool that has the word.
 #[derive(Debug)]
 pub(crate) struct ServerIndex {
     words: String,
@@ -26,13 +26,13 @@ pub(super) struct Posting(u32);
 
 impl Posting {
     /// Returns `None` for the tools after the first 16 million.
-    fn new(place: u32, weight: f32) -> Option<Self> {
+    fn new(position: u32, weight: f32) -> Option<Self> {
         let steps = (weight / MAX_WEIGHT * f32::from(u8::MAX)).round().clamp(1.0, f32::from(u8::MAX));
-        (place < 1 << 24).then_some(Self(place << 8 | steps as u32))
+        (position < 1 << 24).then_some(Self(position << 8 | steps as u32))
     }
 
     /// Returns the tool's position among the tools of the index, which are ordered by name.
-    pub(super) fn place(self) -> usize {
+    pub(super) fn position(self) -> usize {
         (self.0 >> 8) as usize
     }
 
@@ -63,7 +63,7 @@ impl ServerIndex {
         tools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let mut reader = Reader::default();
         let mut lists: Vec<Vec<Posting>> = Vec::new();
-        for (place, (_, tool)) in (0_u32..).zip(&tools) {
+        for (position, (_, tool)) in (0_u32..).zip(&tools) {
             if stop() {
                 return None;
             }
@@ -72,7 +72,7 @@ impl ServerIndex {
                 if lists.len() <= stem {
                     lists.resize_with(stem + 1, Vec::new);
                 }
-                lists[stem].extend(Posting::new(place, weight));
+                lists[stem].extend(Posting::new(position, weight));
             }
         }
         let mut stems: Vec<_> = reader.into_stems().collect();
@@ -94,25 +94,25 @@ impl ServerIndex {
         Some(index)
     }
 
-    /// Returns how many tools it has.
+    /// Returns how many tools the index has.
     pub(super) fn tools(&self) -> usize {
         self.order.len()
     }
 
-    /// Returns the position in the server's list of the tool at `place` in this index.
-    pub(super) fn listed_at(&self, place: usize) -> usize {
-        self.order[place] as usize
+    /// Returns the position in the server's list of the tool at `position` in this index.
+    pub(super) fn listed_at(&self, position: usize) -> usize {
+        self.order[position] as usize
     }
 
-    /// Returns how many words it has.
+    /// Returns how many words the index has.
     fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Returns the word at a position, and the tools that have it.
-    fn entry(&self, place: usize) -> (&str, &[Posting]) {
-        let (word, postings) = if place == 0 { (0, 0) } else { self.ends[place - 1] };
-        let (word_end, postings_end) = self.ends[place];
+    fn entry(&self, position: usize) -> (&str, &[Posting]) {
+        let (word, postings) = if position == 0 { (0, 0) } else { self.ends[position - 1] };
+        let (word_end, postings_end) = self.ends[position];
         let postings = &self.postings[postings as usize..postings_end as usize];
         (&self.words[word as usize..word_end as usize], postings)
     }
@@ -123,9 +123,9 @@ impl ServerIndex {
         if self.bits[at] & bit == 0 {
             return &[];
         }
-        let place = self.lower_bound(word);
-        if place < self.len() {
-            let (found, postings) = self.entry(place);
+        let position = self.lower_bound(word);
+        if position < self.len() {
+            let (found, postings) = self.entry(position);
             if found == word {
                 return postings;
             }
@@ -136,7 +136,7 @@ impl ServerIndex {
     /// Returns the words that begin with `prefix`, in order.
     pub(super) fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = &str> {
         (self.lower_bound(prefix)..self.len())
-            .map(|place| self.entry(place).0)
+            .map(|position| self.entry(position).0)
             .take_while(move |word| word.starts_with(prefix))
     }
 
@@ -155,7 +155,7 @@ impl ServerIndex {
         (usize::try_from(hash >> 6).unwrap_or_default() & (self.bits.len() - 1), 1 << (hash & 63))
     }
 
-    /// Returns its memory, in bytes.
+    /// Returns the memory of the index, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.words.capacity()

@@ -1,4 +1,4 @@
-//! Numbers that are compared by value, independently of their notation.
+//! Compares numbers by value, independently of their notation.
 
 use std::borrow::Cow;
 
