@@ -31,7 +31,7 @@ pub struct Agent {
     pub model: Arc<dyn Model>,
     /// The host that has the tools.
     pub host: Host,
-    /// The tools that requests offer to the model, and that it may call. Default: all.
+    /// The tools that requests offer to the model, and that the model may call. Default: all.
     pub selection: Arc<Selection>,
     /// The tools that requests do not offer, but that the model may find with the host's search tools and then call.
     /// Default: none.
@@ -52,9 +52,9 @@ pub struct Agent {
     pub temperature: Option<f64>,
     /// See [`Request::extra_body`].
     pub extra_body: Map<String, Value>,
-    /// Whether each request offers the current tools instead of those at the beginning of the turn. The calls of an
-    /// answer always use the tools that its request offered. Default `false`, which keeps a provider's prompt cache
-    /// warm.
+    /// Whether each request offers the tools of its own time, instead of the tools at the beginning of the turn. The
+    /// calls of an answer always use the tools that its request offered. Default `false`, which keeps a provider's
+    /// prompt cache warm.
     pub renews_tools: bool,
     /// How many calls of one answer run at once. Default 8.
     pub parallel: NonZeroUsize,

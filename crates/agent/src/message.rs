@@ -89,7 +89,7 @@ impl Message {
         self
     }
 
-    /// Sets the parts to those of `parts` that are not text, because `content` has the text of a result already.
+    /// Sets the parts. Leaves out parts that are text, because `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
         self.parts = parts.into_iter().filter(|part| !is_in_text(part)).collect();

@@ -233,8 +233,9 @@ impl Turn {
         }
     }
 
-    /// Returns all messages: those with which the turn began, and those that it has added. While calls run, the last
-    /// message is the model's. The turn appends the results of these calls together, in the order of the calls.
+    /// Returns all messages: the first messages, with which the turn began, and the messages added since. While calls
+    /// run, the last message is the model's. The turn appends the results of these calls together, in the order of the
+    /// calls.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages

@@ -281,14 +281,14 @@ pub enum Confirmed {
     Yes,
     /// Run the call with these arguments instead. The host checks and judges them again before it sends them.
     Edited(Map<String, Value>),
-    /// Run the call, and from now on similar calls too, as far as [possible](Confirm::lasting). This covers only tools
-    /// with their current definitions: after a tool has changed, the host asks again.
+    /// Run the call, and from now on run similar calls without a question, as far as [possible](Confirm::lasting). The
+    /// answer covers only tools with their current definitions: after a tool has changed, the host asks again.
     Kept {
         /// The calls that the answer covers, and for how long.
         keep: Keep,
         /// Whose calls the answer covers.
         callers: Callers,
-        /// The arguments for this call, if they differ from those in the question.
+        /// The arguments for this call, if they differ from the arguments in the question.
         arguments: Option<Map<String, Value>>,
     },
     /// Do not run the call.

@@ -32,7 +32,7 @@ pub struct CanonicalMap<'a>(pub &'a Map<String, Value>);
 impl Serialize for CanonicalMap<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let members = self.0.iter().map(|(name, value)| (name, Canonical(value)));
-        // Most objects have few members, often in order already: nothing is allocated for those.
+        // Most objects have few members, often in order already. Nothing is allocated for such an object.
         if self.0.keys().is_sorted() {
             to.collect_map(members)
         } else {

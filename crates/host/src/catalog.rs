@@ -75,7 +75,7 @@ pub struct Catalog {
     cap: NameCap,
     /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
-    /// Tools in quarantine, because they differ from their pins (approved definitions). No client sees these tools, and
+    /// Tools in quarantine, because they differ from their pins (trusted definitions). No client sees these tools, and
     /// a call of such a tool fails with the reason.
     quarantined: Box<[CatalogTool]>,
     tool_index: ToolIndex,
@@ -139,7 +139,8 @@ impl CatalogTool {
 
     /// Returns the HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values
     /// for these arguments; `None` for an argument that is absent. A program that offers the tool over HTTP must check
-    /// these headers. Returns none for a tool with invalid `x-mcp-header` marks, which clients do not call over HTTP.
+    /// these headers. Returns no headers for a tool with invalid `x-mcp-header` marks, which clients do not call over
+    /// HTTP.
     #[must_use]
     pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
@@ -233,8 +234,8 @@ impl Catalog {
         self.tools.iter()
     }
 
-    /// Returns the tools in quarantine, which differ from their [pins](crate::pins). No other method returns them: no
-    /// model sees them, and no search finds them. Each has the name that it would have outside of quarantine.
+    /// Returns the tools in quarantine, which differ from their [pins](crate::pins). No model sees these tools, and no
+    /// search finds them. Each tool has the name that it would have outside of quarantine.
     pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.quarantined.iter()
     }

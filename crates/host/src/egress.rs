@@ -61,7 +61,7 @@ impl fmt::Display for Profile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Proxy {
     /// The proxies in the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. In [`Profile::Hosted`],
-    /// none: an operator configures trust in files, not in the environment.
+    /// no proxy: an operator configures trust in files, not in the environment.
     ///
     /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
     #[default]
@@ -189,7 +189,7 @@ impl EgressRules {
     }
 }
 
-/// Returns a name as it is compared: in lower case, without the dot of a fully qualified name.
+/// Returns the form of a name for comparisons: in lower case, without the dot of a fully qualified name.
 fn normalized(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -406,7 +406,7 @@ impl Guard {
         Err(self.refused(place(url), Why::NoTls))
     }
 
-    /// Filters `found`, the addresses to which `name` resolves: returns those that a client may dial.
+    /// Returns the addresses that a client may dial, out of `found`, the addresses to which `name` resolves.
     ///
     /// # Errors
     /// If `found` is not empty, and none of the addresses may be dialled.

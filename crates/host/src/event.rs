@@ -55,7 +55,8 @@ pub enum Event {
         /// The model-visible names of its tools.
         tools: Vec<String>,
     },
-    /// A tool differs from its pin: its definition has changed, or it is another tool under a new name.
+    /// A tool differs from its pin (the trusted definition): the definition has changed, or the tool looks like a
+    /// removed tool under a new name.
     McpToolQuarantined {
         /// The server.
         server: ServerName,
@@ -97,7 +98,7 @@ pub enum Event {
         /// The line.
         line: String,
     },
-    /// A call passed the gate and is being sent.
+    /// A call passed the gate (the check before each call) and is being sent.
     ToolStarted {
         /// The call.
         call: EventCall,

@@ -170,7 +170,7 @@ fn instructions(place: &str, content: &str) -> Option<Finding> {
 
 fn hidden(place: &str, content: &str) -> Option<Finding> {
     let content = searched_part(content);
-    // Most texts have nothing to escape: those are not searched character by character.
+    // Most texts have nothing to escape. Such a text is not searched character by character.
     if *text::for_terminal(content) == *content {
         return None;
     }

@@ -257,8 +257,8 @@ impl Glob {
     }
 
     /// Returns whether the glob matches a spelling that the text may have in a model-visible name: `_` replaces every
-    /// character that such a name cannot have, and `-` too where dashes are replaced. Returns false for a text in which
-    /// nothing is replaced, which [`Self::is_match`] judges.
+    /// character that such a name cannot have, and in some configurations `-`. Returns `false` for a text in which
+    /// nothing is replaced: use [`Self::is_match`] for such a text.
     fn is_match_folded(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if text.chars().all(is_kept) {

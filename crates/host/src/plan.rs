@@ -12,7 +12,8 @@ pub(crate) enum Action {
     Start(ServerName, Box<ServerSpec>),
 }
 
-/// Returns the servers to stop, then those to start. A server with an unchanged spec is in neither.
+/// Returns the servers to stop, then the servers to start. A server whose spec has changed is in both lists, and a
+/// server with an unchanged spec is in neither.
 pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>) -> Vec<Action> {
     let unchanged = |name: &ServerName, spec: &ServerSpec| actual.get(name).is_some_and(|now| *now == spec);
     let mut actions: Vec<_> = actual

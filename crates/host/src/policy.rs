@@ -107,7 +107,7 @@ impl Policy {
     }
 
     /// Sets whether calls that no rule covers run without a question if the server claims that the tool changes
-    /// nothing. Default `false`, because it is only a claim.
+    /// nothing. Default `false`, because the host cannot verify the claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
         self.own.allow_read_only = allow;

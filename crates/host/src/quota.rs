@@ -315,7 +315,7 @@ pub struct OverQuota {
     pub quota: Quota,
     /// How much is used, in the unit of the quota's [`Quantity`].
     pub used: u64,
-    /// How long to wait until a part of it is free again.
+    /// How long to wait until a part of the quota is free again.
     pub retry_after: Duration,
 }
 

@@ -21,7 +21,7 @@ use crate::{
     witness::Way,
 };
 
-/// Replaces the placeholders of an entry by values, at the moment when the host needs them.
+/// Replaces the placeholders of an entry (the configuration of a server) by values, when the host needs these values.
 ///
 /// The default is [`Verbatim`]: it uses every string as written, and child processes inherit the variables of
 /// [`HostBuilder::environment`](crate::HostBuilder::environment) that their entry names.
@@ -154,7 +154,7 @@ impl Resolver for Verbatim {
 /// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key; decides what
 /// to do when a server refuses a request.
 ///
-/// The host calls the authorizer for HTTP servers whose entry (configuration) has no `Authorization` header. By default
+/// The host calls the authorizer for HTTP servers whose entry has no `Authorization` header. By default
 /// there is no authorizer: requests then have no such header, and a server that requires the header stays in the state
 /// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {

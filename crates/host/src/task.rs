@@ -1,4 +1,4 @@
-//! Runs work that continues while the future that waits for it is not polled.
+//! Runs work in its own task, so that the work continues even while the caller's future is not polled.
 
 use std::{future, panic};
 

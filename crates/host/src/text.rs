@@ -84,8 +84,8 @@ pub fn without_invisible(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
 
-/// Applies `change` to every text in `value`, including the names of members: a function that hides secrets then leaves
-/// none in it.
+/// Applies `change` to every text in `value`, including the names of members. So a function that hides secrets leaves
+/// no secret in `value`.
 pub fn map_texts(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
     match value {
         Value::String(text) => {

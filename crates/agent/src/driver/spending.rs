@@ -4,7 +4,7 @@ use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
-/// Counts what a request has spent when this value is dropped, so also when the request is cancelled.
+/// Counts what a request has spent. It does so when it is dropped, so that a cancelled request counts as well.
 pub(super) struct Spending<'a> {
     admitted: Admitted,
     model: &'a dyn Model,

@@ -340,7 +340,7 @@ impl Decoder {
                 if !thought.is_empty() {
                     deltas.push_back(Delta::Thinking(thought));
                 }
-                // The API refuses this member when it is sent back.
+                // The API would refuse this member in the next request.
                 if let Some(block) = block.as_object_mut() {
                     block.shift_remove("cache_control");
                 }
@@ -386,7 +386,7 @@ impl Decoder {
         }
     }
 
-    /// Updates the counts field by field: the end of a stream repeats some of them and leaves others out.
+    /// Updates the counts field by field, because the end of a stream repeats some counts and leaves others out.
     fn read_usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;

@@ -93,7 +93,7 @@ pub enum ModelErrorKind {
         /// The reason.
         why: String,
     },
-    /// The provider was silent for too long, or its answer took too long.
+    /// The provider was silent for too long, or the whole answer took too long.
     #[error("{what} took longer than {} s ({setting})", .after.as_secs_f64())]
     TimedOut {
         /// The event that did not arrive in time.

@@ -1,5 +1,5 @@
-//! Checks properties that hold for any bytes of a provider. The crate `fuzz/` and a test call this; it is not part of
-//! the public API.
+//! Checks properties that hold for any bytes of a provider. The crate `fuzz/` and a test call this module, which is not
+//! part of the public API.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::message::{Message, Role, ToolCallData};
 const MAX_EVENT_BYTES: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
-/// Decodes an answer. The first byte chooses the wire; the rest is decoded as a stream, and as a whole answer.
+/// Decodes an answer. The first byte chooses the wire (the API format of a provider); the rest is decoded as a stream,
+/// and then as a whole answer.
 pub fn answers(data: &[u8]) {
     let [wire_choice, bytes @ ..] = data else { return };
     let wire = Wire::ALL[usize::from(*wire_choice) % Wire::ALL.len()];
@@ -146,7 +147,7 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
     );
 }
 
-/// Checks that each wire can send the answer back, its own included.
+/// Checks that each wire can send the answer back, including the wire over which the answer came.
 fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();

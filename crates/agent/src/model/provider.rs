@@ -99,7 +99,7 @@ pub(super) fn dialect(provider: &str) -> Dialect {
         "openai" => Dialect { max_tokens: "max_completion_tokens", ..default },
         // Refuses `reasoning_content` (422), and reports usage without being asked.
         "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..default },
-        // Refuses members of a message that it does not know.
+        // Refuses unknown members of a message.
         "groq" => Dialect { echoes_reasoning: false, ..default },
         _ => default,
     }

@@ -7,10 +7,10 @@ use super::{Catalog, selection::Selection};
 pub struct Budget {
     /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
     pub share: f64,
-    /// The context of the model, in tokens; `None` if it is unknown; then only the count decides.
+    /// The context of the model, in tokens; `None` if it is unknown, so that only the number of tools decides.
     pub context_tokens: Option<usize>,
-    /// The most tools that the provider accepts, as [`Wire::max_tools`](super::Wire::max_tools) says; `None` for any
-    /// number.
+    /// The maximum number of tools that the provider accepts (see [`Wire::max_tools`](super::Wire::max_tools)); `None`
+    /// if there is no maximum.
     pub max_tools: Option<usize>,
 }
 

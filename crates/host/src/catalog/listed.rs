@@ -59,7 +59,7 @@ struct Schema {
 /// A schema that is parsed on first use.
 type LazySchema = OnceLock<Result<Schema, String>>;
 
-/// Compares the server's data, how it is shown, and how it is called, but no derived data.
+/// Compares what the server sent, what is shown of it, and the headers for calls, but no derived data.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
         self.tool == other.tool && self.shown == other.shown && self.headers == other.headers
@@ -115,7 +115,7 @@ impl ListedTool {
     /// Checks arguments against the input schema. Slow: not for an async thread.
     ///
     /// # Errors
-    /// [`CheckFailure`] if they do not match, or if the check could not be made.
+    /// [`CheckFailure`] if the arguments do not match, or if the check could not be made.
     pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), CheckFailure> {
         check(&self.derived().input, &self.tool.input_schema, arguments)
     }

@@ -10,7 +10,8 @@ const MAX_NAME: usize = 64;
 
 /// A selection of tools, some of which models see under another name or with another description.
 ///
-/// Only what a model sees changes: rules, pins and the audit log know each tool by its server's name for it.
+/// A profile changes only what a model sees: rules, pins (trusted definitions) and the audit log know each tool by the
+/// server's name for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolProfile {
     selection: Selection,

@@ -65,7 +65,8 @@ impl ToolSet {
 
 impl Catalog {
     /// Returns at most `limit` tools of `selection` that match `query` best, the best first; tools that match far worse
-    /// than the best are left out. Tools with equal scores are ordered by their servers' names, then their own.
+    /// than the best are left out. Tools with equal scores are ordered by the names of their servers, then by tool
+    /// name.
     ///
     /// `query` describes a task, or lists some words, the last of which may be incomplete. Only its first 1,000 bytes
     /// and 32 words are used.

@@ -1,4 +1,4 @@
-//! An index of a catalog's tools by both of their names.
+//! Finds a catalog's tools by their model-visible names, and by the pairs of server and tool.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};

@@ -23,7 +23,7 @@ pub(crate) struct ToolSet {
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, each with the reason.
     pub(crate) unusable: Vec<(String, String)>,
-    /// Tools that do not match their pins (approved definitions). The unusable ones are not among [`Self::tools`].
+    /// Tools that do not match their pins (trusted definitions). The unusable ones are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
     /// The generation of the pins that the tools were checked against, tool by tool.
     pub(crate) generation: Option<u64>,
@@ -112,14 +112,15 @@ impl ToolSet {
         self.mismatched.iter().filter(|mismatched| known.get(mismatched.name()) != Some(mismatched)).collect()
     }
 
-    /// Returns the tools that cannot be used, but could in `before`, or could not for another reason.
+    /// Returns the tools that cannot be used, if they were usable in `before` or were unusable there for another
+    /// reason.
     pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
         let known: HashSet<_> = before.unusable.iter().collect();
         self.unusable.iter().filter(|unusable| !known.contains(unusable)).collect()
     }
 
-    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only the same
-    /// bytes have the same hash; an equivalent list with other bytes is checked tool by tool.
+    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only lists with
+    /// the same bytes have the same hash; the caller checks an equivalent list with other bytes tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
         tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));

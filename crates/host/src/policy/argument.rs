@@ -122,7 +122,7 @@ impl ArgumentRule {
     }
 
     /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
-    /// such a rule also matches if that is uncertain, and a rule that allows does not.
+    /// such a rule matches even if the match is uncertain, and a rule that allows does not.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
     }

@@ -119,8 +119,8 @@ pub struct Rule {
     hints: Hints,
     origin: Option<Origin>,
     specificity: Specificity,
-    /// Whether [`Self::readings`] made this rule: it is a copy of a user's rule, with another pattern that the user may
-    /// have meant.
+    /// Whether [`Self::readings`] made this rule. Such a rule is a copy of a user's rule, with another pattern that the
+    /// user may have meant.
     is_reading: bool,
     /// The pattern and all conditions, as a user would write them.
     written: String,
@@ -270,13 +270,13 @@ impl Rule {
         self.effect
     }
 
-    /// Returns the pattern of the tools that it covers.
+    /// Returns the pattern of the tools that the rule covers.
     #[must_use]
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Returns the place where it is written; `None` for a rule from a command line or the program.
+    /// Returns the place where the rule is written; `None` for a rule from a command line or the program.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
@@ -369,8 +369,8 @@ impl Rule {
         if !self.hints.fit(request.annotations) {
             return Some("the server claims something else about the tool");
         }
-        // Where it is uncertain whether an argument matches, a rule that allows must not cover the call, and any other
-        // rule must.
+        // If it is uncertain whether an argument matches, a rule that denies or confirms must cover the call, and a
+        // rule that allows must not.
         let is_careful = self.effect != Effect::Allow;
         let fits = |argument: &ArgumentRule| argument.fits(request.arguments, is_careful);
         (!self.arguments.iter().all(fits)).then_some("the arguments differ")

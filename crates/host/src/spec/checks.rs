@@ -1,5 +1,5 @@
 //! Defines what happens to values that do not match a tool's schema, to invisible characters, and to tools that differ
-//! from their pins (approved definitions).
+//! from their pins (trusted definitions).
 
 use serde::{Deserialize, Serialize};
 

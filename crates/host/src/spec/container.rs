@@ -18,19 +18,21 @@ pub struct Container {
     /// The network of the engine that the container joins, such as `bridge`. Default: none, so that there are no
     /// incoming and no outgoing connections.
     pub network: Option<String>,
-    /// The files of this machine that it sees.
+    /// The files of this machine that the container sees.
     pub mounts: Vec<Mount>,
-    /// Its folders that are in memory and can be changed. Default: `/tmp`.
+    /// The container's folders that are in memory and can be changed. Default: `/tmp`.
     pub tmpfs: Vec<String>,
-    /// Whether it can change its own files, beside `tmpfs` and mounts; they are lost when it ends. Default `false`.
+    /// Whether the container can change its own files, outside of `tmpfs` and mounts. Changed files are lost when the
+    /// container ends. Default `false`.
     pub writable: bool,
-    /// The user that it runs as: `UID`, `UID:GID`, or names that the image defines. Default: the image's own.
+    /// The user that the container runs as: `UID`, `UID:GID`, or names that the image defines. Default: the user that
+    /// the image sets.
     pub user: Option<String>,
     /// The memory of all its processes in bytes. Default 1 GiB.
     pub memory: u64,
     /// The most processes and threads at once. Default 128.
     pub processes: u32,
-    /// The processors that it may use, in thousandths. Default: no bound.
+    /// The processors that the container may use, in thousandths. Default: no bound.
     pub millicpus: Option<u32>,
 }
 

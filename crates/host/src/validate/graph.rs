@@ -77,7 +77,7 @@ struct Node {
 }
 
 impl Graph {
-    /// Reads a schema and refuses it when it is too large, or refers outside itself.
+    /// Reads a schema. Refuses a schema that is too large, or that refers outside itself.
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
         check_json(schema)?;
         let mut reading = Reading { root: schema, anchors: None, ids: HashMap::new(), found: Vec::new() };

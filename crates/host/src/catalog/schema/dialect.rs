@@ -16,7 +16,7 @@ const MAX_COPIED: usize = 1 << 20;
 /// The kind of value that a keyword must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Names the schema or parts of it; has no meaning once references are inlined.
+    /// Names a schema, so that references can find it. It has no meaning once references are inlined.
     Identifier,
     Schema,
     Schemas,
@@ -32,7 +32,7 @@ enum Kind {
     Bound,
     Items,
     Dependencies,
-    /// Removed together with the tuple that it extends.
+    /// The schema for the items after a tuple (a list of schemas in `items`), which [`Writer::modernise`] moves.
     AdditionalItems,
 }
 
@@ -369,7 +369,7 @@ fn distinct(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
     Some(members.cloned().collect())
 }
 
-/// Returns a `type` that JSON Schema knows, or a list of such.
+/// Returns the value of `type` with only the types that JSON Schema knows; `None` if there are none.
 fn types(value: &Value) -> Option<Value> {
     const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));

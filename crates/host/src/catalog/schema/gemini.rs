@@ -21,7 +21,7 @@ const COMMON: &[&str] = &["title", "description", "default"];
 /// Keywords that give a schema inner structure. If a schema has them, its alternatives are dropped instead of copied.
 const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 
-/// Converts a root that [`root::flatten`] made; it stays an object with `properties`, even empty ones.
+/// Converts a root that [`root::flatten`] made. The root stays an object with `properties`, even if there are none.
 pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     if schema.shift_remove("nullable").is_some() {
         report.within("nullable", |report| report.note("removed, because arguments are never null"));
@@ -73,7 +73,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     }
 }
 
-/// Removes null from the schema and returns whether it was there.
+/// Removes null from the types and values that the schema allows. Returns whether null was allowed.
 fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     let mut found = schema.get("type").is_some_and(|only| only == "null");
     if found {
@@ -144,7 +144,7 @@ fn note_conflicts(conflicts: &Schema, report: &mut Report) {
     }
 }
 
-/// Takes the parts of a schema that are copied into each of its alternatives; none is large.
+/// Takes the parts of a schema that are copied into each alternative. Large parts are left out.
 fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     const SHARED: [&str; 12] = [
         "type",

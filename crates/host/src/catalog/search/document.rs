@@ -45,7 +45,7 @@ const MAX_DEPTH: usize = 8;
 /// Numbers the stems of all tools that it reads.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Words in lower case, with the number of their stem: most words occur repeatedly.
+    /// The number of the stem of each known word, in lower case. Most words occur repeatedly, so this saves time.
     known: HashMap<String, u32>,
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
@@ -84,8 +84,8 @@ impl Reader {
         self.stems.into_iter()
     }
 
-    /// Reads the name. Every word of it counts, even noise words (`get_me`), and two neighbours also match when written
-    /// as one word.
+    /// Reads the name of a tool. Every word of the name counts, even a noise word (`get_me`), and so do two neighbours
+    /// written as one word.
     fn read_name(&mut self, name: &str) {
         // The last part of the previous word.
         let mut previous = String::new();

@@ -25,7 +25,7 @@ const MIN_SHARE: f32 = 0.65;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     pub(super) score: f32,
-    /// The position of its server's index among those given to [`rank`].
+    /// The position of the server's index among the indexes that [`rank`] got.
     pub(super) index: usize,
     /// The position among the tools of that index.
     pub(super) position: usize,

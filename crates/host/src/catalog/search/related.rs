@@ -99,7 +99,8 @@ const TABLE: &[&str] = &[
     "email mail",
 ];
 
-/// Questions, abbreviations and shell commands: the first word matches the others, but they do not match it.
+/// Questions, abbreviations and shell commands: the first word of a line matches the other words of the line, but these
+/// do not match the first word.
 const ONE_WAY: &[&str] = &[
     "who user member person people",
     "where locate search find",

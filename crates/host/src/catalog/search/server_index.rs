@@ -20,7 +20,8 @@ pub(crate) struct ServerIndex {
     bits: Vec<u64>,
 }
 
-/// A tool that has a word (24 bits), and the word's weight in it (8 bits), packed because there are very many of them.
+/// A tool that has a word (24 bits), and the weight of the word in the tool (8 bits). Both are packed into one number,
+/// because there are very many postings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posting(u32);
 
@@ -42,7 +43,7 @@ impl Posting {
     }
 }
 
-/// The bits of the filter for each word: one in sixteen absent words passes it.
+/// The number of bits in the filter for each word. With 16 bits, one in sixteen absent words passes the filter.
 const BITS_FOR_EACH: usize = 16;
 
 /// The hash of a word (FNV-1a), computed once to look the word up in all indexes.
