@@ -102,7 +102,7 @@ pub enum TurnEvent<'a> {
     CallEnds {
         /// The call.
         call: &'a ToolCallData,
-        /// Its outcome; `None` if the agent did not make the call, because its arguments were broken or because the
+        /// The outcome; `None` if the agent did not make the call, because its arguments were broken or because the
         /// model repeated it too often.
         outcome: Option<Result<&'a ToolOutcome, &'a CallError>>,
         /// The text for the model.

@@ -68,7 +68,7 @@ pub enum Next<'a> {
 pub struct Pending {
     /// The call.
     pub call: ToolCallData,
-    /// Its result, once it is known.
+    /// The result, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ToolResult>,
     /// Whether the call was sent. Not serialized, because after a crash any call without a result may have run.

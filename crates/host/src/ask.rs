@@ -15,15 +15,15 @@ use crate::{findings::Finding, spec::ServerName, witness::Caller};
 /// What an [`Asker`] can do; everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether it answers [`Asker::confirm`].
+    /// Whether the asker answers [`Asker::confirm`].
     pub confirm: bool,
-    /// Whether it fills in forms ([`Asker::elicit`] with [`Elicitation::Form`]).
+    /// Whether the asker fills in forms ([`Asker::elicit`] with [`Elicitation::Form`]).
     pub forms: bool,
-    /// Whether it shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
+    /// Whether the asker shows URLs ([`Asker::elicit`] with [`Elicitation::Url`]).
     pub urls: bool,
-    /// Whether it has a model for [`Asker::sample`].
+    /// Whether the asker has a model for [`Asker::sample`].
     pub sampling: bool,
-    /// Whether it names folders in [`Asker::roots`].
+    /// Whether the asker names folders in [`Asker::roots`].
     pub roots: bool,
 }
 

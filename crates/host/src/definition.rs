@@ -19,7 +19,8 @@ use crate::mcp::{Annotations, Tool};
 
 /// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their canonical form.
 ///
-/// It leaves out fields that only decorate a tool or concern its transport: icons, `_meta`, whether it runs as a task.
+/// The definition leaves out fields that only decorate a tool or concern its transport: icons, `_meta`, and whether the
+/// tool runs as a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionHash([u8; 32]);
 

@@ -128,7 +128,7 @@ pub enum Event {
         tool: String,
         /// The end of the call.
         outcome: CallEnd,
-        /// How long it took.
+        /// How long the call took.
         #[serde(serialize_with = "millis", rename = "duration_ms")]
         duration: Duration,
     },
@@ -160,7 +160,7 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCall {
-    /// Its number in this host, from 1.
+    /// The number of the call in this host, from 1.
     pub number: u64,
     /// The principal who called. The texts of an event about a call may contain data that only this principal may read.
     pub principal: Principal,

@@ -16,31 +16,28 @@
 //! # }
 //! ```
 //!
-//! [`Host::apply`] takes the desired set of servers, and [`Host::add`] and [`Host::remove`] change one;
-//! [`Host::catalog`] is an immutable picture of all tools; [`Host::call`] is the only way to run one: it asks the
+//! [`Host::apply`] takes the desired set of servers, and [`Host::add`] and [`Host::remove`] change one server.
+//! [`Host::catalog`] is an immutable picture of all tools. [`Host::call`] is the only way to run a tool: it asks the
 //! [`Gate`] and the [`Asker`], and enforces every bound. [`prelude`] has what most programs use; see `examples/` for
 //! askers, native tools and the supervisor of child processes.
 //!
-//! The modules of this crate. An arrow leads from a module to one that it uses. A module uses only the modules to which
-//! its arrows lead, and the modules further down:
+//! The modules of this crate, from the interface down to plain data:
 //!
 //! ```text
-//!   host ──► plan                     the interface; the difference between two sets of servers
-//!    │  │
-//!    │  ▼
-//!    │ call ◄── policy                the one way to call: gate, ask, send, shape, report; rules for the gate
-//!    ▼  ▼
-//!   server                            one task for each server: connects, lists, watches, reconnects
-//!    ▼
-//!   link ──► egress                   connections and the messages of MCP; where requests may go
-//!    ▼
-//!   ask, resolve, event, witness      interfaces of the embedding program: answers, values, events, records
-//!    ▼
-//!   findings ──► catalog ──► pins ──► definition
-//!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
-//!    ▼
-//!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical    plain data
-//!   text, invisible, task                                              safe text; work that outlives its caller
+//!   host, plan                      the interface; the difference between two sets of servers
+//!   policy                          rules for the gate, which decides whether a call may run
+//!   call                            the one way to call a tool: asks the gate and the user, sends, shapes the result
+//!   server                          one task for each server: connects, lists its tools, watches, reconnects
+//!   link                            connections to servers, and the messages of MCP
+//!   ask, resolve, event, witness    interfaces of the embedding program: answers, values, events, records
+//!   findings                        suspicious texts in tools
+//!   catalog                         all tools
+//!   pins, validate                  trusted definitions of tools; JSON Schemas, checked with bounded work
+//!   definition                      the definition of one tool
+//!   egress, invisible               where requests may go; removal of invisible characters
+//!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical
+//!                                   plain data
+//!   text, task                      safe text; work in its own task
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -52,7 +49,7 @@
 //! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
 //! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that the quick check cannot accept count as unchecked, and an entry that asks for strict checks fails with an error that names this feature |
 //!
-//! This crate touches no files, no environment, no database and no terminal; it reaches them only through
+//! This crate touches no files, no environment, no database and no terminal. It reaches such things only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
 //! [`Witness`].
 

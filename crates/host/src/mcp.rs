@@ -31,10 +31,10 @@ pub struct Tool {
     /// The server's claims about the tool's effects. They are claims, not facts.
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     pub annotations: Annotations,
-    /// Whether it runs as a task (2025-11-25, experimental).
+    /// Whether the tool runs as a task (2025-11-25, experimental).
     #[serde(skip)]
     pub task: TaskSupport,
-    /// Its pictures (`icons`), unchanged byte for byte, for programs that offer the tool to others.
+    /// The pictures (`icons`), unchanged byte for byte, for programs that offer the tool to others.
     #[serde(skip)]
     pub icons: Option<Box<RawValue>>,
     /// Further metadata from its server (`_meta`), unchanged byte for byte, for programs that offer the tool to others.
@@ -113,7 +113,7 @@ pub enum Content {
     Image {
         /// Base64.
         data: String,
-        /// Its media type.
+        /// The media type.
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
@@ -121,7 +121,7 @@ pub enum Content {
     Audio {
         /// Base64.
         data: String,
-        /// Its media type.
+        /// The media type.
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
@@ -132,15 +132,15 @@ pub enum Content {
     },
     /// A link to a resource.
     ResourceLink {
-        /// Its URI.
+        /// The URI.
         uri: String,
-        /// Its name.
+        /// The name.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// Its description.
+        /// The description.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<String>,
-        /// Its media type.
+        /// The media type.
         #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
     },
@@ -152,15 +152,15 @@ pub enum Content {
 /// The contents of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceContents {
-    /// Its URI.
+    /// The URI.
     pub uri: String,
-    /// Its media type.
+    /// The media type.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its text, for a text resource.
+    /// The text, for a text resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Its bytes in Base64, for a binary one.
+    /// The bytes in Base64, for a binary resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
 }
@@ -168,21 +168,21 @@ pub struct ResourceContents {
 /// A resource that a server offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
-    /// Its URI.
+    /// The URI.
     pub uri: String,
-    /// Its name.
+    /// The name.
     #[serde(default)]
     pub name: String,
     /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its description.
+    /// The description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its size in bytes.
+    /// The size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
@@ -193,16 +193,16 @@ pub struct ResourceTemplate {
     /// An RFC 6570 template.
     #[serde(rename = "uriTemplate")]
     pub uri_template: String,
-    /// Its name.
+    /// The name.
     #[serde(default)]
     pub name: String,
     /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its description.
+    /// The description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
 }
@@ -210,15 +210,15 @@ pub struct ResourceTemplate {
 /// A prompt that a server offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The server's own name for it.
+    /// The server's own name for the prompt.
     pub name: String,
     /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its purpose.
+    /// The purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its arguments.
+    /// The arguments.
     #[serde(default)]
     pub arguments: Vec<PromptArgument>,
 }
@@ -226,12 +226,12 @@ pub struct Prompt {
 /// One argument of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its description.
+    /// The description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it is required.
+    /// Whether the argument is required.
     #[serde(default)]
     pub required: bool,
 }
@@ -239,7 +239,7 @@ pub struct PromptArgument {
 /// A filled-in prompt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PromptResult {
-    /// Its purpose.
+    /// The purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages to start a conversation with.
@@ -251,17 +251,17 @@ pub struct PromptResult {
 pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: String,
-    /// Its content.
+    /// The content.
     pub content: Content,
 }
 
 /// A server's description of itself, which proves no identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
-    /// Its name.
+    /// The name.
     #[serde(default)]
     pub name: String,
-    /// Its version.
+    /// The version.
     #[serde(default)]
     pub version: String,
     /// A name for users.

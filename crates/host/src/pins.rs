@@ -48,7 +48,7 @@ impl PinnedServer {
 /// A definition as the host saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its hash.
+    /// The hash of the definition.
     pub hash: DefinitionHash,
     /// The definition itself: JSON, to show and compare. An implementation of [`Pins`] may hide secrets in it;
     /// [`Self::hash`] is of the original text.
@@ -94,9 +94,9 @@ pub struct PinComparison {
 /// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinMismatch {
-    /// Its name.
+    /// The name of the tool.
     pub tool: String,
-    /// Its current definition.
+    /// The current definition.
     pub definition: Definition,
     /// The reason why it is in quarantine.
     pub cause: Cause,
@@ -107,14 +107,14 @@ pub struct PinMismatch {
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// Its definition differs from the pinned one.
+    /// The definition of the tool differs from the pinned definition.
     Changed,
     /// The tool appeared when another one was removed, and has the same, or nearly the same, definition.
     Renamed {
         /// The name of the removed tool; untrusted.
         was: String,
     },
-    /// Its server has had more tools than can be pinned.
+    /// The server has had more tools than can be pinned.
     TooMany,
     /// The pins could not be read.
     Unchecked {
@@ -192,6 +192,6 @@ pub struct Quarantined {
     /// The reason why it is in quarantine.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Whether it can be used nevertheless, because the pins only warn.
+    /// Whether the tool can be used nevertheless, because the pins only warn.
     pub usable: bool,
 }

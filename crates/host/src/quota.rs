@@ -151,12 +151,12 @@ pub enum BadQuota {
         /// The name, safe to print.
         name: String,
     },
-    /// Its number cannot be a limit.
+    /// The number cannot be a limit.
     #[error("`{name}` must be {must}")]
     Number {
         /// The name of the quota.
         name: &'static str,
-        /// The requirement for it.
+        /// The requirement for the number.
         must: &'static str,
     },
 }
@@ -190,19 +190,19 @@ impl Quota {
         Some(Self { name, quantity, window, most })
     }
 
-    /// Returns its name, as a file writes it.
+    /// Returns the name of the quota, as a file writes it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns what it counts.
+    /// Returns what the quota counts.
     #[must_use]
     pub fn quantity(&self) -> Quantity {
         self.quantity
     }
 
-    /// Returns the time in which it may be used.
+    /// Returns the time in which the quota may be used.
     #[must_use]
     pub fn window(&self) -> Window {
         self.window

@@ -74,9 +74,9 @@ pub struct ChildPlan {
     pub env: Vec<(OsString, OsString)>,
     /// The working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
-    /// Its sandbox, if there is one.
+    /// The sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,
-    /// Its container, if there is one. `env` is then the environment of the engine's client, which starts the
+    /// The container, if there is one. `env` is then the environment of the engine's client, which starts the
     /// container.
     pub container: Option<Box<ContainerPlan>>,
 }

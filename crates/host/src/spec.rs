@@ -39,7 +39,7 @@ pub type Desired = BTreeMap<ServerName, ServerSpec>;
 
 /// The name of a server in the configuration: the only name that users, policies and the catalog use.
 ///
-/// It never comes from the server (`serverInfo` is not an identity).
+/// The name never comes from the server (`serverInfo` is not an identity).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ServerName(Arc<str>);
@@ -109,9 +109,9 @@ spec! {
     /// The configuration of one server. A change to an equal spec needs no reconnect.
     #[derive(Clone, Debug, PartialEq)]
     pub struct ServerSpec for Any {
-        /// The transport to it.
+        /// The transport to the server.
         pub transport: Transport = Transport::Http(Http::default()),
-        /// Whether it is started; `false` keeps it listed only. Default `true`.
+        /// Whether the server is started; with `false`, it is only listed. Default `true`.
         pub enabled: bool = true,
         /// Whether a user has agreed to run it. Only entries with [`Trust::Trusted`] are ever started or resolved.
         pub trust: Trust = Trust::Trusted,
@@ -232,8 +232,8 @@ impl ServerSpec {
 
     /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved: command,
     /// arguments, variables, working folder and image of a child process; address, headers and account of an endpoint.
-    /// It is the key for the stored era of a server, its tools and permanent answers: another command or URL means
-    /// another server, other time-outs or limits do not.
+    /// The hash is the key for the stored era of a server, its tools and permanent answers: another command or URL
+    /// means another server, other time-outs or limits do not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         identity::of(&self.transport)
@@ -272,7 +272,7 @@ spec! {
     pub struct Stdio for Stdio {
         /// The program's name (looked up in the child's `PATH`) or path.
         pub command: String = String::new(),
-        /// Its arguments; no shell is involved.
+        /// The arguments; no shell is involved.
         pub args: Vec<String> = Vec::new(),
         /// Variables to add to the inherited ones, and to override them.
         pub env: BTreeMap<String, String> = BTreeMap::new(),
@@ -281,9 +281,9 @@ spec! {
         /// The variables of the host's environment that the child inherits. By default a host has no environment: see
         /// [`HostBuilder::environment`](crate::HostBuilder::environment).
         pub inherit_env: InheritEnv = InheritEnv::default(),
-        /// Its sandbox. Default: none; it has all rights of the user.
+        /// The sandbox. Default: none; it has all rights of the user.
         pub sandbox: Option<Box<Sandbox>> = None,
-        /// Its container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
+        /// The container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
         /// variables are inherited, and there is no `sandbox`. Default: none.
         pub container: Option<Box<Container>> = None,
     }
@@ -303,17 +303,17 @@ impl Default for Stdio {
 /// Linux only, from 6.7 on (6.2 without ports). Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Files and folders that it may read, and run programs from. They must exist.
+    /// Files and folders that the child may read, and run programs from. They must exist.
     pub read: Vec<String>,
-    /// Files and folders that it may change as well. They must exist.
+    /// Files and folders that the child may read and change. They must exist.
     pub write: Vec<String>,
-    /// TCP ports that it may connect to. Default: 443, and 53 for name resolution.
+    /// TCP ports that the child may connect to. Default: 443, and 53 for name resolution.
     pub connect: Ports,
-    /// TCP ports that it may listen on. Default: none.
+    /// TCP ports that the child may listen on. Default: none.
     pub bind: Ports,
-    /// The memory of each of its processes in bytes. Default: no bound.
+    /// The memory of each process in bytes. Default: no bound.
     pub memory: Option<u64>,
-    /// The most processes at once, including all that it starts. Default 128.
+    /// The most processes at once, including all descendants of the child. Default 128.
     pub processes: Option<u32>,
     /// The most open files of each process. Default: the system's bound.
     pub files: Option<u64>,
@@ -322,9 +322,9 @@ pub struct Sandbox {
     /// Whether to leave out restrictions that this system cannot enforce, instead of refusing to start. Default
     /// `false`.
     pub best_effort: bool,
-    /// Whether it may use UDP to and from everywhere, and list the network interfaces. Without them, names are resolved
-    /// over TCP port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can, musl
-    /// cannot). Default `false`.
+    /// Whether the child may use UDP to and from everywhere, and list the network interfaces. If not, names are
+    /// resolved over TCP port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can,
+    /// musl cannot). Default `false`.
     pub udp: bool,
 }
 
@@ -468,7 +468,7 @@ impl TextOrFile {
 /// The identity provider of an enterprise. Its strings may hold placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityProvider {
-    /// Its token endpoint.
+    /// The token endpoint.
     pub token_url: String,
     /// This program's client id there.
     pub client_id: Option<String>,

@@ -113,21 +113,21 @@ pub enum SchemaProblem {
 /// The reason why JSON does not count as valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It does not match the schema.
+    /// The JSON does not match the schema.
     #[error("it does not match the schema: {}", Mismatches(mismatches))]
     Mismatch {
         /// The mismatches: at least one, at most eight.
         mismatches: Vec<Mismatch>,
     },
-    /// Validating it could take more than a million evaluations, so it was not validated.
+    /// A validation could take more than a million evaluations, so the JSON was not validated.
     #[error("with this schema, checking it would take too long")]
     TooExpensive,
 }
 
 /// One place where JSON does not match its schema.
 ///
-/// It contains no values of the JSON, which may be secrets, but may contain names of its properties and text of the
-/// schema. These are untrusted: make them safe before you show them.
+/// A mismatch contains no values of the JSON, which may be secrets, but may contain names of properties and text of the
+/// schema. Names and text are untrusted: make them safe before you show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The place: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole value.
@@ -144,12 +144,12 @@ pub struct Mismatch {
 pub enum MismatchKind {
     /// A required property is missing.
     Missing {
-        /// Its name.
+        /// The name of the property.
         property: String,
     },
     /// There are properties that the schema does not allow.
     Unexpected {
-        /// Their names: at most eight, of at most 200 bytes each.
+        /// The names of these properties: at most eight, of at most 200 bytes each.
         names: Vec<String>,
     },
     /// Any other mismatch.

@@ -26,10 +26,10 @@ enum Property {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadWho {
-    /// A glob in it is invalid.
+    /// The glob is invalid.
     #[error(transparent)]
     Glob(#[from] BadGlob),
-    /// It has an unknown form.
+    /// The text has an unknown form.
     #[error(
         "`{written}` is no condition on a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
     )]

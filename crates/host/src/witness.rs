@@ -96,7 +96,7 @@ pub enum Fact {
         server: ServerName,
         /// The error, safe to print.
         error: String,
-        /// Its stable code.
+        /// The stable code of the error.
         code: &'static str,
     },
     /// A quota refused something other than a call of a tool. A refused call is a [`Self::Called`].

@@ -20,13 +20,13 @@ use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 /// The definition of a tool for a model, the same for every provider.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
-    /// The model-visible name, by which the model calls it.
+    /// The model-visible name, by which the model calls the tool.
     pub name: Arc<str>,
     /// The server's description; `MCP tool from {server}` if the server sent none.
     pub description: Arc<str>,
     /// The JSON Schema of the arguments, in the provider's form.
     pub input_schema: Arc<RawValue>,
-    /// Whether it takes any argument.
+    /// Whether the tool takes any argument.
     pub takes_arguments: bool,
 }
 

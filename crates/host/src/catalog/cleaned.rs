@@ -18,7 +18,7 @@ pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider
 #[derive(Debug)]
 pub(crate) struct CleanedSchema {
     pub(crate) json: Arc<RawValue>,
-    /// Whether it has any property: Gemini refuses a schema without properties.
+    /// Whether the schema has any property: Gemini refuses a schema without properties.
     pub(crate) has_properties: bool,
 }
 

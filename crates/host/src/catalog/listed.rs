@@ -23,9 +23,9 @@ pub(crate) struct ListedTool {
     shown: Option<Box<Tool>>,
     /// The HTTP headers that repeat some of its arguments (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
-    /// Its input schema for each model provider.
+    /// The input schema for each model provider.
     pub(crate) cleaned: CleanedSchemas,
-    /// Its tokens in a model's context. Counted on demand, because a call does not need it.
+    /// The tokens in a model's context. Counted on demand, because a call does not need it.
     tokens: OnceLock<u32>,
     /// Data that only called or inspected tools need. Boxed, because most tools never are.
     derived: OnceLock<Box<Derived>>,

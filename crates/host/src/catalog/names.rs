@@ -9,8 +9,8 @@
 //! pair. In every other case the name ends in `_` and 10 hex digits of SHA-256 over the pair. A name is plain when
 //!
 //! 1. no character was replaced: both parts consist of `[A-Za-z0-9_-]` and are not empty;
-//! 2. it splits in only one way: the first part neither contains the separator nor overlaps with it (under
-//!    `mcp__server__tool`, the servers `a__b` and `a_` break this rule, and under `server_tool` every server with `_`);
+//! 2. it splits in only one way: the first part neither contains the separator nor overlaps with it (in the style
+//!    `mcp__server__tool`, the servers `a__b` and `a_` break this rule, and in `server_tool` every server with `_`);
 //! 3. it fits the cap, and begins with a letter or `_` (Gemini requires that);
 //! 4. it does not end in the form of a suffix.
 //!

@@ -22,9 +22,9 @@ pub struct ToolProfile {
 /// How models see a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownAs {
-    /// Its name; the one in the catalog by default.
+    /// The name. Default: the name in the catalog.
     pub name: Option<String>,
-    /// Its description; the server's by default.
+    /// The description. Default: the server's description.
     pub description: Option<String>,
 }
 

@@ -53,11 +53,11 @@ fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
 
 /// The pinned tools that are no longer listed. Each may have been renamed to one new tool.
 struct MissingPins<'a> {
-    /// Their names and words; `None` for those that were matched with a new tool.
+    /// The names and words of the tools; `None` for a tool that was matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
-    /// Their positions by definition, because there may be thousands of them, and as many new ones.
+    /// The positions of the tools by definition. A look-up is quick, even with thousands of missing and of new tools.
     by_definition: HashMap<String, VecDeque<usize>>,
-    /// Whether there are few enough to compare them word by word.
+    /// Whether there are few enough tools to compare their definitions word by word.
     compares_words: bool,
 }
 
@@ -84,7 +84,8 @@ impl<'a> MissingPins<'a> {
         Self { tools, by_definition, compares_words }
     }
 
-    /// Takes the tool with the same definition as `tool`, or else one with a similar definition. Returns its name.
+    /// Takes the missing tool with the same definition as `tool`, or else a missing tool with a similar definition.
+    /// Returns the name of the missing tool.
     fn take_similar(&mut self, tool: &Tool) -> Option<String> {
         if self.tools.is_empty() {
             return None;

@@ -19,9 +19,9 @@ pub struct Explained<'a> {
 pub struct Matched<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// Its part in the verdict.
+    /// The part in the verdict.
     pub part: Part,
-    /// Whether it comes from a source that can only make the policy stricter.
+    /// Whether the rule comes from a source that can only make the policy stricter.
     pub is_stricter: bool,
 }
 

@@ -264,7 +264,7 @@ impl Rule {
         self.with_derived_fields()
     }
 
-    /// Returns its effect.
+    /// Returns the effect of the rule.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.effect
@@ -282,13 +282,14 @@ impl Rule {
         self.origin.as_ref()
     }
 
-    /// Returns its specificity.
+    /// Returns the specificity of the rule.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
         self.specificity
     }
 
-    /// Returns its conditions, each as a user would write it. The first is the pattern (`tool = "github/*"`).
+    /// Returns the conditions of the rule, each as a user would write it. The first is the pattern (`tool =
+    /// "github/*"`).
     #[must_use]
     pub fn conditions(&self) -> Vec<String> {
         let list = |key: &str, globs: Vec<String>| {

@@ -82,7 +82,7 @@ macro_rules! engines {
             /// All variants.
             pub const ALL: &[Self] = &[Self::$first, $(Self::$engine,)+];
 
-            /// Their words, in the same order.
+            /// The words of all variants, in the same order.
             pub const WORDS: &[&str] = &[$first_word, $($word,)+];
 
             /// Returns the word of the configuration.
@@ -139,7 +139,7 @@ pub enum Pull {
 pub struct Mount {
     /// The file or folder; it must exist. May hold placeholders.
     pub source: String,
-    /// Its full path in the container.
+    /// The full path in the container.
     pub target: String,
     /// Whether the container can change it.
     pub write: bool,

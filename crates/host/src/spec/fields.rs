@@ -19,7 +19,7 @@ use super::{Http, Limits, ServerSpec, Stdio, Timeouts, Transport};
 pub struct Field {
     /// The key in an entry.
     pub key: &'static str,
-    /// Its documentation, without the default.
+    /// The documentation of the field, without the default.
     pub about: &'static str,
     /// The value that applies if neither the entry nor `default` has one.
     pub otherwise: &'static str,

@@ -1,4 +1,4 @@
-//! The format of a tool in each provider's API.
+//! Writes tools in the format of each provider's API.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub enum Wire {
     /// "parameters"}}`.
     OpenAiChat,
     /// OpenAI Responses: `{"type": "function", "name", "description", "parameters", "strict": false}`. Without the last
-    /// member, the API treats schemas as strict and refuses, or rewrites, those that are not.
+    /// member, the API treats all schemas as strict, and refuses or rewrites schemas that are not.
     OpenAiResponses,
     /// Gemini `generateContent`: `{"functionDeclarations": [{"name", "description", "parameters"}]}`, where a tool
     /// without arguments has no `parameters`.
@@ -29,7 +29,8 @@ impl Wire {
     /// All variants.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
-    /// Returns its name in settings and in stored data: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
+    /// Returns the wire's name in settings and in stored data: `anthropic`, `openai-chat`, `openai-responses`,
+    /// `gemini`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

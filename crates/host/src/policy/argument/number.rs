@@ -25,7 +25,8 @@ const ZEROS: &[u32] = &[
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedNumber {
     exact: Decimal,
-    /// Its value as a 64-bit float, rounded as an argument is when it is read; `None` if it is too large for a float.
+    /// The value as a 64-bit float, rounded as the JSON parser rounds an argument; `None` if it is too large for a
+    /// float.
     rounded: Option<f64>,
 }
 
