@@ -281,7 +281,7 @@ spec! {
         /// The variables of the host's environment that the child inherits. By default a host has no environment: see
         /// [`HostBuilder::environment`](crate::HostBuilder::environment).
         pub inherit_env: InheritEnv = InheritEnv::default(),
-        /// The sandbox. Default: none; it has all rights of the user.
+        /// The sandbox. Default: none; the child has all rights of the user.
         pub sandbox: Option<Box<Sandbox>> = None,
         /// The container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
         /// variables are inherited, and there is no `sandbox`. Default: none.
