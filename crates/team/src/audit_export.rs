@@ -5,18 +5,14 @@
 //! chain now ends, the hash of each object since the head before it, and the hash of that head. It is signed, as a JWS
 //! in compact form, with a key that only the daemon has; the public half is beside the objects.
 //!
-//! No object is written twice with other content. A head is stored in the database before anything of it is written, so
-//! that a process that takes over after a crash writes exactly the same objects again, which does no harm.
+//! No object is written twice with other content. The database stores a head before any of its objects is written. So a
+//! process that takes over after a crash writes exactly the same objects again, which does no harm.
 //!
-//! ```text
-//!   rounds ──► exporter      when each log is written, and what becomes of failures; one log
-//!                 │
-//!       ┌─────────┼──────────┐
-//!       ▼         ▼          ▼
-//!    reading    place     head ──► key     rows as objects; where objects go; what is signed, and with what
-//!                 ▲          ▲
-//!                 s3  verify ┘              a bucket; checks what was written, without the database
-//! ```
+//! - `rounds` decides when each log is written, and handles failures.
+//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `place` (the trait for where objects go), and
+//!   `head` (the signed statements) with `key`.
+//! - `s3` is a place: a bucket.
+//! - `verify` checks what was written, without the database.
 
 mod exporter;
 mod head;

@@ -63,8 +63,8 @@ pub enum Unavailable {
     Busy,
 }
 
-/// A checked token, with the member whom it proves. Clones share it, and learn at the same time that the token has
-/// ended.
+/// A checked token, with the member whom it proves. Clones share the token: when it ends, [`Self::ended`] returns for
+/// all of them.
 #[derive(Clone)]
 pub struct ProvedToken(Arc<KnownToken>);
 
@@ -183,7 +183,8 @@ pub struct Authority {
 /// The tokens in memory.
 #[derive(Default)]
 struct KnownTokens {
-    /// The version of the team for which they are valid. `None` if that is not known, so that they must be read again.
+    /// The version of the team for which the tokens are valid. `None` if the version is not known; the tokens must then
+    /// be read again.
     version: Option<i64>,
     by_hash: HashMap<TokenHash, ProvedToken>,
 }
@@ -228,8 +229,8 @@ impl Authority {
         Self { issuers: Some(issuers), ..self }
     }
 
-    /// Also records in the audit log that a token proves no member. Tokens that an issuer could have signed are
-    /// recorded by [`Issuers`].
+    /// Records in the audit log when a token proves no member. For tokens that an issuer could have signed, [`Issuers`]
+    /// does this itself.
     #[must_use]
     pub fn recording(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
@@ -354,7 +355,7 @@ impl Authority {
             if self.read_again(part).await.is_ok() {
                 continue;
             }
-            // If a token cannot be read, the others must end nevertheless.
+            // Reading failed: read the tokens one by one, so that only a token that cannot be read stays valid.
             for single in part.chunks(1) {
                 result = self.read_again(single).await.and(result);
             }
@@ -404,7 +405,7 @@ impl KnownTokens {
         proved.0.ended.cancel();
     }
 
-    /// Forgets the tokens that no request uses: those of which no other clone exists.
+    /// Forgets the tokens that no request uses. A request that uses a token holds a clone of it.
     fn forget_unused(&mut self) {
         self.by_hash.retain(|_, proved| Arc::strong_count(&proved.0) > 1);
     }

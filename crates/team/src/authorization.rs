@@ -1,12 +1,9 @@
-//! The authorization server: OAuth 2.1 for public clients, with the MCP endpoints of the team as resources.
+//! Implements the authorization server: OAuth 2.1 for public clients, whose resources are the team's MCP endpoints.
 //!
-//! ```text
-//!   authorize ──► consent ──► request            the page that asks the person; what the client asks for
-//!   token, revoke, register, metadata
-//!        │
-//!        ▼
-//!     failure                                    the errors of OAuth
-//! ```
+//! - `authorize` answers a client that asks for a code. `request` reads what the client asks for, and `consent` makes
+//!   the page that asks the person.
+//! - `token`, `revoke`, `register` and `metadata` are the other endpoints for clients.
+//! - `failure` makes the errors of OAuth.
 
 pub(crate) mod authorize;
 mod consent;

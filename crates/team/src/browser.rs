@@ -1,4 +1,5 @@
-//! Cookies of a browser, the origins of forms, and the addresses to which a page may lead.
+//! Reads and writes the cookies of browsers, and checks the origins of forms and the addresses to which a page may
+//! lead.
 
 use http::{
     HeaderMap, HeaderValue,
@@ -12,8 +13,8 @@ pub(crate) const MAX_RETURN_PATH: usize = 4 * 1024;
 /// The cookies of one origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Cookies {
-    /// Whether the origin has TLS. Only a team on this machine may do without, and then browsers accept no `__Host-`
-    /// cookie.
+    /// Whether the origin has TLS. Only a team on this machine may have no TLS; browsers then accept no cookie with the
+    /// prefix `__Host-`.
     has_tls: bool,
 }
 

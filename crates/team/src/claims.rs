@@ -12,7 +12,7 @@ use crate::{
 /// The maximum number of bytes of a name in a principal.
 const MAX_NAME: usize = 256;
 
-/// The provider, and the names of the claims that it makes.
+/// A provider, and the names of its claims for groups and tenants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimNames<'a> {
     pub(crate) issuer: &'a Url,
@@ -41,12 +41,13 @@ pub(crate) fn claims(jwt: &JwtClaims, names: ClaimNames<'_>) -> Claims {
     }
 }
 
-/// A name that can be shown on one line, even if the provider allows any characters.
+/// Makes a name safe to show on one line: the provider may allow any characters.
 fn display_name(name: &str) -> String {
     text::clip(&text::for_line(name), MAX_NAME).into_owned()
 }
 
-/// An array of names, or one name. Leaves out those that no principal can have: no rule can name them either.
+/// Reads an array of group names, or a single name. Leaves out names that no principal can have; no rule of the team
+/// file can contain such a name either.
 fn groups(value: Option<&Value>) -> Vec<String> {
     let fits = |group: &&str| !group.is_empty() && group.len() <= MAX_NAME && text::for_line(group) == *group;
     let groups: Vec<_> = match value {

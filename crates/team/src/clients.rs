@@ -1,5 +1,5 @@
-//! OAuth clients, of two kinds: those that registered themselves (RFC 7591), and those whose id is the address of a
-//! document that describes them (Client ID Metadata Documents).
+//! Finds OAuth clients. There are two kinds: those that registered themselves (RFC 7591), and those whose id is the
+//! address of a document that describes them (Client ID Metadata Documents).
 //!
 //! A client can claim anything about itself. A user can trust only the host to which its answers go.
 
@@ -73,15 +73,16 @@ impl From<Unreachable> for NoClient {
 }
 
 impl Client {
-    /// The address for the answer: the one for which the client asks, if the client has registered it, or its only one
-    /// if it asks for none. `None` otherwise. For an address of this machine, the port may differ (RFC 8252, 7.3).
-    pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
-        match asked {
-            Some(asked) => self
+    /// Returns the address for the answer: the `requested` address, if the client has registered it. If the client
+    /// requests no address, returns its registered address, or `None` if it has registered several. For an address of
+    /// this machine, the port may differ (RFC 8252, 7.3).
+    pub(crate) fn redirect_uri(&self, requested: Option<&str>) -> Option<String> {
+        match requested {
+            Some(requested) => self
                 .redirect_uris
                 .iter()
-                .any(|own| redirect_uri::is_registered_as(own, asked))
-                .then(|| asked.to_owned()),
+                .any(|registered| redirect_uri::is_registered_as(registered, requested))
+                .then(|| requested.to_owned()),
             None => match &self.redirect_uris[..] {
                 [only] => Some(only.clone()),
                 _ => None,
@@ -142,7 +143,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Finds the clients of the team at `url`. Fetches documents only from public addresses, unless the team is on this
-    /// machine. `key` seals the ids of clients that the store does not keep.
+    /// machine. `key` protects the ids of clients that the store does not keep: see [`Self::create_sealed`].
     pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress, key: Zeroizing<String>) -> reqwest::Result<Self> {
         Ok(Self {
             store,
@@ -169,7 +170,7 @@ impl Clients {
         found.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
     }
 
-    /// The client. Fetches its document if that is not in memory.
+    /// Returns the client. Fetches its document if the document is not in memory.
     pub(crate) async fn find(&self, id: &str) -> Result<Arc<Client>, NoClient> {
         if let Some(client) = self.find_without_fetch(id).await? {
             return Ok(client);
@@ -205,7 +206,7 @@ impl Clients {
         }
     }
 
-    /// The address of the document, if the id is one and documents may be fetched from it.
+    /// Returns `id` as a URL, if it is the address of a document and the document may be fetched from there.
     fn allowed_document_url(&self, id: &str) -> Option<Url> {
         document_url(id).filter(|url| url.scheme() == "https" || self.is_local)
     }

@@ -1,4 +1,5 @@
-//! The front door of a team, with what all of its routes share.
+//! Defines the front door of a team (its endpoints for sign-in and OAuth), with the functions that all of its routes
+//! share.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -23,8 +24,8 @@ use crate::{
     tokens::looks_like_token,
 };
 
-/// How many registrations of clients per minute go into the store. Beyond this limit, the id that a client gets
-/// contains the registration itself, sealed.
+/// The store takes at most this many new clients per minute. Beyond this limit, the id that a client gets contains the
+/// registration itself, protected by a seal (an HMAC).
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// The reason why a front door cannot be created.
@@ -54,7 +55,7 @@ pub struct FrontDoor {
     pub(crate) team: Arc<TeamFile>,
     pub(crate) store: TeamStore,
     pub(crate) cookies: Cookies,
-    /// Signs users in. Without it, the team has only personal tokens and those of trusted issuers.
+    /// Signs users in. Without a provider, the team has only personal tokens and the tokens of trusted issuers.
     pub(crate) provider: Option<Provider>,
     pub(crate) clients: Clients,
     pub(crate) refusals: Arc<Refusals>,
@@ -155,10 +156,10 @@ impl FrontDoor {
     }
 
     /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1;
-    /// RFC 6750, 3). `is_wrong` says whether the request had a token, which is not valid.
+    /// RFC 6750, 3). `has_bad_token` is `true` if the request had a token that is not valid.
     #[must_use]
-    pub fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
-        let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
+    pub fn challenge(&self, endpoint: Endpoint<'_>, has_bad_token: bool) -> String {
+        let error = if has_bad_token { "error=\"invalid_token\", " } else { "" };
         if self.authorization_servers().is_empty() {
             return format!("Bearer {error}realm=\"toolrack\"");
         }
@@ -166,7 +167,8 @@ impl FrontDoor {
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }
 
-    /// Returns the recorder of refusals. Other endpoints of the team record theirs there, too, within the same bounds.
+    /// Returns the recorder of refusals. Other endpoints of the team use the same recorder, so that its limits apply to
+    /// all of them.
     #[must_use]
     pub fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
@@ -187,7 +189,7 @@ impl FrontDoor {
         Endpoint::at(resource.strip_prefix(self.issuer())?)
     }
 
-    /// Returns the endpoint that `parameters` name as the resource. If they name none, that is `/mcp`.
+    /// Returns the endpoint that `parameters` name as the resource. Without such a parameter, returns `/mcp`.
     ///
     /// # Errors
     /// When they name several endpoints, or a resource that is no endpoint of this team (RFC 8707, 2.2).
@@ -200,12 +202,13 @@ impl FrontDoor {
         }
     }
 
-    /// Returns the URL of `path`, which begins without a slash, at the team.
+    /// Returns the URL of `path` at the team's address. `path` has no slash at its beginning.
     pub(crate) fn address_of(&self, path: &str) -> String {
         format!("{}/{path}", self.issuer())
     }
 
-    /// Returns the member whose session the browser has that sent these headers. `None` if it has no valid session.
+    /// Returns the member who is signed in in the browser that sent these headers. `None` if the browser has no valid
+    /// session.
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_token(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;

@@ -1,12 +1,12 @@
-//! The MCP endpoints of a team. A token is for one of them (RFC 8707).
+//! Names the MCP endpoints of a team. Each token is valid for one endpoint (RFC 8707).
 
 use std::fmt;
 
 use toolrack_host::{ToolProfile, principal::check_tenant};
 
-/// An MCP endpoint of a team: `/mcp` with all tools, or `/p/PROFILE/mcp` with those of a profile. With `/t/TENANT` before
-/// it, each is also an endpoint of one tenant: it serves the same to the members of that tenant, and nothing to others.
-/// A load balancer can thus send all requests of a tenant to one replica.
+/// An MCP endpoint of a team: `/mcp` with all tools, or `/p/PROFILE/mcp` with the tools of a profile (a named selection
+/// of tools). Both paths may begin with `/t/TENANT`: such an endpoint has the same tools, but serves only the members
+/// of that tenant. A load balancer can thus send all requests of a tenant to one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint<'a> {
     tenant: Option<&'a str>,
@@ -35,19 +35,19 @@ impl<'a> Endpoint<'a> {
         ToolProfile::is_name(profile).then_some(Self { tenant, profile: Some(profile) })
     }
 
-    /// The endpoint of `profile`, for the members of all tenants; without a profile, that with all tools.
+    /// The endpoint of `profile`, for the members of all tenants; without a profile, the endpoint with all tools.
     #[must_use]
     pub fn of(profile: Option<&'a str>) -> Self {
         Self { tenant: None, profile }
     }
 
-    /// The name of the profile whose tools it has.
+    /// The name of the profile whose tools the endpoint has. `None` if it has all tools.
     #[must_use]
     pub fn profile(self) -> Option<&'a str> {
         self.profile
     }
 
-    /// Whether it serves the members of `tenant`.
+    /// Whether this endpoint serves the members of `tenant`.
     #[must_use]
     pub fn is_for(self, tenant: &str) -> bool {
         self.tenant.is_none_or(|own| own == tenant)
@@ -60,7 +60,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// Its path.
+/// Shows the path of the endpoint.
 impl fmt::Display for Endpoint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(tenant) = self.tenant {

@@ -1,5 +1,5 @@
-//! Requests to providers and clients of a team: bounded in size and time, without redirects, and only to addresses that
-//! egress allows.
+//! Sends requests to the providers and clients of a team. The size and the time of an answer are limited, redirects are
+//! not followed, and only addresses that the egress rules allow are contacted.
 
 use std::time::Duration;
 

@@ -139,7 +139,7 @@ pub struct Tenant {
 pub struct OwnServersAllowed {
     /// The maximum number of servers of one member.
     pub most: NonZeroU8,
-    /// Further allowed places, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
+    /// Further allowed destinations, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and
     /// networks such as `10.1.0.0/16`.
     #[serde(default, deserialize_with = "destinations")]
     pub allow: Vec<Allowed>,

@@ -1,4 +1,4 @@
-//! Access tokens of issuers that the team trusts: signed statements (RFC 9068).
+//! Checks the access tokens of issuers that the team trusts. Such a token is a signed statement (JWT, RFC 9068).
 
 use std::{fmt, sync::Arc};
 
@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// Claims that only ID tokens and logout tokens have.
 const NOT_IN_ACCESS_TOKENS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
-/// Claims of which an access token has at least one (RFC 9068, 2.2). Some issuers write `scp` in place of `scope`.
+/// An access token has at least one of these claims (RFC 9068, 2.2). Some issuers write `scp` in place of `scope`.
 const IN_ACCESS_TOKENS: [&str; 3] = ["scope", "scp", "client_id"];
 
 /// The issuers that a team trusts.
@@ -127,7 +127,7 @@ impl Issuers {
         let (audience, endpoint) = self.audience(config, claimed);
         let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
         let (jwt, token_type) = signed::read(token, &issuer.keys, expected).await?;
-        if token_type != "at+jwt" && !is_of_access(&jwt) {
+        if token_type != "at+jwt" && !has_access_claims(&jwt) {
             return Err(StatementError::forged("it is not an access token"));
         }
         // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
@@ -155,8 +155,8 @@ impl Issuers {
         Ok(ProvedPrincipal { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
-    /// The audience that the token must have, and the MCP endpoint for which it is then valid: the one with all tools,
-    /// or that of the only profile that it names.
+    /// Returns the audience that the token must have, and the MCP endpoint for which it is then valid: the endpoint
+    /// that the token names, or if it names none or several, the endpoint with all tools.
     fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
             return (configured.clone(), Endpoint::ALL);
@@ -188,7 +188,7 @@ fn not_a_member(error: NotAMember) -> StatementError {
 }
 
 /// Whether a token without the type `at+jwt` is an access token.
-fn is_of_access(jwt: &JwtClaims) -> bool {
+fn has_access_claims(jwt: &JwtClaims) -> bool {
     IN_ACCESS_TOKENS.iter().any(|claim| jwt.contains_key(*claim))
         && !NOT_IN_ACCESS_TOKENS.iter().any(|claim| jwt.contains_key(*claim))
 }
@@ -206,14 +206,15 @@ fn unchecked_claims(token: &str) -> Option<Claimed> {
     }
     let jwt: JwtClaims = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
     let audiences = match jwt.get("aud") {
-        Some(Value::String(one)) => vec![one.clone()],
-        Some(Value::Array(all)) => all.iter().filter_map(|one| one.as_str().map(ToOwned::to_owned)).collect(),
+        Some(Value::String(audience)) => vec![audience.clone()],
+        Some(Value::Array(all)) => all.iter().filter_map(|audience| audience.as_str().map(ToOwned::to_owned)).collect(),
         _ => Vec::new(),
     };
     Some(Claimed { issuer: text_of(&jwt, "iss")?.to_owned(), audiences })
 }
 
-/// The keys at the configured address, or at the one in the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
+/// Returns the keys at the configured address, or at the address in the issuer's metadata (RFC 8414, or OpenID Connect
+/// Discovery).
 fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
     if let Some(url) = config.jwks_uri.clone() {
         return Keys::fetched_from(http, move || futures::future::ready(Ok(url.clone())).boxed());
@@ -244,7 +245,8 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metada
     })
 }
 
-/// Fetches the metadata of an authorization server or, if there are none, those of an OpenID provider.
+/// Fetches the metadata of an authorization server. If they cannot be fetched, fetches the metadata of an OpenID
+/// provider.
 async fn fetch_metadata(http: &Http, issuer: &Url) -> Result<Metadata, Unreachable> {
     let path = issuer.path().trim_end_matches('/');
     // RFC 8414 (3.1) puts `.well-known` before the path of the issuer, and OpenID Connect puts it behind the path.

@@ -1,4 +1,4 @@
-//! The people and services of a team, and how they prove who they are.
+//! Signs in the people and services of a team (an installation that several users share), and checks their tokens.
 //!
 //! A team has tenants. [`TeamFile`] is the file that its operator writes: the tenants, who belongs to which of them,
 //! and which providers vouch for people. Each way to sign in makes [`Claims`] from a checked proof, and
@@ -7,7 +7,9 @@
 //! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] finds the member whom such a token proves, and
 //! [`Issuers`] checks the tokens of trusted issuers.
 //!
-//! This crate knows no tool, and listens to no address: [`FrontDoor::router`] is for a server.
+//! This crate does not know any tools and opens no port: a server serves [`FrontDoor::router`].
+//!
+//! In this picture, a line or an arrow leads from a module to a module that it uses:
 //!
 //! ```text
 //!     routes                        the addresses of the front door
@@ -31,7 +33,7 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a
+//! The other modules: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a
 //! tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and `parameters` write and read what
 //! browsers send; `refusals` writes the rows of the audit log about bad input.
 

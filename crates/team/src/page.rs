@@ -1,4 +1,4 @@
-//! Pages for users. They have no scripts, and no other page can frame them.
+//! Makes the pages for users. They have no scripts, and no other page can frame them.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The Content-Security-Policy of every page, without further addresses to which forms may lead. It allows the style by
-/// its hash.
+/// The Content-Security-Policy of a page whose forms lead only to this origin. The policy allows the style by its hash.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -45,7 +44,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) 
     let fixed: [(HeaderName, &str); 5] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CACHE_CONTROL, "no-store"),
-        // Not `no-referrer`, with which the `Origin` of a form of this page would be `null`.
+        // With `no-referrer`, a browser would send `null` as the `Origin` of this page's forms.
         (REFERRER_POLICY, "same-origin"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),

@@ -1,4 +1,4 @@
-//! Parameters of a request: each at most once (OAuth 2.1, 3.1 and 3.2).
+//! Reads the parameters of a request. Each parameter may occur only once (OAuth 2.1, 3.1 and 3.2).
 
 use url::form_urlencoded;
 
@@ -10,7 +10,7 @@ pub(crate) const MAX_BYTES: usize = 16 * 1024;
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads them; `None` if there are too many bytes.
+    /// Reads the parameters in `text`; `None` if the text is longer than [`MAX_BYTES`].
     pub(crate) fn read(text: &str) -> Option<Self> {
         let read = || form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         (text.len() <= MAX_BYTES).then(|| Self(read()))

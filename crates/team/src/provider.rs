@@ -1,5 +1,5 @@
-//! The provider that signs people in: its metadata, its keys, and the requests to it (OpenID Connect Core 1.0 and
-//! Discovery 1.0).
+//! Talks to the provider that signs people in: fetches its metadata and its keys, and exchanges codes for tokens
+//! (OpenID Connect Core 1.0 and Discovery 1.0).
 
 use std::sync::Arc;
 
@@ -200,8 +200,8 @@ impl Provider {
     async fn add_userinfo(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
         let needed =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
-        let lacks = needed.into_iter().any(|claim| !jwt.contains_key(claim));
-        let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks) else { return Ok(()) };
+        let lacks_claim = needed.into_iter().any(|claim| !jwt.contains_key(claim));
+        let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks_claim) else { return Ok(()) };
         let userinfo: JwtClaims = self.http.json_with_token(endpoint, Some(token)).await?;
         if text_of(&userinfo, "sub") != text_of(jwt, "sub") {
             return Err(NotSignedIn::Refused(
@@ -240,8 +240,8 @@ impl Provider {
         }
         // A provider that names no method accepts `client_secret_basic` (RFC 8414, 2).
         let methods = metadata.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
-        let takes_basic = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
-        client.set_auth_type(if takes_basic { AuthType::BasicAuth } else { AuthType::RequestBody })
+        let accepts_basic = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
+        client.set_auth_type(if accepts_basic { AuthType::BasicAuth } else { AuthType::RequestBody })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Quotas of a tenant: how much all of its members together, each member, and the clients of each profile may use.
+//! Counts against the quotas of a tenant: how much all of its members together, each member, and the clients of each
+//! profile may use.
 //!
 //! A [`Meter`] measures how much of one quota is used. A call, or other work, may begin if there is room in every quota
 //! to which it counts: those of the tenant, of the member and of the profile.
@@ -56,7 +57,8 @@ impl fmt::Debug for TenantQuotas {
 /// A membership: the issuer and the subject of the member, and how many memberships ended before.
 type Member = (String, String, u32);
 
-/// The meters of all holders.
+/// The meters of all holders. A holder is who shares a quota: all members together, a member, or the clients of a
+/// profile.
 struct Counts {
     /// The meters of the tenant: what all members use together.
     all: Meters,
@@ -87,7 +89,7 @@ impl Meters {
         Self { meters, unwritten: 0.0 }
     }
 
-    /// Returns meters for `quotas`, with the amounts of these meters for quotas that are in both.
+    /// Returns meters for `quotas`. A quota that already has a meter here keeps its amount.
     fn with_quotas(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
         let mut changed = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
         for meter in &mut changed.meters {
@@ -212,19 +214,20 @@ impl Inner {
         let principal = caller.principal();
         let member = (!each.is_empty()).then(|| membership(principal));
         let of_member = member.as_ref().map(|member| {
-            let new = || {
+            let new_meters = || {
                 let stored = if stored.is_empty() { None } else { stored.remove(&stored::member_holder(principal)) };
                 MemberMeters {
                     principal: principal.clone(),
                     meters: Meters::new(each, now).with_stored(stored.as_deref(), now),
                 }
             };
-            &mut by_member.entry(member.clone()).or_insert_with(new).meters
+            &mut by_member.entry(member.clone()).or_insert_with(new_meters).meters
         });
         let of_profile = caller.in_profile().and_then(|name| by_profile.get_mut(name));
         if all.meters.is_empty() && of_member.is_none() && of_profile.is_none() {
             return Ok(None);
         }
+        // The match on `index` below depends on this order.
         let mut holders = [of_member, of_profile, Some(all)];
         let refusals = holders.iter_mut().enumerate().filter_map(|(index, meters)| {
             let meters = meters.as_deref_mut()?;

@@ -1,4 +1,4 @@
-//! Random text: tokens, codes, names of clients.
+//! Makes random text for tokens, codes and the ids of clients.
 
 use data_encoding::HEXLOWER;
 use rand::{TryRngCore as _, rngs::OsRng};
@@ -31,13 +31,13 @@ pub fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>
 pub(crate) struct RefreshToken(Zeroizing<String>);
 
 impl RefreshToken {
-    /// The first one of a grant.
+    /// Makes the first refresh token of a grant.
     pub(crate) fn first() -> Result<Self, NoRandom> {
         let handle = random_text::<{ HANDLE_DIGITS / 2 }>(REFRESH)?;
         Ok(Self(random_text::<32>(&handle)?))
     }
 
-    /// The next one of the same grant.
+    /// Makes the next refresh token of the same grant.
     pub(crate) fn next(&self) -> Result<Self, NoRandom> {
         Ok(Self(random_text::<32>(self.handle())?))
     }

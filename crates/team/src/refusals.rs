@@ -12,8 +12,8 @@ use toolrack_store::{TeamStore, audit::DoorRefusal};
 /// The next row says how many refusals before it have no row.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
-/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one each second. A
-/// flood of one kind does not hide another kind.
+/// Writes refusals of a team's doors (its endpoints) into the audit log: of each kind at most 60 at once, and then one
+/// each second. A flood of one kind does not hide another kind.
 #[derive(Debug)]
 pub struct Refusals {
     store: TeamStore,
@@ -45,7 +45,7 @@ impl Refusals {
             return;
         }
         let unrecorded = self.unrecorded.swap(0, Ordering::Relaxed);
-        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { unrecorded: unrecorded, ..refusal }).await {
+        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { unrecorded, ..refusal }).await {
             self.unrecorded.fetch_add(unrecorded.saturating_add(1), Ordering::Relaxed);
             tracing::warn!(%error, "a refusal at the door of the team is not in the audit log");
         }

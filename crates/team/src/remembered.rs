@@ -1,5 +1,5 @@
-//! A cache of one value that another program sends. It fetches the value when a caller needs it, with one request for
-//! all callers that wait.
+//! Caches one value that another program sends. The cache fetches the value when a caller needs it, with one request
+//! for all callers that wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::fetch::Unreachable;
 
 /// How long a value is valid before it is fetched again.
 const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long it stays valid if it cannot be fetched again.
+/// How long a value stays valid if it cannot be fetched again.
 const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two requests, however many callers wait.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -54,8 +54,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         }
     }
 
-    /// Returns a newer value than `known`, in which the caller did not find what it looked for. `None` if the last
-    /// request began less than 30 s ago.
+    /// Returns a newer value than `known`, for a caller that did not find what it looked for in `known`. `None` if the
+    /// last request began less than 30 s ago.
     ///
     /// # Errors
     /// [`Unreachable`]

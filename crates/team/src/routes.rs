@@ -20,9 +20,8 @@ const MAX_BODY: usize = 32 * 1024;
 impl FrontDoor {
     /// Returns a router for the addresses of the front door, all at the root of the team's address:
     ///
-    /// - `/.well-known/oauth-protected-resource`, the same with the path of an [`Endpoint`](crate::Endpoint) behind it (RFC
-    ///   9728), and
-    ///   `/.well-known/oauth-authorization-server` (RFC 8414),
+    /// - `/.well-known/oauth-protected-resource`, the same with the path of an [`Endpoint`](crate::Endpoint) behind it
+    ///   (RFC 9728), and `/.well-known/oauth-authorization-server` (RFC 8414),
     /// - `/oauth/register` (RFC 7591), `/oauth/authorize` and `/oauth/token` (OAuth 2.1), `/oauth/revoke` (RFC 7009),
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
     ///

@@ -1,5 +1,5 @@
-//! The sign-in of people, in a browser, at the team's OpenID Connect provider: with a code and PKCE, a nonce, and a
-//! state that is tied to the browser.
+//! Signs people in with a browser, at the team's OpenID Connect provider. Uses a code with PKCE, a nonce, and a state
+//! that is tied to the browser.
 
 mod attempts;
 
@@ -145,8 +145,8 @@ async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Re
     Ok(answer)
 }
 
-/// Returns the sign-in that this browser began and that comes back now. A sign-in that another browser began is
-/// refused, because it could sign the person in with the account of an attacker.
+/// Returns the sign-in to which the provider's answer belongs, if this browser began it. A sign-in that another browser
+/// began is refused, because it could sign the person in with the account of an attacker.
 fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Returned, Stop> {
     let refused = |why: &str| Stop::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
@@ -163,8 +163,8 @@ fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parame
     }
 }
 
-/// Stores the member as the provider describes them now, and begins a session. It replaces the session that the browser
-/// had, and the oldest ones of the member beyond [`MAX_SESSIONS`].
+/// Stores the member as the provider describes them now, and begins a session. The new session replaces the session
+/// that the browser had. The member's oldest sessions beyond [`MAX_SESSIONS`] end.
 async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
     let by = caller_of(member, None);
     door.store.put_signed_in(member, &by).await?;
@@ -229,7 +229,7 @@ async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Resu
     Ok(answer)
 }
 
-/// Reads the parameters of a query or a form. None may occur twice.
+/// Reads the parameters of a query or a form. No parameter may occur twice.
 fn read_parameters(text: &str) -> Result<Parameters, Stop> {
     let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
     let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;

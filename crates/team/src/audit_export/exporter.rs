@@ -1,4 +1,5 @@
-//! Exports the new rows of one log: writes them as objects, and then a head that names the objects.
+//! Exports the new rows of one log: writes them as objects (files), and then a head: a signed file that names the
+//! objects.
 //!
 //! A round plans a head first and stores it in the database, so that after a crash the next process writes the same
 //! head and the same objects.
@@ -116,8 +117,8 @@ impl LogExport<'_> {
             return Ok(());
         }
         let written = self.write_all().await;
-        // A little less than the time between two rounds, because rounds are not equally long: the next one must not
-        // find that it is too early.
+        // A little less than the time between two rounds, because rounds are not equally long: the next round must not
+        // come too early.
         let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
         let ended = self.store.end_audit_export(&self.exporter.name, pause).await;
         written?;
@@ -155,10 +156,10 @@ impl LogExport<'_> {
 
     /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The place
     /// may already have that head, so it must be written as it is, even if another key is used now.
-    fn unfinished_head(&self) -> Option<Signed> {
+    fn unfinished_head(&self) -> Option<SignedHead> {
         let text = self.progress.pending.clone()?;
         let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
-        (head.log == self.log.to_string() && head.previous == self.previous()).then_some(Signed { head, key, text })
+        (head.log == self.log.to_string() && head.previous == self.previous()).then_some(SignedHead { head, key, text })
     }
 
     /// The hash of the last head, which the next one names.
@@ -168,7 +169,7 @@ impl LogExport<'_> {
 
     /// Makes the next head, and stores it in the database before anything of it is written. `None` if no head is due,
     /// or if another process has stored one meanwhile.
-    async fn plan(&self) -> Result<Option<Signed>, ExportError> {
+    async fn plan(&self) -> Result<Option<SignedHead>, ExportError> {
         let last = self.progress.head.as_deref().and_then(Head::unverified);
         let mut rows = Rows::starting_after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
@@ -195,11 +196,11 @@ impl LogExport<'_> {
         let text = head.sign(&self.exporter.key).ok_or(ExportError::Unwritable)?;
         let is_stored =
             self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), Some(&text)).await?;
-        Ok(is_stored.then_some(Signed { head, key: self.exporter.key.public(), text }))
+        Ok(is_stored.then_some(SignedHead { head, key: self.exporter.key.public(), text }))
     }
 
     /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
-    async fn write(&mut self, Signed { head, key, text }: &Signed) -> Result<bool, ExportError> {
+    async fn write(&mut self, SignedHead { head, key, text }: &SignedHead) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
         // The public key comes first, because its file always has the same content: a place may use the first file to
         // find out whether its service would overwrite files.
@@ -252,7 +253,7 @@ impl LogExport<'_> {
 }
 
 /// A head, and its signed text.
-struct Signed {
+struct SignedHead {
     head: Head,
     /// The key that signed it.
     key: PublicKey,

@@ -1,4 +1,5 @@
-//! Heads: signed statements of where a log ended at some time, and of the objects with its rows up to there.
+//! Signs and reads heads. A head is a signed statement that says where a log ended at some time, and lists the objects
+//! (files) with the rows up to there.
 
 use std::fmt;
 

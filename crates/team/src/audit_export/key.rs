@@ -1,4 +1,4 @@
-//! The keys of heads: Ed25519.
+//! Reads and writes the Ed25519 keys of heads (the signed files that list exported objects).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The place to which the exporter writes objects.
+//! Defines the place to which the exporter writes objects (files).
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -10,8 +10,8 @@ pub trait Place: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Writes an object, if there is none of this name. Succeeds, too, if the place already has an object of this name
-    /// with the same content. Dropping the future may leave the object written or not.
+    /// Writes an object, if there is none of this name. Also succeeds if the place already has an object of this name
+    /// with the same content. If the future is dropped, the object may have been written or not.
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>>;
 }
 

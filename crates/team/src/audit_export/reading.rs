@@ -1,4 +1,4 @@
-//! Reads the rows of a log from the database, and makes objects of them.
+//! Reads the rows of a log from the database, and makes objects (files) of them.
 
 use std::collections::VecDeque;
 

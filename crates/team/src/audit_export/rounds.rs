@@ -1,4 +1,5 @@
-//! The exporter of all audit logs of a team. It works in rounds: each round exports the new rows of each log.
+//! Exports all audit logs of a team, in rounds. Each round exports the new rows of each log, and ends with a head: a
+//! signed file that lists the objects with these rows.
 
 use std::{
     collections::BTreeSet,
@@ -247,7 +248,8 @@ impl AuditExporter {
         exported
     }
 
-    /// Counts a failure of `log`, or of all logs (`None`). Logs a warning only if their export did not fail before.
+    /// Counts a failure of `log`, or of all logs (`None`). Logs a warning, which begins with `subject` (such as "audit
+    /// logs are"), only if the export did not fail before.
     fn note_failure(&mut self, log: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing.insert(log.cloned()) {

@@ -1,8 +1,8 @@
-//! A bucket of S3 as the place of objects.
+//! Writes objects into a bucket of S3.
 //!
-//! The exporter writes each object with `If-None-Match: *`, so that the service itself refuses to overwrite one. It
-//! sends the first object that it writes a second time, to see whether the service does so: if the service takes the
-//! object again, it ignores the header, and the exporter does not use it.
+//! The exporter writes each object with `If-None-Match: *`, so that the service itself refuses to overwrite an object.
+//! To test this, the exporter sends its first object twice. A service that accepts the object again ignores the header,
+//! and the exporter does not use that service.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::file::{AuditExportTable, ExportTarget, S3Table};
 
-/// How long a signed request is valid. S3 accepts requests from clocks that differ by as much.
+/// How long a signed request is valid. S3 accepts clocks that differ by up to this time.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 
 /// The maximum number of bytes that are read of an answer that says why the service refused a request.
@@ -290,8 +290,8 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     let (endpoint, style) = match &s3.endpoint {
         Some(endpoint) => (Ok(endpoint.clone()), UrlStyle::Path),
         None => {
-            // The certificate of AWS covers only one label before the host, so a name with a dot cannot be a part of
-            // it.
+            // The certificate of AWS covers only one label before the host, so a bucket's name with a dot cannot be a
+            // part of the host's name.
             let style = if name.contains('.') { UrlStyle::Path } else { UrlStyle::VirtualHost };
             (Url::parse(&format!("https://s3.{region}.amazonaws.com")), style)
         }

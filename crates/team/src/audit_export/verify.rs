@@ -1,4 +1,5 @@
-//! Verifies exported audit logs, without the database.
+//! Verifies exported audit logs, without the database. A log consists of objects (files with rows) and of heads (signed
+//! files, each of which lists objects).
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The page that asks the user, and the seal of its form: a code (HMAC) that ties the form to the content of the page
-//! and to one browser.
+//! Makes the page that asks the user whether a client may act in their name. The form of the page has a seal: a code
+//! (HMAC) that ties the form to the content of the page and to one browser.
 
 use axum::response::Response;
 use chrono::Utc;

@@ -1,4 +1,4 @@
-//! Refusals of the endpoints for clients, with the exact codes of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2; RFC 8707, 2).
+//! Makes the errors that clients get, with the exact codes of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2; RFC 8707, 2).
 
 use axum::{
     Json,
@@ -25,7 +25,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Bad input.
+    /// Creates the error for bad input.
     pub(super) fn new(code: &'static str, why: impl Into<String>) -> Self {
         let status = match code {
             "invalid_client" => StatusCode::UNAUTHORIZED,
@@ -34,7 +34,7 @@ impl Failure {
         Self { status, code, why: why.into(), client: None, by: None, is_refusal: true }
     }
 
-    /// Too many requests.
+    /// Creates the error for too many requests.
     pub(super) fn too_many(why: impl Into<String>) -> Self {
         Self { status: StatusCode::TOO_MANY_REQUESTS, ..Self::new("temporarily_unavailable", why) }
     }
@@ -65,7 +65,8 @@ impl From<NoRandom> for Failure {
     }
 }
 
-/// Returns the response to a client. Also records a refusal in the audit log; `endpoint` is the word for it there.
+/// Returns the response to a client. If the request was refused, records the refusal in the audit log under the word
+/// `endpoint`.
 pub(super) async fn respond(door: &FrontDoor, endpoint: &str, result: Result<Response, Failure>) -> Response {
     let failure = match result {
         Ok(answer) => return for_clients(answer),

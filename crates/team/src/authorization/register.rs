@@ -1,5 +1,5 @@
-//! Clients register themselves (RFC 7591), within bounds: public clients, with a few addresses. A client that no person
-//! uses is removed later, and no number of registrations can exclude another client.
+//! Lets clients register themselves (RFC 7591): only public clients, with a few redirect addresses. A client that no
+//! person uses is removed later, and no number of registrations can exclude another client.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ fn check(registration: &Registration) -> Result<(), Failure> {
     }
     // A list that is left out means its default, which is what is served here.
     let excludes =
-        |list: &Option<Vec<String>>, word: &str| list.as_ref().is_some_and(|all| !all.iter().any(|one| one == word));
+        |list: &Option<Vec<String>>, word: &str| list.as_ref().is_some_and(|all| !all.iter().any(|listed| listed == word));
     if excludes(&registration.grant_types, "authorization_code") || excludes(&registration.response_types, "code") {
         let why = "only the grant authorization_code with the response type code is served here";
         return Err(Failure::new("invalid_client_metadata", why));

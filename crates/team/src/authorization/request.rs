@@ -27,7 +27,7 @@ pub(super) struct ConsentRequest {
     pub(super) to: ReplyTo,
     pub(super) scope: String,
     pub(super) challenge: String,
-    /// The address of the MCP endpoint that its tokens open.
+    /// The address of the MCP endpoint for which the client's tokens will be valid.
     pub(super) resource: String,
 }
 
@@ -147,8 +147,8 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
     Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
 }
 
-/// Returns the scope that the client gets: the only one that exists. A client may also ask for others, and sees in the
-/// answer that it did not get them (RFC 6749, 3.3).
+/// Returns the scope that the client gets: the only one that exists. A client may also ask for other scopes; the answer
+/// shows that it did not get them (RFC 6749, 3.3).
 pub(super) fn scope(asked: Option<&str>) -> Result<String, (&'static str, &'static str)> {
     match asked {
         Some(asked) if !asked.split(' ').any(|scope| scope == SCOPE) => {

@@ -57,7 +57,8 @@ async fn exchange(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<
     exchanged.map_err(|failure| failure.of_client(Some(client)))
 }
 
-/// Reads the parameters of a public client. Fails if one occurs twice, or if the client tries to authenticate itself.
+/// Reads the parameters of a public client. Fails if a parameter occurs twice, or if the client tries to authenticate
+/// itself.
 pub(super) fn read_form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
     let wrong = |why: &str| Failure::new("invalid_request", why);
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -175,8 +176,8 @@ async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Respons
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
-/// Returns the MCP endpoint that the client names. `None` if it names none, and so means the endpoint of its grant (RFC
-/// 8707, 2.2).
+/// Returns the MCP endpoint that the client names. `None` if the client names no endpoint, which means the endpoint of
+/// its grant (RFC 8707, 2.2).
 fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
     let is_named = form.all("resource").next().is_some();
     let endpoint = door.endpoint_in(form).map_err(|why| Failure::new("invalid_target", why))?;

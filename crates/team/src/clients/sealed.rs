@@ -1,6 +1,6 @@
-//! Clients that register during a flood of registrations. The id of such a client contains its description and a seal,
-//! an HMAC of the description, and the store keeps nothing of the client until a person agrees. Thus a flood can
-//! neither fill a table nor exclude other clients.
+//! Creates clients without storing them, for the time of a flood of registrations. The id of such a client contains its
+//! description and a seal, an HMAC of the description, and the store keeps nothing of the client until a person agrees.
+//! Thus a flood can neither fill a table nor exclude other clients.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{TimeDelta, Utc};

@@ -1,4 +1,4 @@
-//! `[audit_export]` of the team file: where the audit logs are written to.
+//! Reads the table `[audit_export]` of the team file, which says where the audit logs are exported to.
 
 use std::{fmt, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -20,7 +20,8 @@ pub struct AuditExportTable {
     pub s3: Option<S3Table>,
     /// The private key that signs, Ed25519 in PEM: a placeholder such as `${secret:audit-key}`.
     pub signing_key: String,
-    /// How often rows are written, and a head that signs them. An hour by default.
+    /// How often rows are written, each time with a head (a signed file that lists what was written). An hour by
+    /// default.
     #[serde(default = "default_every", deserialize_with = "round_interval")]
     pub every: Duration,
     /// How often a head is written for a log that has no new rows. A day by default.
@@ -38,12 +39,13 @@ pub struct AuditExportTable {
     /// How long after a failed round the next one begins. A minute by default.
     #[serde(default, deserialize_with = "time")]
     pub retry_after: Option<Duration>,
-    /// How long rows that were not written are kept, whatever the settings of the audit log say. Seven days by default.
+    /// For this long, rows that are not exported yet are kept, even if the settings of the audit log would delete them.
+    /// Seven days by default.
     #[serde(default, deserialize_with = "long_time")]
     pub hold: Option<Duration>,
 }
 
-/// Leaves out the key, which may be there in the clear.
+/// Leaves out the key, because the file may contain it in the clear.
 impl fmt::Debug for AuditExportTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuditExportTable").field("to", &self.to).field("every", &self.every).finish_non_exhaustive()
@@ -114,11 +116,11 @@ pub struct S3Table {
 }
 
 impl S3Table {
-    /// The region of services that have none.
+    /// The region for a service that has no regions.
     pub const DEFAULT_REGION: &str = "us-east-1";
 }
 
-/// Leaves out the credentials, which may be there in the clear.
+/// Leaves out the credentials, because the file may contain them in the clear.
 impl fmt::Debug for S3Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = self.endpoint.as_ref().map(Url::as_str);
@@ -130,18 +132,18 @@ fn default_every() -> Duration {
     Duration::from_hours(1)
 }
 
-/// The shortest time between two heads.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// The shortest allowed value of `every`.
+const MIN_EVERY: Duration = Duration::from_secs(1);
 
 fn round_interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let every = time(from)?.unwrap_or_else(default_every);
-    if every < SHORTEST {
+    if every < MIN_EVERY {
         return Err(D::Error::custom("write a time such as \"1h\" or \"15m\", from 1s to a day"));
     }
     Ok(every)
 }
 
-/// A place for objects.
+/// A place for objects: the files that an export writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExportTarget {
@@ -186,15 +188,15 @@ fn folder(text: &str) -> Option<ExportTarget> {
 fn bucket(text: &str) -> Option<ExportTarget> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    let is_of_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
+    let is_name_byte = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
     let is_name = (3..=63).contains(&bucket.len())
-        && bucket.bytes().all(is_of_name)
+        && bucket.bytes().all(is_name_byte)
         && !bucket.contains("..")
         && !bucket.starts_with(['-', '.'])
         && !bucket.ends_with(['-', '.']);
-    let is_of_part = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'=');
-    let is_part = |part: &str| !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(is_of_part);
-    // A key of S3 has at most 1,024 bytes.
+    let is_part_byte = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'=');
+    let is_part = |part: &str| !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(is_part_byte);
+    // A key of S3 has at most 1,024 bytes. Half of them are left for the names of objects.
     let is_prefix = prefix.is_empty() || (prefix.len() <= 512 && prefix.split('/').all(is_part));
     (is_name && is_prefix).then(|| ExportTarget::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
 }

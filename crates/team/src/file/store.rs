@@ -1,4 +1,4 @@
-//! `[store]` of the team file: a Postgres database instead of files.
+//! Reads the tables `[store]` (a Postgres database instead of files) and `[replicas]` of the team file.
 
 use std::{fmt, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -7,8 +7,8 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 
-/// The database with the rows of the team and of all its tenants. Without it, the rows are in a SQLite file in the
-/// folder of the team and of each tenant.
+/// The database with the rows of the team and of all its tenants. Without this table, the team and each tenant have a
+/// SQLite file in their own folders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreTable {
@@ -150,11 +150,12 @@ enum Time {
 /// A day, in seconds: the longest time of most settings.
 const DAY: f64 = 86_400.0;
 
+/// Reads a time of up to a day.
 pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(from, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
 }
 
-/// A time of up to a year.
+/// Reads a time of up to a year.
 pub(super) fn long_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(from, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
 }

@@ -25,7 +25,7 @@ impl Limits {
     }
 }
 
-/// Reads a table of quotas, one of which is the table `each_member`.
+/// Reads a table of quotas. Its field `each_member` is itself a table of quotas.
 impl<'de> Deserialize<'de> for Limits {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Table;

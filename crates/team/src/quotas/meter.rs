@@ -41,7 +41,7 @@ pub struct Meter {
     /// The amount that is used. In a quota of a minute, it decreases continuously. In a longer window, it is zero again
     /// when a new window begins.
     used: f64,
-    /// When `used` was true.
+    /// The time at which `used` was right.
     at: DateTime<Utc>,
 }
 
@@ -78,7 +78,7 @@ impl Meter {
 
     /// Returns which fraction of the quota this amount is.
     pub(super) fn fraction(&self, amount: u64) -> f64 {
-        float(amount) / most(self.quota)
+        float(amount) / limit_of(self.quota)
     }
 
     /// Brings the amount up to date at `now`. Does nothing if `now` is in the past.
@@ -87,7 +87,7 @@ impl Meter {
             return;
         }
         self.used = match self.quota.window() {
-            Window::Minute => (self.used - seconds(now - self.at) * most(self.quota) / 60.0).max(0.0),
+            Window::Minute => (self.used - seconds(now - self.at) * limit_of(self.quota) / 60.0).max(0.0),
             window if window_end(window, self.at).is_some_and(|end| end <= now) => 0.0,
             _ => self.used,
         };
@@ -97,13 +97,13 @@ impl Meter {
     /// Returns how long to wait before more can be used. `None` if more can be used now. Call [`Self::advance`] before.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        let missing = self.used + 1.0 - most(self.quota);
+        let missing = self.used + 1.0 - limit_of(self.quota);
         if missing <= TOLERANCE {
             return None;
         }
         Some(match self.quota.window() {
             Window::AtOnce => RETRY_AFTER,
-            Window::Minute => Duration::from_secs_f64(missing * 60.0 / most(self.quota)),
+            Window::Minute => Duration::from_secs_f64(missing * 60.0 / limit_of(self.quota)),
             _ => self.renews_at().and_then(|end| (end - self.at).to_std().ok()).unwrap_or(RETRY_AFTER),
         })
     }
@@ -116,7 +116,7 @@ impl Meter {
         }
         match self.quota.window() {
             Window::Minute => {
-                let wait = Duration::from_secs_f64(self.used * 60.0 / most(self.quota));
+                let wait = Duration::from_secs_f64(self.used * 60.0 / limit_of(self.quota));
                 Some(self.at + TimeDelta::from_std(wait).unwrap_or_default())
             }
             window => window_end(window, self.at),
@@ -161,7 +161,7 @@ fn seconds(passed: TimeDelta) -> f64 {
     passed.to_std().unwrap_or_default().as_secs_f64()
 }
 
-fn most(quota: Quota) -> f64 {
+fn limit_of(quota: Quota) -> f64 {
     float(quota.most())
 }
 

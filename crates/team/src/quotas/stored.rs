@@ -123,7 +123,7 @@ impl TenantQuotas {
         }
         let saved = store.put_quota_uses(&uses).await;
         if saved.is_err() {
-            // More than zero, so that the next call writes all of them; not so much that it is due at once.
+            // Above zero, so that the next call writes all amounts, but not so high that a write is due at once.
             self.0.counts.lock().for_each(|_, _, meters| meters.unwritten = WRITE_FRACTION);
         }
         saved

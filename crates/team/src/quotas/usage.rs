@@ -119,8 +119,8 @@ impl TenantQuotas {
 }
 
 impl TenantQuotas {
-    /// Returns the stored usage, also that of profiles whose quotas are not set in this process. For a process that
-    /// only shows the usage, and counts nothing.
+    /// Returns the stored usage, including the usage of profiles whose quotas are not set in this process. This is for
+    /// a process that only shows the usage and counts nothing.
     #[must_use]
     pub fn stored_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();

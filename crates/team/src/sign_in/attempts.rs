@@ -1,5 +1,6 @@
-//! Sign-ins that are under way. The daemon keeps no table of them that a flood could fill: the browser has a secret in
-//! a cookie, from which the state, the nonce and the verifier of each sign-in are derived.
+//! Derives the secrets of sign-ins that are under way. The daemon keeps no table of sign-ins, which a flood could fill:
+//! the browser has a secret in a cookie, and the state, the nonce and the verifier of each sign-in are derived from
+//! that secret.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
@@ -13,10 +14,10 @@ use crate::{
     random::{NoRandom, random_text},
 };
 
-/// Digits of the secret.
+/// The number of hexadecimal digits of a browser's secret.
 const SECRET_DIGITS: usize = 64;
 
-/// The secret of a browser.
+/// A browser, known by the secret in its cookie.
 pub(super) struct Browser(Zeroizing<String>);
 
 /// A sign-in that came back to the browser in which it began.
