@@ -1,4 +1,4 @@
-//! The standing answers of users: which tools may always run without a question.
+//! Stores the standing answers of users: which tools may always run without a question.
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! The trust in projects: which of their entries a user agreed to run.
+//! Stores the trust in projects: which of their entries a user agreed to run.
 
 use std::path::{Path, PathBuf};
 

@@ -213,6 +213,7 @@ impl ArtifactFolder {
                 files.push((path, metadata.len()));
             }
         }
+        // The names begin with the time, so the oldest files come first.
         files.sort();
         let newest_bytes = std::fs::metadata(newest).map_or(0, |metadata| metadata.len());
         let mut bytes = newest_bytes + files.iter().map(|(_, bytes)| bytes).sum::<u64>();

@@ -1,7 +1,8 @@
-//! The database: the only module that knows whether it is SQLite or Postgres.
+//! Runs transactions on the database. Only this module knows whether that is SQLite or Postgres.
 //!
-//! Every transaction begins here, and every statement goes through [`query`]. What really differs between databases is
-//! in a file for each. Futures of Postgres are large, so they are boxed: a program on SQLite then never copies them.
+//! Every transaction begins here, and every statement goes through [`query`]. What differs between the databases is in
+//! `sqlite` and `postgres`. Futures of Postgres are large, so they are boxed: a program on SQLite then never copies
+//! them.
 
 #[cfg(feature = "postgres")]
 mod copy;
@@ -30,9 +31,9 @@ pub(crate) enum Backend {
 
 /// What a transaction may do, and what its commit promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Writing {
-    /// The commit waits until the whole transaction is on the disk. Otherwise, a power cut can undo the transaction; a
-    /// crash of this process cannot.
+pub(crate) struct WriteMode {
+    /// If `true`, the commit waits until the whole transaction is on the disk. If `false`, a power cut can undo the
+    /// transaction; a crash of this process cannot.
     pub(crate) durably: bool,
     /// The transaction overwrites the bytes that it deletes, so that they do not stay in the file.
     pub(crate) erasing: bool,
@@ -43,7 +44,7 @@ pub(crate) struct Writing {
 
 /// The connection for some statements: a transaction, except for SQLite, which needs none to read.
 ///
-/// Dropping it undoes what it has written.
+/// If a transaction is dropped without a commit, its changes are undone.
 pub(crate) struct Transaction {
     handle: Handle,
     context: ErrorContext,
@@ -145,7 +146,8 @@ impl Transaction {
 }
 
 impl Store {
-    /// Returns a connection to read from.
+    /// Returns a connection to read from. In all these functions, `doing` names the operation in errors, such as
+    /// "reading pins".
     pub(crate) async fn read(&self, doing: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(doing);
         match &self.backend {
@@ -174,28 +176,28 @@ impl Store {
 
     /// Begins a write transaction. A power cut can undo it after its commit; a crash of this process cannot.
     pub(crate) async fn begin(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(Writing::default(), doing).await
+        self.begin_writing(WriteMode::default(), doing).await
     }
 
     /// Begins a write transaction whose commit waits until all of it is on the disk.
     pub(crate) async fn begin_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(Writing { durably: true, ..Writing::default() }, doing).await
+        self.begin_writing(WriteMode { durably: true, ..WriteMode::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, so that a file does not keep it.
     pub(crate) async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(Writing { erasing: true, ..Writing::default() }, doing).await
+        self.begin_writing(WriteMode { erasing: true, ..WriteMode::default() }, doing).await
     }
 
     /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
     pub(crate) async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(Writing { durably: true, erasing: true, ..Writing::default() }, doing).await
+        self.begin_writing(WriteMode { durably: true, erasing: true, ..WriteMode::default() }, doing).await
     }
 
     /// Begins a write transaction that may run at the same time as others of its tenant, for rows that need no common
     /// order. Its commit waits until it is on the disk.
     pub(crate) async fn begin_concurrent(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(Writing { durably: true, concurrent: true, ..Writing::default() }, doing).await
+        self.begin_writing(WriteMode { durably: true, concurrent: true, ..WriteMode::default() }, doing).await
     }
 
     /// Runs one statement in a write transaction of its own, and returns how many rows it has changed.
@@ -206,13 +208,13 @@ impl Store {
         Ok(changed)
     }
 
-    async fn begin_writing(&self, writing: Writing, doing: &'static str) -> Result<Transaction, StoreError> {
+    async fn begin_writing(&self, mode: WriteMode, doing: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(doing);
         match &self.backend {
-            Backend::Sqlite(file) => begin_with(file.begin_statement(writing), file, context).await,
+            Backend::Sqlite(file) => begin_with(file.begin_statement(mode), file, context).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(writing, &context)).await?), context })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(mode, &context)).await?), context })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The errors of the database.
+//! Defines the errors of the database.
 
 mod problem;
 
@@ -130,7 +130,7 @@ pub enum StoreError {
         source: Option<Box<dyn Error + Send + Sync>>,
     },
     /// Another replica has removed this one, because it wrote no heartbeat for too long. It cannot become the home of a
-    /// tenant.
+    /// tenant (the replica that serves the tenant).
     #[error("the replica {id} was silent for too long, and was removed: it has to join the other replicas again")]
     RemovedReplica {
         /// The id of the replica.

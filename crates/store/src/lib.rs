@@ -1,10 +1,11 @@
-//! Everything that Toolrack remembers across restarts.
+//! Stores everything that Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file, which only its owner can read. It holds:
 //!
-//! - the era of MCP that worked with each server (the host's [`Memory`](toolrack_host::Memory)),
-//! - the entries of projects that a user agreed to run ([`Approval`]),
-//! - the pins of tools (the host's [`Pins`](toolrack_host::Pins)) and the tools that differ from theirs ([`QuarantinedTool`]),
+//! - the era (generation of MCP versions) that worked with each server (the host's [`Memory`](toolrack_host::Memory)),
+//! - the entries (configured servers) of projects that a user agreed to run ([`Approval`]),
+//! - the pins (trusted definitions) of tools (the host's [`Pins`](toolrack_host::Pins)), and the tools that differ from
+//!   their pins ([`QuarantinedTool`]),
 //! - the calls that a user always lets run ([`StandingAnswer`]),
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
@@ -23,29 +24,20 @@
 //!
 //! This crate knows nothing of how a host or an agent behaves, and connects only to that database.
 //!
-//! ```text
-//!   journal, transcript                               a conversation of an agent; a stored message to show
-//!      │
-//!      ▼
-//!   sessions                     vault                conversations, imports; secrets, keys, leases
-//!      │                           │                    (team: members and their tokens, also above audit;
-//!      │                           │                     replicas and homes, above team)
-//!      │                           │
-//!      │   pins, approvals, answers, refusals         what a user agreed to or refused, each with a row
-//!      │      │                    │                  in the audit log
-//!      │      ▼                    │
-//!      │    audit    servers, log, quotas             the chain of hashes; eras and lists of tools, log lines, what
-//!      │      │          │         │                  was used of each quota
-//!      └──────┴─────┬────┴─────────┘
-//!                   ▼
-//!                 Store ──► database                  transactions and statements; the file, brought to the newest
-//!                   │                                 schema
-//!                   ▼
-//!                 error      artifacts                why the database fails; files beside the database
+//! The modules:
 //!
-//!   moving, above all of them                         the rows of a file, into Postgres
-//!   owner, rows, below all of them                    the owner of a row; rows as structs
-//! ```
+//! - `sessions` stores and imports conversations. `journal` stores an agent's conversation with it, and `transcript`
+//!   prepares a stored message to be shown.
+//! - `vault` stores secrets, with their keys and leases.
+//! - `team` stores members and their tokens, and `replicas` the replicas and homes.
+//! - `pins`, `approvals`, `answers` and `refusals` store what a user agreed to or refused. Each change gets a row in the
+//!   audit log.
+//! - `audit` is the audit log.
+//! - `servers`, `log` and `quotas` store eras and lists of tools, log lines, and what was used of each quota.
+//! - `database` runs the transactions and statements of all these modules, and brings the file to the newest schema.
+//! - `error` says why the database fails, `owner` names the owner of a row, and `rows` reads rows as structs.
+//! - `moving` moves the rows of a file into Postgres.
+//! - `artifacts` stores files beside the database.
 //!
 //! ```
 //! use toolrack_host::{Memory, spec::Era};

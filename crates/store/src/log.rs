@@ -1,4 +1,4 @@
-//! The stderr and the log of servers.
+//! Stores what servers write to stderr and to their logs.
 
 use crate::{
     Store, StoreError,
@@ -21,7 +21,8 @@ pub struct LogLine {
     pub id: i64,
     /// The server's name.
     pub server: String,
-    /// The file that configures the server, empty if none does: two projects may have servers of the same name.
+    /// The file that configures the server; empty if no file does. It distinguishes servers of the same name in two
+    /// projects.
     pub source: String,
     /// When the server wrote it, in milliseconds since 1970.
     pub at: i64,

@@ -83,7 +83,7 @@ pub enum MoveError {
 }
 
 impl Database {
-    /// Returns whether the rows of `from` have been moved to `tenant` already, or with `None` to the team. Changes
+    /// Returns whether the rows of `from` have been moved to `tenant` already; `None` stands for the team. Changes
     /// nothing.
     ///
     /// # Errors
@@ -97,8 +97,9 @@ impl Database {
         self.compare(&tables, &mut file, &mut into).await
     }
 
-    /// Moves all rows of the file `from` to `tenant`, or to the team with `None`: all or none. The file stays as it is.
-    /// Encrypted values stay encrypted with the same key. No other program should use the file meanwhile.
+    /// Moves all rows of the file `from` to `tenant`; `None` stands for the team. After an error, no row was moved. The
+    /// file stays as it is. Encrypted values stay encrypted with the same key. No other program should use the file
+    /// meanwhile.
     ///
     /// # Errors
     /// [`MoveError`]

@@ -1,4 +1,4 @@
-//! The owner of a row: the user of the machine, or a member of a tenant.
+//! Says who owns a row: the user of the machine, or a member of a tenant.
 
 use toolrack_host::Principal;
 

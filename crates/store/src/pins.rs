@@ -1,4 +1,5 @@
-//! The trusted definitions of tools, and the definitions that differ from them.
+//! Stores the trusted definitions of tools (pins), and the tools whose definitions differ from their pins (the
+//! quarantine).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -156,7 +157,9 @@ impl Store {
         Ok(true)
     }
 
-    async fn read_pins(&self, pinned_server: &PinnedServer, list: &[u8; 32]) -> Result<StoredPins, StoreError> {
+    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If that list was found
+    /// to match the pins already, returns [`StoredPins::Unchanged`] instead of the pins.
+    async fn read_pins(&self, pinned_server: &PinnedServer, list_hash: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let doing = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
             query("SELECT generation, list FROM pinned_servers WHERE source = $1 AND server = $2")
@@ -167,7 +170,7 @@ impl Store {
         let Some((generation, known)) = row else {
             return Ok(StoredPins::Pins { generation: 0, pins: BTreeMap::new() });
         };
-        if known.as_deref() == Some(&list[..]) {
+        if known.as_deref() == Some(&list_hash[..]) {
             return Ok(StoredPins::Unchanged);
         }
         // If another process adds a pin between the two queries, the host gets the older generation, and checks again.
@@ -217,6 +220,7 @@ impl Store {
         transaction.commit().await
     }
 
+    /// Returns the generation of a server's pins: a number that grows with each change of the pins.
     async fn read_generation(&self, pinned_server: &PinnedServer) -> Result<Option<u64>, StoreError> {
         let found: Option<i64> =
             query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")

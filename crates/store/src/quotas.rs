@@ -1,4 +1,4 @@
-//! How much of each quota was used. A restart does not reset it.
+//! Stores how much of each quota was used, so that a restart does not reset the amounts.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -20,15 +20,15 @@ pub struct QuotaUse {
     pub most: u64,
     /// How much was used.
     pub used: f64,
-    /// The time at which `used` was true.
+    /// The time at which `used` was right.
     pub at: DateTime<Utc>,
 }
 
 type Row = (String, Option<String>, String, i64, f64, i64);
 
 impl Store {
-    /// Stores `uses`, each in place of an earlier one of the same holder and quota, in one transaction. Also deletes
-    /// rows that are too old to matter.
+    /// Stores `uses` in one transaction. Each replaces the earlier amount of its holder and quota. Also deletes rows
+    /// that are too old to matter.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -73,7 +73,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(used).collect())
     }
 
-    /// Deletes what a holder has used.
+    /// Deletes the stored amounts of a holder.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

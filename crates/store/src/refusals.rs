@@ -1,4 +1,4 @@
-//! Entries of projects that a user refused to run.
+//! Stores which entries (configured servers) of projects a user refused to run.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     database::query,
 };
 
-/// A user's refusal of one entry of a project: it is not proposed again, as long as its content has this hash.
+/// A user's refusal of one entry of a project. The entry is not proposed again as long as its content has this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -24,7 +24,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether it covers the entry `name` of `project` with the content of this hash.
+    /// Whether this refusal covers the entry `name` of `project` with the content of this hash.
     #[must_use]
     pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
         self.project == project && self.name == name && self.hash == hash

@@ -48,7 +48,7 @@ pub struct ReplicaHomes {
 pub struct Home {
     /// The replica.
     pub replica: Replica,
-    /// How many homes this tenant has had, with this one. A later home has a higher number.
+    /// How many homes this tenant has had, including this one. A later home has a higher number.
     pub epoch: i64,
 }
 

@@ -1,5 +1,5 @@
-//! Rows as structs. sqlx's derive macro would do the same, but for it, cargo would build SQLite a second time, for the
-//! machine that compiles.
+//! Reads rows as structs. sqlx's derive macro would do the same, but to run it while it compiles, cargo would have to
+//! build SQLite a second time.
 
 /// Implements [`sqlx::FromRow`]: reads each column into the field of the same name. The field after `flatten` is itself
 /// such a struct, and is read from other columns of the same row.

@@ -1,4 +1,4 @@
-//! Conversations with models, and how they are found again.
+//! Stores conversations with models (sessions), and finds them again.
 //!
 //! A conversation is a row and its messages (`messages`). It grows by steps: each is one transaction that names the
 //! position from which it continues. `claim` keeps a conversation to one turn at a time, `retention` deletes old ones,
@@ -93,7 +93,7 @@ impl Spent {
     }
 }
 
-/// The columns of a [`Spent`], in both tables.
+/// The columns of a [`Spent`], which the tables of sessions and of messages have.
 #[derive(Clone, Copy, Debug, Default)]
 struct SpentRow {
     input: i64,
@@ -271,7 +271,7 @@ fn time(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
-/// Makes a typed id safe and short enough to print: it may also come from the path of a request.
+/// Makes a typed id safe and short enough to print. The id is untrusted: it may come from the path of a request.
 fn printable(typed: &str) -> String {
     text::for_log(&text::clip(typed, MAX_SHOWN_TYPED)).into_owned()
 }

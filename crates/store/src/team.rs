@@ -1,4 +1,4 @@
-//! The people and services of a team, and the tokens that stand for them.
+//! Stores the members of a team (people and services), and the tokens that stand for them.
 //!
 //! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
 //! change of the member applies to all tokens of the member at once.
@@ -317,7 +317,7 @@ impl Store {
 
 #[cfg(feature = "postgres")]
 impl Database {
-    /// The store of the members of a team, of their tokens, and of what they allowed clients.
+    /// Returns the store of the members of a team, their tokens, and what they allowed clients.
     ///
     /// # Errors
     /// [`StoreError::Database`] when the database fails.

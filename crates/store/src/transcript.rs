@@ -1,5 +1,5 @@
-//! A stored message in a form to show. It is parsed from the body that the agent wrote, or if there is none, from the
-//! columns.
+//! Prepares a stored message to be shown. The message is parsed from the body that the agent wrote, or if there is no
+//! body, from the columns.
 
 pub mod markdown;
 

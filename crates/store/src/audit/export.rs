@@ -84,7 +84,7 @@ impl Store {
         let Some((head, pending, seq, due_at)) = row else {
             return Ok(AuditExport { newest, is_due: true, ..AuditExport::default() });
         };
-        let due_in = u64::try_from(due_at.saturating_sub(now)).ok().filter(|left| *left > 0).map(Duration::from_millis);
+        let due_in = u64::try_from(due_at.saturating_sub(now)).ok().filter(|remaining| *remaining > 0).map(Duration::from_millis);
         Ok(AuditExport { head, pending, through: row_number(seq), newest, is_due: due_in.is_none(), due_in })
     }
 
@@ -146,22 +146,23 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Reads at most `most` rows after `end`, or the oldest rows, and checks that they are what was written. If the
-    /// store has deleted rows after `end` because of their age, continues with the oldest row that is left.
+    /// Reads at most `max_rows` rows after `end`, or if that is `None`, the oldest rows. Checks that they are what was
+    /// written. If the store has deleted rows after `end` because of their age, continues with the oldest row that is
+    /// left.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails. A broken chain is not an error, but a [`Break`].
     pub async fn audit_after(
         &self,
         end: Option<ChainEnd>,
-        most: usize,
+        max_rows: usize,
     ) -> Result<Result<AuditRows, Break>, StoreError> {
         let mut transaction = self.read_snapshot(DOING).await?;
         let (first, before) = base(&mut transaction).await?.unwrap_or((1, NO_ROW));
         let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
         let after = end.filter(|end| end.seq >= oldest.seq).unwrap_or(oldest);
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
-        let page = page.bind(stored_seq(after.seq)).bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let page = page.bind(stored_seq(after.seq)).bind(i64::try_from(max_rows).unwrap_or(i64::MAX));
         let rows: Vec<Row> = page.fetch_all(&mut transaction).await?;
         let mut walk = Walk { next: stored_seq(after.seq) + 1, hash: after.hash };
         for row in &rows {

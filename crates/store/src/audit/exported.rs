@@ -1,4 +1,4 @@
-//! Rows as they leave the database, so that other programs can check them.
+//! Writes and reads rows in the form in which they leave the database, so that other programs can check them.
 
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};

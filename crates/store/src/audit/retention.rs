@@ -10,7 +10,7 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
-/// In milliseconds.
+/// A day, in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
 /// The maximum number of rows that one write forgets; the next write forgets more.
@@ -75,9 +75,9 @@ async fn forget(connection: &mut Transaction, keep: AuditRetention, now: i64) ->
     if let Some(through) = export::exported_everywhere(connection).await? {
         from = from.min(through + 1).max(kept_from);
     }
-    let (wanted, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
+    let (target, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
     // If rows are left to forget, the next write looks again.
-    let looked_at = if wanted == from { now } else { 0 };
+    let looked_at = if target == from { now } else { 0 };
     query("UPDATE audit_head SET kept_from = $1, forgot_at = $2")
         .bind(from)
         .bind(looked_at)

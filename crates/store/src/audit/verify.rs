@@ -1,4 +1,4 @@
-//! Verifies that the chain is whole.
+//! Verifies that the audit log's chain of hashes is whole.
 
 use super::{
     Entry, Row,
@@ -144,6 +144,7 @@ pub(crate) async fn verify(
     }
 }
 
+/// Returns whether the stored state of the chain differs from what `walk` found in its rows.
 fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
     head.seq != walk.next - 1 || head.hash != walk.hash || head.kept_from != first
 }

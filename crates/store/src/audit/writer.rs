@@ -48,7 +48,7 @@ struct Actor {
     hide: Option<Hide>,
 }
 
-/// Queues what a host reports to its witness; never waits.
+/// Queues the facts that a host reports to its witness (the observer of what the host does). Never waits.
 pub struct AuditLog {
     queue: mpsc::Sender<Queued>,
     /// How many facts could not be stored since a row last recorded that number.

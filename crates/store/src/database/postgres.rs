@@ -1,4 +1,4 @@
-//! Postgres: the rows of many tenants in one database, separated by row-level security.
+//! Stores the rows of many tenants in one Postgres database, separated by row-level security.
 //!
 //! Every transaction begins with one message, which names the tenant and says how long a statement may take. Nothing
 //! depends on settings of the session, so that a pooler in front (PgBouncer) may give each transaction another
@@ -19,7 +19,7 @@ use sqlx_core::transaction::TransactionManager as _;
 use tokio::time::{Instant, timeout};
 
 pub use self::settings::DatabaseSettings;
-use super::{Backend, ErrorContext, Writing};
+use super::{Backend, ErrorContext, WriteMode};
 use crate::{Store, StoreError, error::DatabaseProblem};
 
 /// The oldest version of Postgres that works.
@@ -146,10 +146,10 @@ impl Tenant {
         self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.scope), context).await
     }
 
-    pub(crate) async fn write(&self, writing: Writing, context: &ErrorContext) -> Result<Session, StoreError> {
+    pub(crate) async fn write(&self, mode: WriteMode, context: &ErrorContext) -> Result<Session, StoreError> {
         let (scope, lock) = (&self.scope, self.lock);
-        let synchronous_commit = if writing.durably { "on" } else { "off" };
-        let take_lock = match writing.concurrent {
+        let synchronous_commit = if mode.durably { "on" } else { "off" };
+        let take_lock = match mode.concurrent {
             true => String::new(),
             false => format!("; SELECT pg_advisory_xact_lock({lock})"),
         };
@@ -189,7 +189,7 @@ impl Tenant {
     }
 }
 
-/// A connection with a transaction. Dropping it undoes what it has written.
+/// A connection with a transaction. If a session is dropped without a commit, its changes are undone.
 pub(crate) struct Session {
     connection: PoolConnection<Postgres>,
     /// How long a statement may take.

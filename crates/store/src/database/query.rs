@@ -1,6 +1,6 @@
-//! Statements, each written once for both databases.
+//! Builds and runs statements. Each statement is written once for both databases.
 //!
-//! They use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. sqlx reads a row by its
+//! Statements use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. sqlx reads a row by its
 //! columns, for either database.
 
 use std::convert::identity;
@@ -43,7 +43,7 @@ pub(crate) trait Bind {
     /// The null of this type.
     const NULL: Value;
 
-    /// Converts it to the value for the placeholder.
+    /// Converts `self` to the value for the placeholder.
     fn value(self) -> Value;
 }
 
@@ -119,8 +119,8 @@ macro_rules! run {
             Connection::Postgres(session) => {
                 let sql = for_postgres($statement.sql);
                 let query = bind_all!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
-                let (connection, limit, keeps) = session.start_statement();
-                let done = Box::pin(with_time_limit(limit, query.persistent(keeps).$run(connection))).await;
+                let (connection, limit, keeps_statements) = session.start_statement();
+                let done = Box::pin(with_time_limit(limit, query.persistent(keeps_statements).$run(connection))).await;
                 session.end_statement(done).map($convert)
             }
         };

@@ -1,4 +1,4 @@
-//! SQLite: one file, opened and brought to the newest schema.
+//! Opens a SQLite file, and brings it to the newest schema.
 
 mod migrations;
 
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) use self::migrations::SCHEMA;
 use self::migrations::migrator;
-use super::Writing;
+use super::WriteMode;
 use crate::StoreError;
 
 /// The pause between tries while another process has the database locked.
@@ -72,6 +72,7 @@ impl File {
             return Ok(Some(Self::from_pool(pool, path)));
         }
         pool.close().await;
+        // The file has another schema, or the schema cannot be read.
         found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
     }
 
@@ -81,11 +82,11 @@ impl File {
 
     /// Returns the SQL that begins a write transaction (<https://www.sqlite.org/pragma.html#pragma_synchronous> and
     /// <https://www.sqlite.org/pragma.html#pragma_secure_delete>).
-    pub(crate) fn begin_statement(&self, writing: Writing) -> &'static str {
-        if writing.erasing {
+    pub(crate) fn begin_statement(&self, mode: WriteMode) -> &'static str {
+        if mode.erasing {
             self.has_erased.store(true, Ordering::Relaxed);
         }
-        match (writing.durably, writing.erasing) {
+        match (mode.durably, mode.erasing) {
             (false, false) => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             (true, false) => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
             (false, true) => "PRAGMA secure_delete = ON; BEGIN IMMEDIATE",

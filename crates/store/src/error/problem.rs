@@ -1,4 +1,4 @@
-//! What is in the way at a database server, and what to do about it.
+//! Says why a database server cannot be used, and what to do about it.
 
 #[cfg(feature = "postgres")]
 use std::io::ErrorKind;
@@ -81,7 +81,7 @@ impl StoreError {
         Self::Database { database: name.to_owned(), problem, source }
     }
 
-    /// What an error of Postgres means (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+    /// Converts an error of Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
     pub(crate) fn from_postgres(doing: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
             Some(problem) => Self::of_database(name, problem, Some(error)),

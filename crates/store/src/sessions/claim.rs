@@ -14,13 +14,13 @@ pub(crate) struct Claims(Arc<Mutex<HashSet<Uuid>>>);
 /// The right to continue a conversation. Dropping it gives the right back.
 #[derive(Debug)]
 pub struct Claim {
-    all: Claims,
+    claims: Claims,
     id: Uuid,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.all.0.lock().remove(&self.id);
+        self.claims.0.lock().remove(&self.id);
     }
 }
 
@@ -36,6 +36,6 @@ impl Store {
     }
 
     pub(crate) fn claim_id(&self, id: Uuid) -> Option<Claim> {
-        self.claims.0.lock().insert(id).then(|| Claim { all: self.claims.clone(), id })
+        self.claims.0.lock().insert(id).then(|| Claim { claims: self.claims.clone(), id })
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of a conversation.
+//! Stores and reads the messages of a conversation.
 
 use std::fmt;
 

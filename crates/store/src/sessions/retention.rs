@@ -42,11 +42,11 @@ impl Store {
             return Ok(0);
         }
         // Check without a lock first: all calls but one a day have nothing to do.
-        let was_done = "SELECT done_at FROM chores WHERE name = $1";
-        let done: Option<i64> = query_scalar(was_done).bind(CHORE).fetch_optional(&mut self.read(doing).await?).await?;
+        let select_done_at = "SELECT done_at FROM chores WHERE name = $1";
+        let done_at: Option<i64> = query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.read(doing).await?).await?;
         // A time in the future comes from a clock that was wrong then.
-        let is_recent = |done: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done);
-        if done.is_some_and(is_recent) {
+        let is_recent = |done_at: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done_at);
+        if done_at.is_some_and(is_recent) {
             return Ok(0);
         }
         let mut transaction = self.begin_erasing(doing).await?;

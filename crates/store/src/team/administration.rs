@@ -1,4 +1,4 @@
-//! Changes that an administrator makes to the members of their own tenant.
+//! Lets an administrator change the members of their own tenant.
 
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};
@@ -75,8 +75,8 @@ impl TeamStore {
         Ok(MemberChanged::Done)
     }
 
-    /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether
-    /// there was one.
+    /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether the
+    /// member existed.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -113,7 +113,7 @@ async fn give_role(transaction: &mut Transaction, owner: TokenOwner<'_>, role: R
     Ok(())
 }
 
-/// Removes a member. The foreign keys of its tokens and grants remove these, too.
+/// Removes a member. Because of their foreign keys, the database then also removes the member's tokens and grants.
 async fn remove(transaction: &mut Transaction, member: &Principal) -> Result<(), StoreError> {
     removed::record_departure(transaction, member).await?;
     query("DELETE FROM team_members WHERE issuer = $1 AND subject = $2")

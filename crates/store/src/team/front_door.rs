@@ -1,5 +1,5 @@
-//! The data of a team's front door: the clients that registered there, the grants of users to them, and the requests
-//! that it refused.
+//! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
+//! grants of users to them, and the requests that it refused.
 
 use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
@@ -38,7 +38,7 @@ const MAX_GRANTS: i64 = 200;
 pub struct RegisteredClient {
     /// Its id.
     pub id: String,
-    /// Its name for itself.
+    /// The name that the client gives itself.
     pub name: String,
     /// The addresses to which it may have users redirected.
     pub redirect_uris: Vec<String>,
@@ -51,7 +51,7 @@ pub struct NewGrant<'a> {
     pub owner: TokenOwner<'a>,
     /// The client's id.
     pub client: &'a str,
-    /// The client's name for itself.
+    /// The name that the client gives itself.
     pub client_name: &'a str,
     /// The address to which the code goes.
     pub redirect_uri: &'a str,
@@ -75,7 +75,7 @@ pub struct Grant {
     pub member: Principal,
     /// The client's id.
     pub client: String,
-    /// The client's name for itself. Untrusted.
+    /// The name that the client gives itself. Untrusted.
     pub client_name: String,
     /// The address to which the code went.
     pub redirect_uri: String,
@@ -264,7 +264,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
-        let set = query(
+        let update = query(
             "UPDATE team_grants SET handle = $1, refresh = $2, renewed_at = $3, \
              ends_at = CASE WHEN ends_for_good_at < $4 THEN ends_for_good_at ELSE $4 END \
              WHERE family = $5 AND handle IS NULL",
@@ -274,7 +274,7 @@ impl TeamStore {
         .bind(now())
         .bind(from_now(IDLE_GRANT_LIFE))
         .bind(family);
-        Ok(self.write(set, WRITING_REFRESH).await? > 0)
+        Ok(self.write(update, WRITING_REFRESH).await? > 0)
     }
 
     /// Returns the grant of a refresh token: as [`Refresh::Good`] if the token is the current one of the grant, and as
@@ -298,7 +298,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn rotate_refresh(&self, old: RefreshHash, new: TokenHash) -> Result<bool, StoreError> {
-        let set = query(
+        let update = query(
             "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
              ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
              WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
@@ -308,7 +308,7 @@ impl TeamStore {
         .bind(from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..]);
-        Ok(self.write(set, WRITING_REFRESH).await? > 0)
+        Ok(self.write(update, WRITING_REFRESH).await? > 0)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one

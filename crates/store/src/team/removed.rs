@@ -1,5 +1,5 @@
-//! Memberships that have ended. The values and servers that such members gave stay in the databases of their tenants
-//! until they are deleted there; this table says which are still to be deleted.
+//! Records memberships that have ended. The values and servers of such members stay in the databases of their tenants
+//! until they are deleted there. The table `team_departures` says whose values are still to be deleted.
 
 use std::collections::HashMap;
 
@@ -66,9 +66,8 @@ impl TeamStore {
         Ok(())
     }
 
-    /// Returns the number of each person's membership, by the person's [key](Principal::person_key): of the present
-    /// membership, or of the one that the person would get. It counts the memberships that have ended; people without
-    /// any have the number 0, and are not in the result.
+    /// Returns the number of each person's present or next membership, by the person's [key](Principal::person_key).
+    /// The number counts the memberships that have ended. People whose number is 0 are not in the result.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -1,4 +1,5 @@
-//! A conversation as Markdown. Each message is a code block, whose fence is longer than any run of backticks in it.
+//! Writes a conversation as Markdown. Each message is a code block, and the fence of the block is longer than any run
+//! of backticks in the message.
 
 use std::fmt::Write as _;
 
@@ -15,6 +16,7 @@ pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
     let title = session.title.trim();
     let title = if title.is_empty() { "(without a title)".into() } else { text::for_line(title) };
     let mut page = format!("# {}\n\n", code(&title));
+    // Writing to a `String` cannot fail, so the results are ignored.
     let mut fact = |name: &str, value: &str| {
         let _ = writeln!(page, "- {name}: {}", code(&text::for_line(value)));
     };

@@ -1,4 +1,4 @@
-//! Leases: work that only one process may do at a time.
+//! Grants leases: rights to do work that only one process may do at a time.
 
 use std::{fmt, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// the lease counts as expired.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// How often a waiting process tries again: with twenty of them, that is 800 reads of one row a second.
+/// How often a waiting process tries again. Twenty waiting processes make 800 reads of one row a second.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
 const TAKING: &str = "taking a lease";
@@ -52,8 +52,8 @@ impl Vault {
         Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
     }
 
-    /// Takes the lease, and waits up to `max_wait` for its holder. The caller should then check whether the holder has
-    /// done the work meanwhile.
+    /// Takes the lease, and waits up to `max_wait` for its holder to release it. The caller should then check whether
+    /// the holder has done the work meanwhile.
     ///
     /// # Errors
     /// As [`Self::try_lease`].

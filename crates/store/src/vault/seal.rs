@@ -1,4 +1,4 @@
-//! Keys, and the sealing of values with them.
+//! Seals (encrypts) values, and makes the keys for that.
 
 use std::{fmt, sync::Arc};
 

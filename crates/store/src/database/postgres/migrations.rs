@@ -1,4 +1,4 @@
-//! The steps that lead from an empty database to the newest schema, forward only.
+//! Runs the steps that lead from an empty database to the newest schema. No step leads back.
 //!
 //! The database records two numbers: `version`, the schema that it has, and `least`, the schema of the oldest program
 //! that still works with it. A program whose newest schema is below `version`, but not below `least`, uses the database

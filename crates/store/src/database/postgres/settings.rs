@@ -1,4 +1,4 @@
-//! How a Postgres database is reached, and how long anything there may take.
+//! Defines the settings that say how a Postgres database is reached, and how long each operation may take.
 
 use std::{fmt, time::Duration};
 

@@ -1,7 +1,7 @@
-//! The steps that lead from an empty file to the newest schema.
+//! Lists the steps that lead from an empty file to the newest schema.
 //!
-//! They are listed here instead of with `sqlx::migrate!`: for that macro, cargo would build all of sqlx, with SQLite in
-//! C, a second time, for the machine that compiles.
+//! `sqlx::migrate!` is not used here: to run that macro while it compiles, cargo would have to build all of sqlx, with
+//! SQLite in C, a second time.
 
 use sqlx::{
     SqlStr,
@@ -32,7 +32,9 @@ const MIGRATIONS: [(&str, &str); 15] = [
 
 pub(crate) fn migrator() -> Migrator {
     let migration = |(version, (description, sql)): (i64, (&'static str, &'static str))| {
-        Migration::new(version, description.into(), MigrationType::Simple, SqlStr::from_static(sql), false)
+        // All migrations run in one transaction, which the caller has begun.
+        let no_tx = false;
+        Migration::new(version, description.into(), MigrationType::Simple, SqlStr::from_static(sql), no_tx)
     };
     Migrator::with_migrations((1..).zip(MIGRATIONS).map(migration).collect())
 }
