@@ -224,21 +224,21 @@ pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
 /// # Errors
 /// [`ConnectError`]
 pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
-    let wanted = words::entry(place.client, reach)?;
+    let new_entry = words::entry(place.client, reach)?;
     let found = elsewhere::entry(&place.path, &place.servers_place, name)?;
     if found.as_ref().is_some_and(|entry| !is_gateway(entry)) {
         let (path, _) = elsewhere::text(&place.path)?;
         return Err(ConnectError::Taken { path, name: name.to_owned() });
     }
-    let wanted = match found.as_ref().and_then(Json::as_object) {
-        Some(found) => words::merged(found, wanted),
-        None => wanted,
+    let new_entry = match found.as_ref().and_then(Json::as_object) {
+        Some(found) => words::merged(found, new_entry),
+        None => new_entry,
     };
-    let plan = if found.as_ref() == Some(&wanted) {
+    let plan = if found.as_ref() == Some(&new_entry) {
         let (path, text) = elsewhere::text(&place.path)?;
         Plan { path, before: text.clone(), after: text }
     } else {
-        elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Put(&wanted))?
+        elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Put(&new_entry))?
     };
     let memory_file = memory::file_for(memories, place.client, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.

@@ -1,4 +1,4 @@
-//! The dialects of configuration files, which list servers at different places.
+//! Reads the dialects of configuration files, which list servers at different places.
 //!
 //! | file | servers |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The text of one file, with lines and columns for its offsets.
+//! Holds the text of one file, and converts its offsets to lines and columns.
 
 mod lines;
 mod masked;

@@ -1,4 +1,4 @@
-//! Changes one entry of a configuration file, and no other part of it.
+//! Changes one entry (the configuration of one server) of a configuration file, and no other part of the file.
 //!
 //! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, unknown keys,
 //! indentation and line ends. (jsonc-parser's own editor rewrites the lines around a change, and toml_edit the line
@@ -341,14 +341,14 @@ trait File {
     }
 }
 
-/// The content of a file by place and name. The entries are in the places `server` and `codex`, the other members of
-/// the file in `top`.
+/// The content of a file by section and name. The entries are in the sections `server` and `codex`, and the other
+/// members of the file are in the section `top`.
 type Parts = BTreeMap<(&'static str, String), Json>;
 
-/// Adds each member of `value` as a part of `place`.
-fn add_parts(parts: &mut Parts, place: &'static str, value: Json) {
+/// Adds each member of `value` as a part of `section`.
+fn add_parts(parts: &mut Parts, section: &'static str, value: Json) {
     if let Json::Object(members) = value {
-        parts.extend(members.into_iter().map(|(name, value)| ((place, name), value)));
+        parts.extend(members.into_iter().map(|(name, value)| ((section, name), value)));
     }
 }
 
@@ -411,7 +411,7 @@ fn change(
             after: hash_of(&*edited, name),
         }))
     };
-    let mut attempts = || {
+    let mut attempt_repeatedly = || {
         for _ in 0..MAX_ATTEMPTS {
             if let Some(edited) = attempt()? {
                 return Ok(edited);
@@ -419,7 +419,7 @@ fn change(
         }
         Err(EditError::Busy { path: target.clone() })
     };
-    if dry_run { attempts() } else { write::with_lock(&target, attempts) }
+    if dry_run { attempt_repeatedly() } else { write::with_lock(&target, attempt_repeatedly) }
 }
 
 /// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.

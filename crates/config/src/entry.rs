@@ -1,4 +1,5 @@
-//! Reads one entry of a file: the result is a [`ServerSpec`], or all its problems.
+//! Reads one entry of a file, which is the configuration of one server. The result is a [`ServerSpec`], or all problems
+//! of the entry.
 //!
 //! Entries are the same in all dialects. Names of fields are compared without regard to `camelCase`, `kebab-case` and
 //! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be

@@ -1,4 +1,4 @@
-//! The environment variables of a process, as data.
+//! Represents the environment variables of a process as data.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ impl Environment {
         Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(), home: None }
     }
 
-    /// Creates the variables of this process as they are now.
+    /// Returns the variables of this process as they are now.
     #[must_use]
     pub fn of_process() -> Self {
         Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
@@ -70,7 +70,7 @@ impl Environment {
         self.iter().filter(|(name, value)| inherit.passes(name, value))
     }
 
-    /// Returns the variables for the client of a container engine: the safe ones, and those that affect it.
+    /// Returns the variables for the client of a container engine: the safe ones, and those that affect the engine.
     pub(crate) fn of_engine_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| passes_to_the_client(name, value))
     }

@@ -6,12 +6,13 @@ use toolrack_host::{Gate, GateRequest, Verdict};
 
 use crate::Interpolate;
 
-/// Decides as another gate does, but requires the user's approval for a call whose arguments contain a secret that
-/// [`Interpolate`] gave only to other servers than that of the tool. If no user can be asked, the call does not run.
+/// Decides as another gate does, but requires the user's approval for a call that would pass on a secret: its arguments
+/// contain a secret that [`Interpolate`] gave to other servers, but not to the server of the tool. If no user can be
+/// asked, the call does not run.
 ///
-/// Otherwise a model that has seen a secret, or was instructed to fetch one, could pass it from one server to another.
-/// Secrets are also found in JSON, base64 and percent-encoding, but not if they are split, encoded in other ways, or
-/// shorter than 8 bytes.
+/// Without this gate, a model that has seen a secret, or was instructed to fetch one, could pass the secret from one
+/// server to another. Secrets are also found in JSON, base64 and percent-encoding, but not if they are split, encoded
+/// in other ways, or shorter than 8 bytes.
 #[derive(Clone)]
 pub struct SecretGate {
     gate: Arc<dyn Gate>,

@@ -64,8 +64,8 @@ impl Unset {
 
 /// The store that `${secret:NAME}` reads from.
 ///
-/// It is read each time that a value is needed, so that a changed secret takes effect with the next connection or
-/// request.
+/// The store is read each time that a value is needed, so that a changed secret takes effect with the next connection
+/// or request.
 pub trait Secrets: Send + Sync {
     /// Returns the secret of this name; `None` when it is not set. An error is for the user, and never contains the
     /// secret.

@@ -1,9 +1,9 @@
 //! Reads MCP server configuration, in every common dialect, with provenance and trust.
 //!
-//! The only crate that reads the environment and configuration files. [`load()`] turns the layers of a user's
-//! configuration into a [`Desired`](toolrack_host::Desired) set of servers and a report: every entry has its file and
-//! the entries that it replaces, and every [`Problem`] names its file, line and column. Only a bad entry, or only the
-//! layer of a bad file, is skipped, and both are reported.
+//! No other crate reads the environment or configuration files. [`load()`] turns the layers of a user's configuration
+//! into a [`Desired`](toolrack_host::Desired) set of servers and a report. Every entry (the configuration of one
+//! server) has its file and the entries that it replaces, and every [`Problem`] names its file, line and column. A bad
+//! entry is skipped, and a bad file is skipped as a whole; both are reported, and all others are used.
 //!
 //! [`reload()`] loads the configuration again at any time: it returns a complete new configuration or a report, so that
 //! a half-written file never replaces the running one.
@@ -12,26 +12,22 @@
 //! the host connects. The entries of a project's file wait for the user's agreement ([`trust`]). [`edit`] changes a
 //! file without touching a byte outside the changed entry.
 //!
-//! ```text
-//! files ──► document ──► dialect ──► load ──► Loaded ──► the host runs its Desired
-//!              ▲            ▲        │ │ │
-//!              │            │        │ │ └──► trust, look      what a project brings
-//!        edit ─┴── import ──┘        │ └────► settings, model  toolrack.toml
-//!                                    └──────► entry            one server
-//!                                               │
-//! schema ──────────────────► rows ◄─────────────┘              one row for each field
+//! The modules:
 //!
-//! the host connects ──► interpolate ──► placeholder, environment, stored secrets
-//!                            │
-//!                            └──► mask, redact, guard          no secret is shown or carried off
-//!
-//! watch ──► "a file has changed" ──► reload
-//! ```
-//!
-//! Besides these: `connect` adds Toolrack to the files of other programs; `places` are the folders of configuration and
-//! data; `needs` are the values that the placeholders of an entry need; `own_server` is a server that a member of a
-//! team adds; `node` is a parsed file, `problem` is what is wrong with it, and `suggest` finds the likely meaning of an
-//! unknown name; `fuzzing` is for the crate `fuzz` only.
+//! - `document` holds the text of a file, `dialect` parses it and finds its servers, and `node` is a parsed file.
+//! - `entry` reads one server, with one row of `rows` for each field.
+//! - `load` merges all files into a [`Loaded`]. `settings` and `model` read `toolrack.toml`; `trust` and `look` are for
+//!   what a project brings.
+//! - `edit` changes files, `import` reads the files of other programs, and `connect` adds Toolrack to them.
+//! - `interpolate` fills in placeholders when the host connects, from the `environment` and the stored secrets.
+//!   `placeholder` is their grammar, and `needs` lists the values that an entry needs.
+//! - `mask`, `redact` and `guard` make sure that no secret is shown or passed on.
+//! - `watch` reports changed files, so that the caller can call [`reload()`].
+//! - `schema` makes the JSON schemas and the reference page from `rows`.
+//! - `places` finds the folders of configuration and data, and `own_server` checks a server that a member of a team
+//!   adds.
+//! - `problem` is what is wrong with a file, and `suggest` finds the likely meaning of an unknown name.
+//! - `fuzzing` is for the crate `fuzz` only.
 //!
 //! This crate uses no network and no database, and starts no process.
 //!

@@ -34,7 +34,7 @@ use crate::{
     trust::{Candidate, Ledger, agreement, hash},
 };
 use agreed::{hash_unswitched, proposal_with_files, set_shown_enabled};
-use layers::{Layer, Reads, layers};
+use layers::{Layer, UsedParts, layers};
 use reported::Reported;
 use run_folders::RunFolders;
 
@@ -170,7 +170,7 @@ pub struct Entry {
     pub line: Option<usize>,
     /// The agent that it is for, if it is not for all.
     pub agent: Option<String>,
-    /// Whether it has no errors. For a broken entry no server runs, and no other entry replaces it.
+    /// Whether it has no errors. For a broken entry no server runs, and no weaker entry of its name is used instead.
     pub is_valid: bool,
     /// Whether the configuration enables it, after all layers.
     pub enabled: bool,
@@ -255,8 +255,8 @@ struct Loader<'a> {
     ledger: &'a dyn Ledger,
 }
 
-/// The layer and the file of an entry.
-struct Place<'a> {
+/// The origin of an entry: its layer and its file.
+struct EntryOrigin<'a> {
     layer: &'a Layer,
     document: &'a Document,
     /// The agent that it is for, if it is not for all.
@@ -333,31 +333,31 @@ impl<'a> Loader<'a> {
                 return;
             }
             Err(problem) => {
-                match layer.reads {
-                    Reads::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
-                    Reads::SettingsAlone => {
+                match layer.used_parts {
+                    UsedParts::All => self.settings = Settings::unreadable(layer.path.display().to_string()),
+                    UsedParts::SettingsAlone => {
                         self.add_settings_alone(Settings::unreadable(layer.path.display().to_string()), Vec::new())
                     }
-                    Reads::Policy => self.add_policy(layer, PolicySection::unreadable()),
-                    Reads::Servers => {}
+                    UsedParts::Policy => self.add_policy(layer, PolicySection::unreadable()),
+                    UsedParts::Servers => {}
                 }
                 return self.skip_file(*problem);
             }
         };
-        if layer.reads == Reads::Policy {
+        if layer.used_parts == UsedParts::Policy {
             let (section, problems) = PolicySection::read_policy_file(&document, layer.owner());
             self.add_policy(layer, section);
             self.problems.extend(problems);
             return;
         }
-        if layer.reads == Reads::SettingsAlone {
+        if layer.used_parts == UsedParts::SettingsAlone {
             let (settings, problems) = Settings::read(&document, self.read_context);
             return self.add_settings_alone(settings, problems);
         }
         if document.text.is_empty() && layer.text.is_none() {
             self.blank.push(layer.path.clone());
         }
-        if layer.reads == Reads::All {
+        if layer.used_parts == UsedParts::All {
             let (settings, problems) = Settings::read(&document, self.read_context);
             self.settings = settings;
             self.problems.extend(problems);
@@ -413,7 +413,7 @@ impl<'a> Loader<'a> {
         let mut names = HashSet::new();
         for entry in raw {
             let is_repeated = !names.insert(&*entry.name);
-            self.add_entry(&Place { layer, document, agent }, entry, is_repeated);
+            self.add_entry(&EntryOrigin { layer, document, agent }, entry, is_repeated);
         }
     }
 
@@ -425,8 +425,8 @@ impl<'a> Loader<'a> {
 
     /// Decodes an entry, and puts it in place of any weaker one of its name. If the file has the name already
     /// (`is_repeated`), neither of the two is used.
-    fn add_entry(&mut self, place: &Place<'_>, raw: &Member, is_repeated: bool) {
-        let mut report = Report::new(Some(place.document), &raw.name);
+    fn add_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, is_repeated: bool) {
+        let mut report = Report::new(Some(origin.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
         if is_repeated {
             let problem = Problem::error("the file has two entries of this name");
@@ -434,23 +434,23 @@ impl<'a> Loader<'a> {
             decoded = Decoded::Broken;
         }
         if let Decoded::Server(spec) = &mut decoded
-            && place.layer.scope == Scope::Project
+            && origin.layer.scope == Scope::Project
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
         {
             let problem = Problem::warning("a project cannot switch off the check for changed tools");
             report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_at);
         }
         match decoded {
-            Decoded::Server(spec) => self.insert_entry(place, raw, Some(*spec)),
-            Decoded::Broken => self.insert_entry(place, raw, None),
-            Decoded::Switch(enabled) => self.switch(place.layer, raw, enabled, &mut report),
+            Decoded::Server(spec) => self.insert_entry(origin, raw, Some(*spec)),
+            Decoded::Broken => self.insert_entry(origin, raw, None),
+            Decoded::Switch(enabled) => self.switch(origin.layer, raw, enabled, &mut report),
         }
         self.problems.extend(report.into_problems());
     }
 
     /// Puts an entry in place of any weaker one of its name. Without `spec`, the entry is broken.
-    fn insert_entry(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
-        let layer = place.layer;
+    fn insert_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
+        let layer = origin.layer;
         let source = layer.source();
         let hash = hash(&raw.node);
         // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
@@ -481,8 +481,8 @@ impl<'a> Loader<'a> {
             name: raw.name.clone(),
             scope: layer.scope,
             source,
-            line: place.document.line_of(raw.name_at.start),
-            agent: place.agent.map(str::to_owned),
+            line: origin.document.line_of(raw.name_at.start),
+            agent: origin.agent.map(str::to_owned),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
             enabled_itself: spec.as_ref().is_some_and(|spec| spec.enabled),

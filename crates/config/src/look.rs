@@ -1,5 +1,5 @@
-//! Points out what a user should look at in an entry before they agree to run it. This is advice and no defence: an
-//! entry without such points can do the same harm.
+//! Points out what a user should look at in an entry (the configuration of one server) before they agree to run it.
+//! This is advice and no defence: an entry without such points can do the same harm.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -19,12 +19,12 @@ const INTERPRETERS: &[&str] =
 const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
 /// Programs that download something.
-const FETCH: &[&str] =
+const DOWNLOADERS: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
-const RIGHTS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
+const PRIVILEGE_TOOLS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
 /// Variables that make another program run, or the same program from another folder.
-const LOADS: &[&str] = &[
+const CODE_VARIABLES: &[&str] = &[
     "BASH_ENV",
     "ENV",
     "GIT_SSH_COMMAND",
@@ -44,7 +44,7 @@ const LOADS: &[&str] = &[
     "RUBYOPT",
 ];
 /// Variables that set the source of packages or requests, or switch off its verification.
-const SOURCES: &[&str] = &[
+const SOURCE_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "HTTPS_PROXY",
     "HTTP_PROXY",
@@ -137,17 +137,17 @@ fn check_text(word: &str, points: &mut Vec<String>) {
         .collect();
     let named = |names: &[&str]| parts.iter().find(|part| names.contains(&part.as_str())).cloned();
     for after in word.split('|').skip(1) {
-        let mut next = after.split_whitespace().map(program).filter(|word| !RIGHTS.contains(&word.as_str()));
+        let mut next = after.split_whitespace().map(program).filter(|word| !PRIVILEGE_TOOLS.contains(&word.as_str()));
         if let Some(name) = next.next()
             && (SHELLS.contains(&name.as_str()) || INTERPRETERS.contains(&name.as_str()))
         {
             points.push(format!("the output of a program is run by another one (`| {name}`)"));
         }
     }
-    if let Some(name) = named(FETCH) {
+    if let Some(name) = named(DOWNLOADERS) {
         points.push(format!("`{name}` fetches or sends something: {}", quoted(word)));
     }
-    if let Some(name) = named(RIGHTS) {
+    if let Some(name) = named(PRIVILEGE_TOOLS) {
         points.push(format!("`{name}` runs a program with more rights"));
     }
     if parts.iter().any(|part| part == "base64" || part == "frombase64string") || is_encoded(word) {
@@ -166,9 +166,9 @@ fn is_encoded(word: &str) -> bool {
 
 fn check_variable(name: &str, value: &Value, points: &mut Vec<String>) {
     let upper = name.to_ascii_uppercase();
-    if LOADS.contains(&upper.as_str()) || upper.starts_with("DYLD_") {
+    if CODE_VARIABLES.contains(&upper.as_str()) || upper.starts_with("DYLD_") {
         points.push(format!("the variable {} decides which code runs", quoted(name)));
-    } else if SOURCES.contains(&upper.as_str()) {
+    } else if SOURCE_VARIABLES.contains(&upper.as_str()) {
         points.push(format!("the variable {} decides where packages or answers come from", quoted(name)));
     }
     if let Some(text) = value.as_str() {

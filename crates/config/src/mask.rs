@@ -285,8 +285,8 @@ fn spans_of_value(text: &str, is_header: bool) -> Spans {
     spans_of_json(text).unwrap_or_else(|| spans_of_plain(text, is_header))
 }
 
-/// Returns the secrets in a text that is not JSON: the value of one `name=value` or header, or else those in URLs, in
-/// pairs, and tokens.
+/// Returns the secrets in a text that is not JSON: the value of a single `name=value` or header, or if the text is
+/// neither, the secrets in URLs and pairs, and tokens.
 fn spans_of_plain(text: &str, is_header: bool) -> Spans {
     if let Some(value) = named_value(text, is_header) {
         return std::iter::once(value).collect();

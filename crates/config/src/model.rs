@@ -1,4 +1,4 @@
-//! The model settings of `toolrack.toml`: `[model]`, and `[agents.model]` for one agent.
+//! Reads the model settings of `toolrack.toml`: `[model]`, and `[agents.model]` for one agent.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Checks whether a text names a model, and returns the reason if not. The caller provides the check, because this
-/// crate knows no model providers. The flag says whether the file also sets `base_url`.
+/// crate knows no model providers. `has_base_url` says whether the file also sets `base_url`.
 pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 
 /// The model, the settings to reach it, and the limits of a turn. A field is `None` if the file does not set it.
@@ -29,7 +29,7 @@ pub struct ModelChoice {
     pub name: Option<String>,
     /// The address, if it is not the provider's; may hold placeholders (`base_url`).
     pub base_url: Option<String>,
-    /// The wire format, if it is not the provider's usual one (`wire`).
+    /// The wire format (the format of the provider's API), if it is not the provider's usual one (`wire`).
     pub wire: Option<Wire>,
     /// The API key: only placeholders, never a literal key (`key`).
     pub key: Option<String>,

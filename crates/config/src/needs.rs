@@ -1,4 +1,4 @@
-//! The values that the placeholders of an entry need, before any of them is filled in.
+//! Lists the values that the placeholders of an entry (the configuration of one server) need, before any is filled in.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -26,7 +26,8 @@ pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
     found
 }
 
-/// Returns how far the servers of an entry are shared: as it says, else [`Share::User`] if users give values for it.
+/// Returns how far the servers of an entry are shared: as the entry says, or if it says nothing, [`Share::User`] if
+/// users give values for it.
 #[must_use]
 pub fn share_of(spec: &ServerSpec) -> Share {
     let is_personal = || !user_values_in(spec).is_empty();

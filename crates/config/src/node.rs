@@ -1,4 +1,4 @@
-//! A parsed file of any dialect: JSON's values, each with its position in the text.
+//! Represents a parsed file of any dialect by JSON's values, each with its position in the text.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Servers that members of a team add for themselves.
+//! Checks the servers that members of a team add for themselves.
 
 use std::collections::BTreeMap;
 

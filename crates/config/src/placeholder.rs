@@ -1,4 +1,4 @@
-//! The grammar of placeholders, as [`Interpolate`](crate::Interpolate) describes it.
+//! Parses placeholders by the grammar that [`Interpolate`](crate::Interpolate) describes.
 //!
 //! A `${` without its `}` is an error.
 
@@ -13,9 +13,9 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BareName {
-    /// It is, in values of `env` and `headers`.
+    /// `$NAME` is a placeholder: in values of `env` and `headers`.
     Placeholder,
-    /// It is plain text, in all other fields, because an argument may be meant for a shell.
+    /// `$NAME` is plain text: in all other fields, because an argument may be meant for a shell.
     Literal,
 }
 

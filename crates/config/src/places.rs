@@ -1,4 +1,4 @@
-//! The folders of configuration and data.
+//! Finds the folders of configuration and data.
 
 use std::path::{Path, PathBuf};
 
@@ -68,14 +68,14 @@ impl Places {
         &self.data
     }
 
-    /// Returns the parent of the working folders of servers whose entries name none.
+    /// Returns the folder in which servers have their working folders if their entries name no other.
     #[must_use]
     pub fn own_folders(&self) -> PathBuf {
         self.data.join("cwd")
     }
 
-    /// Returns the working folder of the server `name` if its entry names none. [`Interpolate`](crate::Interpolate)
-    /// creates it.
+    /// Returns the working folder of the server `name`, for an entry that names no other.
+    /// [`Interpolate`](crate::Interpolate) creates it.
     #[must_use]
     pub fn own_folder(&self, name: &str) -> PathBuf {
         let hash = Sha256::digest(name);
@@ -104,7 +104,7 @@ impl Places {
 
     /// Returns the file with the user's private servers for the project at `root`.
     ///
-    /// It is among the user's own files, because a file in the project may come from the repository.
+    /// The file is among the user's own files, because a file in the project may come from the repository.
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());

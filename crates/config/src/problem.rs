@@ -1,4 +1,4 @@
-//! Problems of a configuration, and their places.
+//! Describes problems of a configuration, and where they are.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! One row for each field of an entry, and for each setting of `toolrack.toml`.
+//! Has one row for each field of an entry (the configuration of one server), and for each setting of `toolrack.toml`.
 //!
 //! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
 //! documentation. The reader of entries finds a field by the key of its row. A field with a row in the host needs no

@@ -1,4 +1,4 @@
-//! Reads the settings of `toolrack.toml`: all that it contains except its servers.
+//! Reads the settings of `toolrack.toml`: everything except its servers.
 
 mod audit;
 mod egress;
@@ -40,7 +40,8 @@ pub struct Settings {
     pub audit: Audit,
     /// The bounds of a daemon's connections (`[serve]`).
     pub serve: ServeSettings,
-    /// The treatment of tools that differ from their pins (`pins`), for servers whose entry does not set it.
+    /// The treatment of tools that differ from their pins, the trusted definitions (`pins`). It applies to servers
+    /// whose entry does not set it.
     pub pins: PinMode,
     /// The model that answers (`[model]`), overlaid with the settings of the chosen agent (`[agents.model]`).
     pub model: ModelChoice,
@@ -159,7 +160,7 @@ impl Reader<'_> {
     fn note_unknown_keys(&mut self) {
         let mut check = |node: Option<&Node>, table: &Table, place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
-                self.problems.extend(unknown(self.document, member, table, place));
+                self.problems.extend(unknown_setting(self.document, member, table, place));
             }
         };
         check(Some(self.root), TOOLRACK, "");
@@ -178,8 +179,8 @@ fn shown_path(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
-/// Returns the shared `[model]`, overlaid with that of the chosen agent. Reads the `[agents.model]` of every other
-/// agent too, so that an error in it is reported before that agent is first chosen.
+/// Returns the shared `[model]`, overlaid with that of the chosen agent. Also reads the `[agents.model]` of every other
+/// agent, so that an error in it is reported before that agent is first chosen.
 fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
@@ -198,8 +199,8 @@ fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelCh
     (model, problems)
 }
 
-/// Returns the shared `[tools]`, overlaid with those of the chosen agent. Reads those of every other agent too, for
-/// their errors.
+/// Returns the shared `[tools]`, overlaid with those of the chosen agent. Also reads those of every other agent, to
+/// report errors in them.
 fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
@@ -291,7 +292,7 @@ fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
 }
 
 /// Returns a warning if `table` does not have `member`. `place` is the path of the table, such as `tools.`, or empty.
-fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
+fn unknown_setting(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
     if table.row(&member.name).is_some() {
         return None;
     }

@@ -5,8 +5,8 @@ const WRITTEN_LIKENESS: f64 = 0.88;
 /// The required similarity of a name that a user typed.
 const TYPED_LIKENESS: f64 = 0.8;
 
-/// Returns the one of `known` that a user who typed `typed` most likely means; `None` if none is similar. Two swapped
-/// letters, or one letter too many or too few, are similar enough even in a short name.
+/// Returns the name in `known` that a user who typed `typed` most likely means; `None` if no name is similar. Two
+/// swapped letters, or one letter too many or too few, are similar enough even in a short name.
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |typed: &str, name: &str| {
         let likeness = strsim::jaro_winkler(typed, name);
@@ -16,8 +16,8 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED_LIKENESS).map(|(_, name)| name)
 }
 
-/// Returns the one of `known` that `typed` abbreviates, such as `msg` for `message`; `None` if there is none, or
-/// several.
+/// Returns the name in `known` that `typed` abbreviates, such as `message` for `msg`; `None` if there is no such name,
+/// or several.
 pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
     let is_short_for = |name: &str| {
@@ -31,14 +31,14 @@ pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
     found.next().filter(|_| found.next().is_none())
 }
 
-/// Returns the one of `known` that `written`, a name in a file, is probably a misspelling of.
+/// Returns the name in `known` that is probably meant by `written`, a misspelt name in a file.
 pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(written, known, strsim::jaro_winkler)
         .filter(|(likeness, _)| *likeness > WRITTEN_LIKENESS)
         .map(|(_, name)| name)
 }
 
-/// Returns the most similar one, with its similarity from 0 to 1, ignoring case.
+/// Returns the name in `known` that is most similar to `name`, with the similarity from 0 to 1. Ignores case.
 fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! The user's agreement to run entries of a project's file.
+//! Checks the user's agreement to run entries (configured servers) of a project's file.
 //!
 //! An entry in a repository is a proposal. An agreement is for one entry, identified by its project, its name and the
 //! hash of its content: when the content changes, the entry waits for the user again. Comments and the order of fields

@@ -44,17 +44,18 @@ const MAX_TRIES: usize = 3;
 /// programs of a user together (`fs.inotify.max_user_instances` and `max_user_watches`).
 const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 
-/// Watches the files of any number of readers, in one thread and with one watch of the system, until it and all its
-/// [`Watch`]es are dropped.
+/// Watches the files of any number of readers, in one thread and with one watch of the system, until the watcher and
+/// all its [`Watch`]es are dropped.
 ///
-/// It watches folders, because editors replace files; and the folders above a folder, because it can be replaced as
-/// well. For a file whose folder does not exist, it watches the nearest existing folder above, so that both can be
-/// created later. If a file is a symbolic link, it also watches the target. Whenever one of the files of a reader
-/// changes, it determines the reader's folders again. It also checks all files every ten seconds, or more often if the
-/// system has no watch left.
+/// The watcher watches folders, because editors replace files, and also the folders above them, because a folder can be
+/// replaced as well. For a file whose folder does not exist, it watches the nearest existing folder above, so that both
+/// can be created later. If a file is a symbolic link, it also watches the target. Whenever one of the files of a
+/// reader changes, it determines the reader's folders again. It also checks all files every ten seconds, or more often
+/// if the system has no watch left.
 #[derive(Clone)]
 pub struct Watcher {
-    /// The sender to the thread, which ends when all of these are dropped.
+    /// The sender to the thread, which ends when all of these are dropped. If the thread has ended early, sending
+    /// fails; that error is ignored everywhere, because nothing can watch then.
     orders: Arc<Sender<Order>>,
     /// The id of the next reader.
     next_reader: Arc<AtomicU64>,
@@ -232,8 +233,8 @@ impl ThreadState {
         };
         let mut last_check = Instant::now();
         loop {
-            let left = interval_now(&self).saturating_sub(last_check.elapsed());
-            let mut affected = match inbox.recv_timeout(left) {
+            let remaining = interval_now(&self).saturating_sub(last_check.elapsed());
+            let mut affected = match inbox.recv_timeout(remaining) {
                 Ok(order) => self.handle(order),
                 Err(RecvTimeoutError::Timeout) => {
                     last_check = Instant::now();
@@ -272,8 +273,8 @@ impl ThreadState {
     /// Waits until a change has settled. Events that arrive meanwhile belong to the same change.
     fn settle(&mut self, inbox: &Receiver<Order>, affected: &mut BTreeSet<ReaderId>) -> Result<(), AllDropped> {
         let end = Instant::now() + SETTLE_TIME;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            match inbox.recv_timeout(left) {
+        while let Some(remaining) = end.checked_duration_since(Instant::now()) {
+            match inbox.recv_timeout(remaining) {
                 Ok(order) => affected.extend(self.handle(order)),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return Err(AllDropped),

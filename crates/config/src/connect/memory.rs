@@ -1,4 +1,4 @@
-//! The stored data with which an undo restores the bytes of a file: the place of the change and the replaced text.
+//! Stores the data with which an undo restores the bytes of a file: the place of the change and the replaced text.
 
 use std::{
     fs, io,
@@ -80,7 +80,7 @@ impl Memory {
         Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
     }
 
-    /// Returns whether it belongs to a file with the content `now`.
+    /// Returns whether this memory belongs to a file with the content `now`.
     pub(super) fn fits(&self, now: &str) -> bool {
         self.after == hash(now)
     }
@@ -105,7 +105,7 @@ impl Memory {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Stores it in `file`, readable only by its owner.
+    /// Stores the memory in `file`, readable only by its owner.
     pub(super) fn store(&self, file: &Path) -> Result<(), ConnectError> {
         let write = || write_for_owner_only(file, &serde_json::to_string(self).map_err(io::Error::other)?);
         write().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })

@@ -82,7 +82,8 @@ fn servers_place_of(client: Client) -> ServersPlace {
     }
 }
 
-/// Returns the existing file; else the one whose folder exists; else the usual one.
+/// Returns the file that exists. If no file exists, returns the one whose folder exists; if there is no such folder
+/// either, the usual one.
 fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     let mut files = files_of_the_user(client, environment);
     files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));

@@ -92,11 +92,11 @@ fn braced(kind: &str) -> String {
     format!("${{{kind}{TOKEN_VARIABLE}}}")
 }
 
-/// Returns `wanted` with the user's additions to the entry `found`.
-pub(super) fn merged(found: &Map<String, Json>, wanted: Json) -> Json {
-    let Json::Object(mut wanted) = wanted else { return wanted };
+/// Returns `new_entry` with the user's additions to the entry `found`.
+pub(super) fn merged(found: &Map<String, Json>, new_entry: Json) -> Json {
+    let Json::Object(mut new_entry) = new_entry else { return new_entry };
     for (field, value) in found.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {
-        wanted.entry(field.clone()).or_insert_with(|| value.clone());
+        new_entry.entry(field.clone()).or_insert_with(|| value.clone());
     }
-    Json::Object(wanted)
+    Json::Object(new_entry)
 }

@@ -41,7 +41,7 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The object of the servers in a file.
+/// Where a file has the object of its servers.
 #[derive(Debug)]
 pub(crate) enum Container<'a> {
     /// The object under a key.

@@ -27,7 +27,7 @@ pub(super) struct Line {
     /// Its characters, with values hidden.
     pub(super) masked: Vec<char>,
     /// The start of each character, in bytes from the beginning of the text.
-    places: Vec<usize>,
+    char_starts: Vec<usize>,
 }
 
 impl Lines {
@@ -67,13 +67,13 @@ impl Line {
             start,
             bytes: shown.len(),
             masked: masked(shown).chars().collect(),
-            places: full.char_indices().map(|(at, _)| start + at).collect(),
+            char_starts: full.char_indices().map(|(at, _)| start + at).collect(),
         }
     }
 
     /// Returns the number of its characters before the byte `at`.
     pub(super) fn chars_before(&self, at: usize) -> usize {
-        self.places.partition_point(|place| *place < at)
+        self.char_starts.partition_point(|start| *start < at)
     }
 }
 

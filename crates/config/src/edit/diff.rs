@@ -1,4 +1,4 @@
-//! The diff of a change, for the user.
+//! Shows a change to the user as a diff.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
     };
     let path = for_line(&path.display().to_string()).into_owned();
     let mut out = format!("--- {path}\n+++ {path}\n@@ -{} +{} @@\n", range(old_end), range(new_end));
-    let mut lines = |mark: char, lines: &[&str]| {
+    let mut push_lines = |mark: char, lines: &[&str]| {
         for line in lines {
             let line = line.strip_suffix('\r').unwrap_or(line).replace('\t', "    ");
             out.push(mark);
@@ -40,10 +40,10 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
             out.push('\n');
         }
     };
-    lines(' ', &old[start..head]);
-    lines('-', &old[head..old_end]);
-    lines('+', &new[head..new_end]);
-    lines(' ', &new[new_end..new_end + after_context]);
+    push_lines(' ', &old[start..head]);
+    push_lines('-', &old[head..old_end]);
+    push_lines('+', &new[head..new_end]);
+    push_lines(' ', &new[new_end..new_end + after_context]);
     out
 }
 

@@ -146,7 +146,7 @@ impl Plan {
     }
 
     fn remove(&self) -> Result<bool, EditError> {
-        let remove = || match write::is_still(&self.path, self.before.as_deref())? {
+        let remove = || match write::is_unchanged(&self.path, self.before.as_deref())? {
             true => std::fs::remove_file(&self.path).map(|()| true),
             false => Ok(false),
         };

@@ -1,5 +1,5 @@
-//! Merges a changed entry into the file: unchanged fields stay as they are written, in their own format, and so do all
-//! fields that Toolrack does not know.
+//! Merges a changed entry (the configuration of one server) into the file: unchanged fields stay as they are written,
+//! in their own format, and so do all fields that Toolrack does not know.
 //!
 //! There is no table of the members that set a field. To find out, the merge leaves a member out, parses the entry
 //! again and compares the fields. It also parses the merged entry, to check it.
@@ -83,29 +83,29 @@ impl Returned<'_> {
     /// Returns the new entry, in the format of `file`.
     pub(super) fn merged(&self, file: &dyn File) -> Result<Json, EditError> {
         let current = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
-        let (wanted, changed) = self.wanted(&current);
+        let (target, changed) = self.target_fields(&current);
         let mut base = self.written.clone();
         self.copy_unknown(&mut base);
         if changed.is_empty() {
             return Ok(Json::Object(base));
         }
-        let merge = Merge { name: self.name, current: &current, wanted: &wanted, changed: &changed };
+        let merge = Merge { name: self.name, current: &current, target: &target, changed: &changed };
         if !file.is_our_entry(self.name) {
             return merge.translated(file, base);
         }
         let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
-        let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
-        Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &wanted))))
+        let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
+        Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &target))))
     }
 
     /// Returns the fields of the new entry, and the names of the changed ones. A field that came back unchanged stays
     /// as the file has it. The view may show another value than the file, such as the folder of a project or the
     /// `enabled` of another file: the user did not write that, so it does not go into this file.
-    fn wanted(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
+    fn target_fields(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
         let parsed =
             |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (parsed(self.shown), parsed(self.sent), parsed(self.revealed));
-        let mut wanted = current.clone();
+        let mut target = current.clone();
         let mut changed = BTreeSet::new();
         for field in shown.keys().chain(sent.keys()) {
             let is_as_shown = shown.get(field) == sent.get(field);
@@ -113,12 +113,13 @@ impl Returned<'_> {
                 continue;
             }
             changed.insert(field.clone());
+            // `drop` only gives both arms the same type.
             match revealed.get(field) {
-                Some(value) => drop(wanted.insert(field.clone(), value.clone())),
-                None => drop(wanted.shift_remove(field)),
+                Some(value) => drop(target.insert(field.clone(), value.clone())),
+                None => drop(target.shift_remove(field)),
             }
         }
-        (wanted, changed)
+        (target, changed)
     }
 
     /// Copies the members of the sent entry that are not fields of Toolrack into `base`.
@@ -129,12 +130,12 @@ impl Returned<'_> {
         }
     }
 
-    /// Returns all `wanted` fields in Toolrack's format, after those members of `base` that are no fields of Toolrack.
-    fn rewritten(&self, mut base: Fields, wanted: &Fields) -> Fields {
+    /// Returns all `target` fields in Toolrack's format, after those members of `base` that are no fields of Toolrack.
+    fn rewritten(&self, mut base: Fields, target: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
         base.retain(|name, _| unknown.contains(name));
-        base.extend(wanted.clone());
+        base.extend(target.clone());
         base
     }
 }
@@ -143,7 +144,7 @@ impl Returned<'_> {
 struct Merge<'a> {
     name: &'a str,
     current: &'a Fields,
-    wanted: &'a Fields,
+    target: &'a Fields,
     changed: &'a BTreeSet<String>,
 }
 
@@ -151,7 +152,7 @@ impl Merge<'_> {
     /// Merges for the file of another program: converts the old and the new entry into that program's format, and
     /// applies to `base` the members in which they differ.
     fn translated(&self, file: &dyn File, mut base: Fields) -> Result<Json, EditError> {
-        let Self { current, wanted, changed, .. } = *self;
+        let Self { current, target, changed, .. } = *self;
         let is_changed = |group: &[&str]| group.iter().any(|field| changed.contains(*field));
         let is_affected = |field: &str| {
             let mut groups = FIELD_GROUPS.iter().filter(|group| group.contains(&field));
@@ -162,7 +163,7 @@ impl Merge<'_> {
             let selected: Fields = selected.map(|(field, value)| (field.clone(), value.clone())).collect();
             file.translated(self.name, &Json::Object(selected))
         };
-        let Json::Object(new) = translate(wanted)? else {
+        let Json::Object(new) = translate(target)? else {
             return Err(file.refused());
         };
         let old = translate(current).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
@@ -171,7 +172,7 @@ impl Merge<'_> {
         let merged = Json::Object(base);
         // The entry may have been written in a format other than this program's.
         if fields_in(self.name, &merged).is_none() {
-            file.translated(self.name, &Json::Object(wanted.clone()))
+            file.translated(self.name, &Json::Object(target.clone()))
         } else {
             Ok(merged)
         }
@@ -181,7 +182,7 @@ impl Merge<'_> {
     fn in_place(&self, mut base: Fields) -> Fields {
         for field in self.changed {
             let named = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
-            let value = self.wanted.get(field);
+            let value = self.target.get(field);
             if field == "enabled"
                 && let Some(key) = named(&base, "disabled")
             {
@@ -217,7 +218,7 @@ impl Merge<'_> {
             }
         }
         base.extend(
-            self.wanted
+            self.target
                 .iter()
                 .filter(|(field, _)| affected.contains(*field))
                 .map(|(field, value)| (field.clone(), value.clone())),
@@ -245,16 +246,16 @@ impl Merge<'_> {
     }
 }
 
-/// Returns `wanted` merged into `written`, which was parsed as `current`: in an object, only the members that differ
+/// Returns `target` merged into `written`, which was parsed as `current`: in an object, only the members that differ
 /// change.
-fn merge_value(written: Option<&Json>, current: Option<&Json>, wanted: &Json) -> Json {
-    let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(wanted)) = (written, current, wanted)
+fn merge_value(written: Option<&Json>, current: Option<&Json>, target: &Json) -> Json {
+    let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(target)) = (written, current, target)
     else {
-        return wanted.clone();
+        return target.clone();
     };
     let mut merged = written.clone();
-    merged.retain(|name, _| !current.contains_key(name) || wanted.contains_key(name));
-    for (name, value) in wanted.iter().filter(|(name, value)| current.get(*name) != Some(*value)) {
+    merged.retain(|name, _| !current.contains_key(name) || target.contains_key(name));
+    for (name, value) in target.iter().filter(|(name, value)| current.get(*name) != Some(*value)) {
         merged.insert(name.clone(), merge_value(written.get(name), current.get(name), value));
     }
     Json::Object(merged)

@@ -17,8 +17,8 @@ pub(super) struct File {
     is_opencode: bool,
     /// Whether it is in the format of opencode's version 2.
     is_opencode_v2: bool,
-    /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. Otherwise they are found
-    /// from the content of the file.
+    /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. `None` if the keys are
+    /// found from the content of the file.
     keys: Option<Vec<String>>,
 }
 

@@ -56,7 +56,7 @@ impl Place {
     /// Returns the only file that has the entry.
     ///
     /// # Errors
-    /// When Toolrack does not edit it, when there are several, or none.
+    /// When Toolrack does not edit the file, or when several files or no file have the entry.
     pub fn only(entry: &Entry) -> Result<Self, NoPlace> {
         let mut places = Self::all_of(entry);
         match (entry.scope, places.len()) {
@@ -67,9 +67,9 @@ impl Place {
         }
     }
 
-    /// Returns the file in which a user enables or disables a server for themselves. It is the file that switches the
-    /// server already, or else the one that configures it. If that file is not the user's own, it is one of the user's
-    /// files, for an entry that has only `enabled`.
+    /// Returns the file in which a user enables or disables a server for themselves. This is the file that switches the
+    /// server already, or else the file that configures it. If that file is not the user's own, returns one of the
+    /// user's files, for an entry that has only `enabled`.
     ///
     /// # Errors
     /// [`NoPlace::CommandLine`] for a server of the command line.

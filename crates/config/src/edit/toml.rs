@@ -56,7 +56,7 @@ impl<'a> Body<'a> {
     }
 
     /// Returns the member `name`, if it is a table as well.
-    fn below(&self, name: &str) -> Option<Body<'a>> {
+    fn subtable(&self, name: &str) -> Option<Body<'a>> {
         match self.table()?.get(name)? {
             Item::Table(table) => Some(Body::Table(table)),
             Item::Value(Value::InlineTable(table)) => Some(Body::Inline(table, None)),
@@ -243,7 +243,7 @@ impl File {
     }
 
     /// Returns the position of a new table of this form: after the last such table, or at the end of the file.
-    fn end_of(&self, form: Form) -> usize {
+    fn insert_position(&self, form: Form) -> usize {
         let mut blocks = Vec::new();
         let tables = match form {
             Form::Ours => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
@@ -291,7 +291,7 @@ impl super::File for File {
         let (text, newline) = (self.text(), self.newline());
         let form = self.form()?;
         let table = self.new_table(form, name, entry)?;
-        let at = self.end_of(form);
+        let at = self.insert_position(form);
         let mut out = text[..at].to_owned();
         if !out.is_empty() && !out.ends_with('\n') {
             out.push_str(newline);
@@ -334,7 +334,7 @@ impl super::File for File {
         }
         let mut body = found.body;
         for parent in parents {
-            body = body.below(parent)?;
+            body = body.subtable(parent)?;
         }
         let value = value.map(to_toml);
         match value {

@@ -1,4 +1,4 @@
-//! Writes files: one process at a time, and atomically.
+//! Writes files, one process at a time, and so that a reader never sees half a file.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The maximum number of links that are followed in a row, as in Linux; more count as a loop.
 const MAX_LINKS: usize = 40;
 
-/// Returns the file that `path` links to, even if it does not exist yet: it must be created at the target, because a
-/// file in place of the link would not be where its owner expects it.
+/// Follows the links from `path`, and returns the file at their end, even if that file does not exist yet. A new file
+/// must be created there: in place of the link, it would not be where its owner expects it.
 pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -78,7 +78,8 @@ fn with_lock_within<T>(
     edit()
 }
 
-/// Replaces the content of `path` in one step, keeping the permissions of a file. A new one is for its owner only.
+/// Replaces the content of `path` in one step. An existing file keeps its permissions; a new file is readable only by
+/// its owner.
 ///
 /// Returns `false`, and leaves the file as it is, if its content is no longer `before` (`None`: it did not exist): a
 /// program that does not use the lock has then written it. This is checked last, right before the rename, because a
@@ -87,7 +88,7 @@ pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<b
     let write = || -> io::Result<bool> {
         let mut file = open_replacement(path)?;
         file.write_all(text.as_bytes())?;
-        if !is_still(path, before)? {
+        if !is_unchanged(path, before)? {
             file.discard()?;
             return Ok(false);
         }
@@ -120,7 +121,7 @@ fn open_replacement(path: &Path) -> io::Result<AtomicWriteFile> {
 }
 
 /// Returns whether the content of `path` is still `before`.
-pub(super) fn is_still(path: &Path, before: Option<&str>) -> io::Result<bool> {
+pub(super) fn is_unchanged(path: &Path, before: Option<&str>) -> io::Result<bool> {
     match (fs::read(path), before) {
         (Ok(bytes), Some(before)) => Ok(bytes == before.as_bytes()),
         (Ok(_), None) => Ok(false),

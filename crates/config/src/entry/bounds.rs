@@ -19,17 +19,18 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
     if let Some(field) = fields.take_object("timeout") {
         opencode_timeouts(fields, field, timeouts);
     }
-    if let Some(whole) = fields.take_milliseconds("timeout") {
-        (timeouts.call, timeouts.call_total) = (whole, whole);
+    if let Some(call_time) = fields.take_milliseconds("timeout") {
+        (timeouts.call, timeouts.call_total) = (call_time, call_time);
     }
     if let Some(startup) = fields.duration("timeout") {
         timeouts.startup = startup;
     }
 }
 
-/// Reads the fields whose rows are `wanted`, if the host's rows define what they set.
-pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
-    for row in ENTRY.rows.iter().filter(|row| wanted(row)) {
+/// Reads the fields of the rows for which `is_selected` returns `true`, if the host's rows define what these fields
+/// set.
+pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, is_selected: impl Fn(&Row) -> bool) {
+    for row in ENTRY.rows.iter().filter(|row| is_selected(row)) {
         let sets = match row.sets {
             Some(Sets::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
             sets => sets,

@@ -79,6 +79,7 @@ pub(super) fn limits(
     }
 }
 
+/// Reports every remaining field as an error.
 pub(super) fn report_unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
     for (_, field) in fields.take_rest() {
         let message = format!("`{place}{}` is not a known field", field.name);

@@ -117,7 +117,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         warn_of_secret(fields, item);
     }
     let args = args.into_iter().flatten().map(|item| item.value).collect();
-    // Only the fields without a row in the host's `spec.rs`: the rows read all others.
+    // Read only the fields without a row in the host's `spec.rs` here. `bounds::read_rows` reads all others.
     let mut stdio = Stdio { command, args, ..Stdio::default() };
     stdio.env = env(fields);
     stdio.cwd = cwd(fields);

@@ -1,4 +1,4 @@
-//! The programs whose configuration can be imported.
+//! Lists the programs whose configuration can be imported.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Files of variables, as programs that start servers read them: `NAME=value` on each line.
+//! Reads files of variables as programs that start servers do: `NAME=value` on each line.
 
 use crate::placeholder::is_name;
 

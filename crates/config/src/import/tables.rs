@@ -1,4 +1,4 @@
-//! What Toolrack makes of the fields in the entries of each other program.
+//! Says what Toolrack makes of each field in the entries of other programs.
 //!
 //! Names are in the comparable form of [`canonical`](crate::entry::canonical). Sources, read in November 2026:
 //!

@@ -1,4 +1,4 @@
-//! The sign-in settings of an entry, with placeholders filled in and files read.
+//! Fills in the placeholders of an entry's sign-in settings, and reads the files that these settings name.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -18,15 +18,15 @@ const MIN_LINE: usize = 16;
 impl Interpolate {
     pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
         let values = self.values(None, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
-        let filled = Filled(&values);
-        let idp = oauth.idp.as_ref().map(|idp| filled.idp(idp)).transpose()?;
+        let filler = Filler(&values);
+        let idp = oauth.idp.as_ref().map(|idp| filler.idp(idp)).transpose()?;
         let client = OAuth {
-            client_id: filled.option("client_id", oauth.client_id.as_deref())?,
-            client_secret: filled.option("client_secret", oauth.client_secret.as_deref())?,
-            client_metadata_url: filled.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
-            private_key: filled.text_or_file("private_key", &oauth.private_key)?,
-            key_id: filled.option("key_id", oauth.key_id.as_deref())?,
-            assertion: filled.text_or_file("assertion", &oauth.assertion)?,
+            client_id: filler.option("client_id", oauth.client_id.as_deref())?,
+            client_secret: filler.option("client_secret", oauth.client_secret.as_deref())?,
+            client_metadata_url: filler.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
+            private_key: filler.text_or_file("private_key", &oauth.private_key)?,
+            key_id: filler.option("key_id", oauth.key_id.as_deref())?,
+            assertion: filler.text_or_file("assertion", &oauth.assertion)?,
             idp,
             ..oauth.clone()
         };
@@ -41,9 +41,10 @@ impl Interpolate {
     }
 }
 
-struct Filled<'a>(&'a Values);
+/// Fills in the placeholders of the settings with these values.
+struct Filler<'a>(&'a Values);
 
-impl Filled<'_> {
+impl Filler<'_> {
     fn text(&self, name: &str, text: &str) -> Result<String, ResolveError> {
         self.0.resolve(&format!("oauth.{name}"), text, BareName::Literal)
     }

@@ -1,4 +1,5 @@
-//! The environment of a container: the variables of the engine's client, and those that the client passes to the child.
+//! Builds the environment of a container: the variables of the engine's client, and the variables that the client
+//! passes to the child.
 
 use toolrack_host::{
     ChildPlan, ContainerPlan, ResolveError,

@@ -1,4 +1,5 @@
-//! The forms of a secret in the output of other programs: unchanged, and in the encodings that programs use by default.
+//! Lists the forms of a secret in the output of other programs: unchanged, and in the encodings that programs use by
+//! default.
 
 use std::collections::BTreeSet;
 
@@ -132,11 +133,11 @@ impl Style {
 /// offset of `secret`. They leave out the characters at both ends that also contain bits of the neighbours (with at
 /// most four bits of `secret`).
 fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
-    for (whole, bare) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
-        forms.insert(whole.encode(secret));
-        forms.insert(bare.encode(secret));
+    for (padded, unpadded) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
+        forms.insert(padded.encode(secret));
+        forms.insert(unpadded.encode(secret));
         for before in 0..3 {
-            let encoded = bare.encode([&[0; 2][..before], secret].concat());
+            let encoded = unpadded.encode([&[0; 2][..before], secret].concat());
             let (start, end) = ((before * 8).div_ceil(6), (before + secret.len()) * 8 / 6);
             forms.insert(encoded[start..end].to_owned());
         }

@@ -1,4 +1,4 @@
-//! The secrets that servers have received, and the search for them in texts.
+//! Remembers the secrets that servers have received, and searches texts for them.
 
 use std::{
     borrow::Cow,
@@ -246,20 +246,20 @@ impl Known {
 
     /// Returns the forms that `text` begins with, the longest first.
     fn forms_at<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
-        // Forms are sorted, and a form that `left` begins with is not greater than `left`: so try the greatest form up
-        // to `left`. If `left` does not begin with it, every form that `left` begins with is also at the beginning of
-        // the part that both have in common.
-        let mut left = text;
+        // Forms are sorted, and a form that `rest` begins with is not greater than `rest`: so try the greatest form up
+        // to `rest`. If `rest` does not begin with that form, every form that `rest` begins with is also at the
+        // beginning of the part that both have in common.
+        let mut rest = text;
         std::iter::from_fn(move || {
-            while !left.is_empty() {
+            while !rest.is_empty() {
                 let (form, known) =
-                    self.forms.range::<str, _>((Bound::Unbounded, Bound::Included(left))).next_back()?;
-                let common = form.bytes().zip(left.bytes()).take_while(|(one, other)| one == other).count();
+                    self.forms.range::<str, _>((Bound::Unbounded, Bound::Included(rest))).next_back()?;
+                let common = form.bytes().zip(rest.bytes()).take_while(|(one, other)| one == other).count();
                 if common == form.len() {
-                    left = &left[..left.floor_char_boundary(common - 1)];
+                    rest = &rest[..rest.floor_char_boundary(common - 1)];
                     return Some((&**form, known));
                 }
-                left = &left[..left.floor_char_boundary(common)];
+                rest = &rest[..rest.floor_char_boundary(common)];
             }
             None
         })

@@ -1,4 +1,4 @@
-//! The views of a text in which secrets are searched.
+//! Makes the views of a text in which secrets are searched.
 
 use std::ops::Range;
 

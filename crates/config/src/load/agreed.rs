@@ -1,4 +1,5 @@
-//! What the user agrees to in an entry. `enabled` and `disabled` are no part of it, because they only switch the entry.
+//! Determines what the user agrees to in an entry (the configuration of one server). `enabled` and `disabled` are not a
+//! part of that, because they only switch the server on or off.
 
 use std::collections::BTreeMap;
 

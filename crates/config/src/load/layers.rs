@@ -1,4 +1,4 @@
-//! The configuration files, and the parts of each that are used.
+//! Lists the configuration files, and says which parts of each are used.
 
 use std::path::{Path, PathBuf};
 
@@ -23,18 +23,18 @@ const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 pub(super) struct Layer {
     pub(super) scope: Scope,
     pub(super) path: PathBuf,
-    /// The folder that its servers run in by default.
+    /// The folder in which the servers of the file run by default.
     pub(super) folder: Option<PathBuf>,
-    /// The problem to report when it is missing.
+    /// The problem to report when the file is missing.
     pub(super) missing: Option<Problem>,
-    pub(super) reads: Reads,
+    pub(super) used_parts: UsedParts,
     /// The text of a typed configuration without a file; [`Self::path`] then only describes where it was typed.
     pub(super) text: Option<String>,
 }
 
 /// The parts of a file that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reads {
+pub(super) enum UsedParts {
     Servers,
     /// Servers and settings: the user's `toolrack.toml`.
     All,
@@ -47,13 +47,14 @@ pub(super) enum Reads {
 /// Returns the files that are used, the weakest first.
 pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
-    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers, text: None };
-    let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
+    let layer =
+        |scope, path| Layer { scope, path, folder: None, missing: None, used_parts: UsedParts::Servers, text: None };
+    let policy = |scope, path| Layer { used_parts: UsedParts::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
     if request.strict {
-        layers.push(Layer { reads: Reads::SettingsAlone, ..layer(Scope::User, places.settings()) });
+        layers.push(Layer { used_parts: UsedParts::SettingsAlone, ..layer(Scope::User, places.settings()) });
     } else {
-        layers.push(Layer { reads: Reads::All, ..layer(Scope::User, places.settings()) });
+        layers.push(Layer { used_parts: UsedParts::All, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {
             missing: places
                 .user_file_is_chosen()

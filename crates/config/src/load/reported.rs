@@ -1,4 +1,4 @@
-//! The problems of all files, limited to a number that a user can read.
+//! Collects the problems of all files, limited to a number that a user can read.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

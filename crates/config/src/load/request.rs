@@ -1,4 +1,4 @@
-//! The request to load the configuration.
+//! Defines the request to load the configuration.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,8 @@ pub struct Request {
     pub strict: bool,
     /// Servers that are built into the program: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
-    /// Servers that the member of a team, for whom this is read, has added: files replace them, too.
+    /// Servers that a member of a team has added, if the configuration is read for that member. Files replace them,
+    /// too.
     pub of_member: Desired,
     /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. An agent that no file defines is
     /// an error.

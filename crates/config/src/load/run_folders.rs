@@ -1,4 +1,4 @@
-//! The working folders of the user's own entries.
+//! Decides in which folders the programs of entries (configured servers) run.
 //!
 //! A user types a command in any folder, also in a repository that was just cloned. Package runners and interpreters
 //! read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So an entry of
@@ -104,7 +104,7 @@ fn begins_with_placeholder(cwd: &Path) -> bool {
     cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
-/// Replaces [`WORKSPACE`] by `folder`. Returns whether the entry has it.
+/// Replaces [`WORKSPACE`] by `folder`. Returns whether the entry contains [`WORKSPACE`].
 fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
     let Some(folder) = escaped(folder).to_str().map(str::to_owned) else {
         return false;

@@ -1,4 +1,4 @@
-//! A whole file with its secrets hidden, so that a change of it can be shown.
+//! Hides the secrets in a whole file, so that a change of the file can be shown.
 
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
         }
         Value::Map(members) => {
             for member in members {
-                hide(&member.node, below(above, &member.name, &member.node), hidden);
+                hide(&member.node, context_below(above, &member.name, &member.node), hidden);
             }
         }
         _ => {}
@@ -103,7 +103,7 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
 }
 
 /// Returns the context of texts below `node`, which is the value of the key `name`.
-fn below(above: Context, name: &str, node: &Node) -> Context {
+fn context_below(above: Context, name: &str, node: &Node) -> Context {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
     let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");

@@ -1,4 +1,4 @@
-//! The reference page: a table for each section, a line for each field.
+//! Writes the reference page: a table for each section, a line for each field.
 
 use serde_json::Value as Json;
 use toolrack_host::spec::Servers;
@@ -49,11 +49,11 @@ pub fn reference() -> String {
         let notes = NOTES.rows.iter().filter(|_| servers == Servers::Any);
         page.section(title, ENTRY.rows.iter().filter(|row| row.servers == servers).chain(notes));
     }
-    page.below(ENTRY, &mut Vec::new());
+    page.sections_below(ENTRY, &mut Vec::new());
     page.text += SETTINGS;
     page.suffix = "";
     page.section("Top of the file", TOOLRACK.rows);
-    page.below(TOOLRACK, &mut Vec::new());
+    page.sections_below(TOOLRACK, &mut Vec::new());
     page.text.truncate(page.text.trim_end().len());
     page.text + "\n"
 }
@@ -67,12 +67,12 @@ struct Page {
 
 impl Page {
     /// Writes the sections of all tables below `table`, each once.
-    fn below(&mut self, table: &Table, done: &mut Vec<&'static str>) {
+    fn sections_below(&mut self, table: &Table, done: &mut Vec<&'static str>) {
         for inner in table.rows.iter().filter_map(|row| inner(&row.kind)) {
             if !done.contains(&inner.title) {
                 done.push(inner.title);
                 self.section(&format!("`{}`{}", inner.title, self.suffix), inner.rows);
-                self.below(inner, done);
+                self.sections_below(inner, done);
             }
         }
     }

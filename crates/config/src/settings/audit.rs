@@ -1,4 +1,4 @@
-//! `[audit]`: how much the audit log stores of calls, and for how long.
+//! Reads `[audit]`: how much the audit log stores of calls, and for how long.
 
 use crate::{
     document::Document,

@@ -1,4 +1,4 @@
-//! `egress`: the rules for the destinations of requests.
+//! Reads `egress`: the rules for the destinations of requests.
 
 use toolrack_host::egress::{EgressRules, Profile, Proxy};
 

@@ -1,4 +1,4 @@
-//! `[policy]`: the calls that run, that need approval, and that never run.
+//! Reads `[policy]`: the calls that run, that need approval, and that never run.
 
 use std::{ops::Range, path::Path};
 
@@ -134,8 +134,8 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Returns whether `table` has the key of `member`, and reports an error if not. It is no mere warning: if a rule
-    /// lost a condition because its key is misspelt, the rule would match more calls than intended.
+    /// Returns whether `table` has the key of `member`, and reports an error if not. This is an error and not a
+    /// warning: if a rule lost a condition because its key is misspelt, the rule would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -292,6 +292,7 @@ impl Reader<'_> {
                 }
             }
         }
+        // `None` after an error; `Some(None)` if the rule does not have the hint.
         let mut hint = |name: &str| match node.get(name).map(|member| &member.node) {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
@@ -309,14 +310,14 @@ impl Reader<'_> {
         Some(rule.hints(hints))
     }
 
-    /// Returns `rule` with the globs of its condition `name`, which `with` adds. Reports an invalid one, and returns
-    /// `None`.
+    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds. Reports an invalid condition, and
+    /// returns `None`.
     fn with_globs(
         &mut self,
         rule: Rule,
         (place, name): (&str, &str),
         node: &Node,
-        with: impl Fn(Rule, &[String]) -> Result<Rule, BadRule>,
+        add_globs: impl Fn(Rule, &[String]) -> Result<Rule, BadRule>,
     ) -> Option<Rule> {
         let Some(member) = node.get(name) else { return Some(rule) };
         let field = format!("{place}{name}");
@@ -324,7 +325,7 @@ impl Reader<'_> {
         if globs.is_empty() {
             return None;
         }
-        match with(rule, &globs) {
+        match add_globs(rule, &globs) {
             Ok(rule) => Some(rule),
             Err(error) => {
                 self.error(&field, error.to_string(), &member.node.at);

@@ -1,4 +1,4 @@
-//! `[[profiles]]`: selections of tools with an MCP endpoint of their own.
+//! Reads `[[profiles]]`: selections of tools, each with its own MCP endpoint.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -178,7 +178,7 @@ impl Reader<'_> {
         pair.map(|pair| (pair, shown))
     }
 
-    /// Reads `key`, which is a pattern or a list of them. Returns `None` if the profile does not have it.
+    /// Reads `key`, which is a pattern or a list of patterns. Returns `None` if the profile does not have it.
     fn patterns(&mut self, node: &Node, key: &str) -> Option<Vec<Pattern>> {
         let (member, field) = (node.get(key)?, format!("profiles.{key}"));
         let written = match &member.node.value {

@@ -1,4 +1,4 @@
-//! `[serve]`: bounds of a daemon's connections.
+//! Reads `[serve]`: the limits of a daemon's connections.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use crate::{
 pub struct ServeSettings {
     /// The maximum number of connections at once (`connections`), 2 or more.
     pub connections: Option<usize>,
-    /// The maximum number of them with valid tokens of the same member of a team (`member_connections`), 1 or more.
+    /// The maximum number of connections with valid tokens of the same member of a team (`member_connections`), 1 or
+    /// more.
     pub member_connections: Option<usize>,
-    /// The maximum number of them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
+    /// The maximum number of connections that have not sent a valid token (`unauthenticated_connections`), 1 or more.
     pub unauthenticated_connections: Option<usize>,
     /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
     pub head_timeout: Option<Duration>,
@@ -27,7 +28,7 @@ pub struct ServeSettings {
 }
 
 /// The longest time-out, in seconds: a day.
-const LONGEST: f64 = 24.0 * 60.0 * 60.0;
+const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 impl ServeSettings {
     /// Reads the settings. An invalid value leaves the default.
@@ -51,7 +52,7 @@ impl ServeSettings {
             }
             number
         };
-        let is_time: fn(f64) -> bool = |seconds| seconds > 0.0 && seconds <= LONGEST;
+        let is_time: fn(f64) -> bool = |seconds| seconds > 0.0 && seconds <= MAX_SECONDS;
         let time = "a number of seconds above 0, at most 86400";
         let settings = Self {
             connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),

@@ -1,5 +1,5 @@
-//! `[tools]`: the names of tools for models, and the checks of calls before they are sent; for all agents and, as
-//! `[agents.tools]`, for one agent.
+//! Reads `[tools]`: the names of tools for models, and the checks of calls before they are sent. The same settings for
+//! one agent are in `[agents.tools]`.
 
 use toolrack_host::{
     Dashes, NameCap, NameStyle, Naming,

@@ -1,4 +1,4 @@
-//! The files that an entry runs, if they are in the folder of the project.
+//! Finds the files that an entry runs, if they are in the folder of the project.
 //!
 //! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
 //! the file loads in turn, the content of a folder that the entry names, or files outside of the project. Between this
@@ -48,7 +48,7 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
-    let mut found = Found { root, cwd, left: MAX_ALL, files: BTreeMap::new() };
+    let mut found = Found { root, cwd, bytes_left: MAX_ALL, files: BTreeMap::new() };
     let command = &stdio.command;
     if command.contains('/') {
         found.add_all_in(command);
@@ -77,7 +77,7 @@ struct Found<'a> {
     root: &'a Path,
     cwd: PathBuf,
     /// The number of bytes that may still be read.
-    left: u64,
+    bytes_left: u64,
     /// The fingerprints of the files, by their paths.
     files: BTreeMap<String, String>,
 }
@@ -156,11 +156,11 @@ impl Found<'_> {
 
     /// Returns the fingerprint of a file: the hash of its content, or what [`identity`] returns if that is too long.
     fn fingerprint(&mut self, path: &Path, metadata: &Metadata) -> String {
-        let limit = MAX_FILE.min(self.left);
+        let limit = MAX_FILE.min(self.bytes_left);
         if metadata.len() <= limit
             && let Some((hash, read)) = content(path, limit)
         {
-            self.left -= read;
+            self.bytes_left -= read;
             return hash;
         }
         identity(metadata)

@@ -5,8 +5,10 @@ use std::{fs::Metadata, path::Path, time::SystemTime};
 /// The fingerprint of a file or folder; every field is `None` if it does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint {
+    /// The device and the inode.
     identity: Option<(u64, u64)>,
     created: Option<SystemTime>,
+    /// The time of the last change, and the size.
     content: Option<(SystemTime, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The folders that the system watches, each once for all readers of files below it.
+//! Keeps the folders that the system watches. Each is watched once for all readers of files below it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -84,7 +84,10 @@ impl Store {
         let Some((head, pending, seq, due_at)) = row else {
             return Ok(AuditExport { newest, is_due: true, ..AuditExport::default() });
         };
-        let due_in = u64::try_from(due_at.saturating_sub(now)).ok().filter(|remaining| *remaining > 0).map(Duration::from_millis);
+        let due_in = u64::try_from(due_at.saturating_sub(now))
+            .ok()
+            .filter(|remaining| *remaining > 0)
+            .map(Duration::from_millis);
         Ok(AuditExport { head, pending, through: row_number(seq), newest, is_due: due_in.is_none(), due_in })
     }
 

@@ -91,8 +91,9 @@ fn check(registration: &Registration) -> Result<(), Failure> {
         return wrong_uri(why.to_owned());
     }
     // A list that is left out means its default, which is what is served here.
-    let excludes =
-        |list: &Option<Vec<String>>, word: &str| list.as_ref().is_some_and(|all| !all.iter().any(|listed| listed == word));
+    let excludes = |list: &Option<Vec<String>>, word: &str| {
+        list.as_ref().is_some_and(|all| !all.iter().any(|listed| listed == word))
+    };
     if excludes(&registration.grant_types, "authorization_code") || excludes(&registration.response_types, "code") {
         let why = "only the grant authorization_code with the response type code is served here";
         return Err(Failure::new("invalid_client_metadata", why));

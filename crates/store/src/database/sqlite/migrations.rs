@@ -32,7 +32,7 @@ const MIGRATIONS: [(&str, &str); 15] = [
 
 pub(crate) fn migrator() -> Migrator {
     let migration = |(version, (description, sql)): (i64, (&'static str, &'static str))| {
-        // All migrations run in one transaction, which the caller has begun.
+        // sqlx may wrap each migration in a transaction, which is then a part of the transaction of the caller.
         let no_tx = false;
         Migration::new(version, description.into(), MigrationType::Simple, SqlStr::from_static(sql), no_tx)
     };
