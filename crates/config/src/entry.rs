@@ -126,7 +126,7 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
 }
 
 /// Reports every name that an object in `node` has twice, even with `null`: parsers differ in which of the two they
-/// use, but the program that runs must be the one that the user agreed to.
+/// use, but only a program that the user agreed to may run.
 fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| report_duplicates(node, report)),
@@ -211,7 +211,7 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
     is_enabled.or(is_disabled.map(|is_disabled| !is_disabled))
 }
 
-/// Reports the remaining fields: those of the other transport, and unknown ones.
+/// Reports the remaining fields: fields of the other transport, and unknown fields.
 fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     for (key, field) in fields.take_rest() {
         fields.report().ignored.push(field.name.to_owned());

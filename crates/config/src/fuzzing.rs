@@ -1,6 +1,7 @@
-//! One function for each fuzz target, only for the crate `fuzz/`; not a part of the library's interface.
+//! Has one function for each fuzz target. Only the crate `fuzz/` uses them; they are not a part of the library's
+//! interface.
 //!
-//! Each takes any bytes, and panics if a property does not hold that must hold for every file.
+//! Each function takes any bytes, and panics if a property that must hold for every file does not hold.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A gate that looks for secrets in the arguments of calls.
+//! Looks for secrets in the arguments of calls, with a gate: a check that decides whether a call runs.
 
 use std::{fmt, sync::Arc};
 

@@ -153,7 +153,8 @@ impl Found {
                 continue;
             };
             for member in members {
-                // Private servers of a nearer folder come first, and override those of the same name of a farther one.
+                // Private servers of a nearer folder come first, and override servers of the same name in a farther
+                // folder.
                 if container.private_to.is_some() && !private_names.insert(&member.name) {
                     continue;
                 }
@@ -228,7 +229,7 @@ struct Container<'a> {
     private_to: Option<&'a Path>,
 }
 
-/// Returns the objects of servers in a file with this `root`; those of Claude Code for one folder come first.
+/// Returns the objects of servers in a file with this `root`. Claude Code's objects for a single folder come first.
 fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
     let at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;

@@ -107,7 +107,7 @@ pub struct Interpolate {
     own_folders: Option<PathBuf>,
     /// The folder below which the working folders are really created, if that is not `own_folders`.
     own_folders_moved_to: Option<PathBuf>,
-    /// Another resolver, whose secrets this one conceals as well.
+    /// Another resolver. This one conceals the secrets of that resolver, too.
     also_conceals: Option<Arc<Interpolate>>,
 }
 
@@ -175,12 +175,12 @@ impl Interpolate {
     /// Returns `text` with `***` in place of every secret that was given to a server so far: the value of a variable, a
     /// header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and the
     /// parts that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found in JSON at
-    /// any depth; those of 8 bytes or more also in base64, hex or percent-encoding, even across line breaks of the
-    /// encoder.
+    /// any depth; secrets of 8 bytes or more are also found in base64, hex or percent-encoding, even across line breaks
+    /// of the encoder.
     ///
     /// A server can repeat its secrets, on stderr or in an error. Values of less than 6 bytes are not found. The cost
     /// grows with the length of `text`, not with the number of secrets. At most 10,000 secrets and 16 MiB of them are
-    /// remembered. Beyond that, the oldest are forgotten, those of [`Self::add_secret`] before all others.
+    /// remembered. Beyond that, the oldest are forgotten, and secrets of [`Self::add_secret`] before all others.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let own = self.read_state().known.conceal(text);
@@ -226,7 +226,7 @@ impl Interpolate {
     }
 
     /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
-    /// it from one server to another. The search is that of [`Self::conceal`], for secrets of 8 bytes or more.
+    /// it from one server to another. Searches as [`Self::conceal`] does, for secrets of 8 bytes or more.
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         let in_other = || self.also_conceals.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
@@ -252,7 +252,7 @@ impl Interpolate {
     }
 
     /// Returns a copy that resolves from `environment` instead. The copy has given no secret to a server yet, so it
-    /// conceals none of those that this one conceals.
+    /// does not conceal the secrets that `self` conceals.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());

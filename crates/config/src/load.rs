@@ -86,14 +86,14 @@ impl fmt::Display for Scope {
 /// The loaded configuration, with its problems.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The servers for [`Host::apply`](toolrack_host::Host::apply), including disabled and pending ones, but not broken
-    /// ones.
+    /// The servers for [`Host::apply`](toolrack_host::Host::apply), including disabled and pending servers, but without
+    /// servers whose entries are broken.
     pub desired: Desired,
-    /// The entry of every configured name, broken ones included, in the order of the names.
+    /// The entry of every configured name, including broken entries, in the order of the names.
     pub entries: Vec<Entry>,
     /// The problems, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
-    /// The searched files, existing or not, from the weakest layer to the strongest; the ones to watch.
+    /// The searched files, existing or not, from the weakest layer to the strongest. The caller should watch them.
     pub files: Vec<ConfigFile>,
     /// The user's `toolrack.toml` without its servers.
     pub settings: Settings,
@@ -170,15 +170,16 @@ pub struct Entry {
     pub line: Option<usize>,
     /// The agent that it is for, if it is not for all.
     pub agent: Option<String>,
-    /// Whether it has no errors. For a broken entry no server runs, and no weaker entry of its name is used instead.
+    /// Whether the entry has no errors. For a broken entry no server runs, and no weaker entry of its name is used
+    /// instead.
     pub is_valid: bool,
-    /// Whether the configuration enables it, after all layers.
+    /// Whether the configuration enables the entry, after all layers.
     pub enabled: bool,
-    /// Whether the entry itself enables it, without the switches of other layers.
+    /// Whether the entry itself is enabled, without the switches of other layers (entries that have only `enabled`).
     pub enabled_itself: bool,
-    /// The file of another layer that enables or disables it, with an entry that has only `enabled`.
+    /// The file of another layer that enables or disables the entry, with an entry that has only `enabled`.
     pub switched_by: Option<Source>,
-    /// Whether the user agreed to run it.
+    /// Whether the user agreed to run the entry.
     pub trust: Trust,
     /// The folder in which the user agrees to run the entry; `None` if it needs no agreement. For a project's entry it
     /// is the folder of the file. For one of the user's own entries that [depends on the working
@@ -196,9 +197,9 @@ pub struct Entry {
     pub hash_unswitched: String,
     /// The [`content_hash`](crate::trust::content_hash) of the entry in the file.
     pub hash: String,
-    /// The entries that it replaces, the strongest first.
+    /// The entries that this one replaces, the strongest first.
     pub shadows: Vec<Shadowed>,
-    /// The entry with its secrets hidden; see [`redact()`](crate::redact). `null` for a broken one.
+    /// The entry with its secrets hidden; see [`redact()`](crate::redact). `null` for a broken entry.
     pub view: Json,
     /// The proposal for the user's agreement: the entry with every value as it is written, including secrets, and under
     /// `files` the hashes of the files that it runs. It comes from a project's file, so escape it before you print it.
@@ -378,7 +379,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Puts the rules of one file on top of those of weaker layers.
+    /// Puts the rules of one file on top of the rules of weaker layers.
     fn add_policy(&mut self, layer: &Layer, section: PolicySection) {
         let policy = std::mem::take(&mut self.settings.policy);
         self.settings.policy = section.added_to(policy, layer.owner());

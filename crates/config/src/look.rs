@@ -121,7 +121,7 @@ fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     }
 }
 
-/// Returns whether flags in one word, such as `-lc`, end with the one that takes code.
+/// Returns whether several flags in one word, such as `-lc`, end with `c`, the flag that takes code.
 fn ends_with_code_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())

@@ -258,7 +258,7 @@ fn is_option(text: &str) -> bool {
     name.chars().count() <= 1 || name.chars().all(is_in_name)
 }
 
-/// Returns whether the value of this option is a header, such as that of `-H`.
+/// Returns whether the value of this option is a header, as with `-H`.
 fn announces_header(option: &str) -> bool {
     option == "-H" || words(option).last().is_some_and(|last| last == "header" || last == "headers")
 }

@@ -62,9 +62,9 @@ pub struct PriceChoice {
     pub input: f64,
     /// The price of output.
     pub output: f64,
-    /// The price of input that is read from a cache; by default that of input.
+    /// The price of input that is read from a cache. By default, the price of input.
     pub cached_read: f64,
-    /// The price of input that is written into a cache; by default that of input.
+    /// The price of input that is written into a cache. By default, the price of input.
     pub cache_write: f64,
 }
 
@@ -133,8 +133,8 @@ impl ModelChoice {
         (choice, table.problems)
     }
 
-    /// Returns these settings with those of `over` on top. If `over` names another model or address, the key and the
-    /// other settings for reaching the model are not inherited: the key of one provider must not go to another.
+    /// Returns these settings, overridden by the settings of `over`. If `over` names another model or address, the key
+    /// and the other settings for reaching the model are not inherited: the key of one provider must not go to another.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
         let below = if over.name.is_some() || over.base_url.is_some() { self.without_access(&over) } else { self };

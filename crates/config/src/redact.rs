@@ -86,9 +86,9 @@ impl Values {
 /// Returns `spec` as an entry without defaults, with its values as `values` says.
 fn entry(spec: &ServerSpec, values: Values) -> Json {
     let mut entry = match &spec.transport {
-        Transport::Stdio(stdio) => of_stdio(stdio, values),
-        Transport::Http(http) => of_http("http", http, values),
-        Transport::Sse(http) => of_http("sse", http, values),
+        Transport::Stdio(stdio) => stdio_fields(stdio, values),
+        Transport::Http(http) => http_fields("http", http, values),
+        Transport::Sse(http) => http_fields("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
     add_rows(&mut entry, spec, |row| row.servers != Servers::Any);
@@ -115,7 +115,7 @@ fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_wanted: impl Fn
     }
 }
 
-fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
+fn stdio_fields(stdio: &Stdio, values: Values) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!("stdio"));
     if stdio.container.is_none() || !stdio.command.is_empty() {
@@ -131,7 +131,7 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
         entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
     }
     if let Some(sandbox) = &stdio.sandbox {
-        entry.insert("sandbox".to_owned(), of_sandbox(sandbox));
+        entry.insert("sandbox".to_owned(), sandbox_value(sandbox));
     }
     if let Some(container) = &stdio.container {
         entry.insert("container".to_owned(), container::shown(container));
@@ -148,7 +148,7 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
 
 /// Returns the sandbox. Includes its ports and its limit of processes even if they are the defaults: a user who agrees
 /// to the entry should see them.
-fn of_sandbox(sandbox: &Sandbox) -> Json {
+fn sandbox_value(sandbox: &Sandbox) -> Json {
     let ports = |ports: &Ports| match ports {
         Ports::Any => json!("any"),
         Ports::Only(ports) => json!(ports),
@@ -179,7 +179,7 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     Json::Object(shown)
 }
 
-fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
+fn http_fields(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
     entry.insert("url".to_owned(), values.text(&http.url, mask::argument));
@@ -190,14 +190,14 @@ fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
         let words = std::iter::once(&helper.command).chain(&helper.args);
         entry.insert("headers_helper".to_owned(), values.arguments(words));
     }
-    let oauth = of_oauth(&http.oauth, values);
+    let oauth = oauth_fields(&http.oauth, values);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
     }
     entry
 }
 
-fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
+fn oauth_fields(oauth: &OAuth, values: Values) -> Map<String, Json> {
     let mut shown = Map::new();
     let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
     for (name, value) in texts {

@@ -1,4 +1,4 @@
-//! JSON Schemas (draft 2020-12) of the files with servers and settings, for editors, and a reference page of all
+//! Makes JSON Schemas (draft 2020-12) of the files with servers and settings, for editors, and a reference page of all
 //! fields, for users.
 //!
 //! Both are made from the rows that the reader uses. They are stored in `docs/`, and a test fails if they are out of

@@ -150,7 +150,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds `problems` to those of the file, and returns `value`.
+    /// Adds `problems` to the problems of the file, and returns `value`.
     fn note_problems<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
         self.problems.extend(problems);
         value
@@ -179,8 +179,8 @@ fn shown_path(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
-/// Returns the shared `[model]`, overlaid with that of the chosen agent. Also reads the `[agents.model]` of every other
-/// agent, so that an error in it is reported before that agent is first chosen.
+/// Returns the shared `[model]`, overridden by the `[agents.model]` of the chosen agent. Also reads the
+/// `[agents.model]` of every other agent, so that an error in it is reported before that agent is first chosen.
 fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
@@ -199,8 +199,8 @@ fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelCh
     (model, problems)
 }
 
-/// Returns the shared `[tools]`, overlaid with those of the chosen agent. Also reads those of every other agent, to
-/// report errors in them.
+/// Returns the shared `[tools]`, overridden by the `[agents.tools]` of the chosen agent. Also reads the settings of
+/// every other agent, to report errors in them.
 fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
@@ -249,7 +249,7 @@ fn agents(root: &Node) -> &[Node] {
 }
 
 impl ReadContext<'_> {
-    /// Returns whether `agent`, one of `[[agents]]`, is the one whose own settings count.
+    /// Returns whether `agent`, one of `[[agents]]`, is the agent whose settings are read.
     fn is(&self, agent: &Node) -> bool {
         self.agent.is_some() && agent.text("id") == self.agent
     }

@@ -168,8 +168,8 @@ impl Drop for Watch {
 struct FileNames(ArcSwap<BTreeSet<OsString>>);
 
 impl FileNames {
-    /// Returns what the thread is to do after `event`. Reads are irrelevant: otherwise a reader's own reads would wake
-    /// it endlessly.
+    /// Returns what the thread has to do after `event`. Ignores events of reading, because a reader's own reads would
+    /// wake the thread endlessly.
     fn order(&self, event: notify::Result<Event>) -> Option<Order> {
         // An error means that an event may have been missed.
         let Ok(event) = event else { return Some(Order::CheckAll) };
@@ -313,8 +313,8 @@ impl ThreadState {
         others
     }
 
-    /// Returns those of `readers` that have a file which has changed since the last check, or a watched folder which
-    /// has been replaced by another one.
+    /// Returns the readers among `readers` for whom a file has changed since the last check, or a watched folder has
+    /// been replaced.
     fn changed_readers(&self, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
         let is_changed = |reader: &Reader| {
             reader.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
@@ -335,8 +335,8 @@ impl ThreadState {
         self.watch(id);
     }
 
-    /// Watches the folders that the reader needs now, and stops watching its other ones. Tries again if the folders
-    /// change meanwhile.
+    /// Watches the folders that the reader needs now, and stops watching the reader's other folders. Tries again if the
+    /// folders change meanwhile.
     fn watch(&mut self, id: ReaderId) {
         for _ in 0..MAX_TRIES {
             let Some(reader) = self.readers.get(&id) else { return };

@@ -26,7 +26,7 @@ pub struct StandingAnswer {
     pub way: String,
     /// When the user answered, in seconds since 1970.
     pub answered_at: i64,
-    /// The principal whose calls it covers; `None` if it covers those of all principals.
+    /// The principal whose calls the answer covers; `None` if it covers the calls of all principals.
     pub owner: Option<Owner>,
 }
 

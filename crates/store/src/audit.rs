@@ -1,5 +1,5 @@
-//! The audit log of calls, connections, trust and answers: an append-only chain, in which the hash of each row covers
-//! all rows before it.
+//! Keeps the audit log of calls, connections, trust and answers: an append-only chain, in which the hash of each row
+//! covers all rows before it.
 //!
 //! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its time
 //! (eight bytes each, the most significant first), and its body, as they are stored. The end of the chain is also

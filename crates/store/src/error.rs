@@ -117,8 +117,8 @@ pub enum StoreError {
         /// The reason. Safe to print.
         why: String,
     },
-    /// A database server does not do what it should. The text does not name the server, because callers read it, too;
-    /// [`Self::database`] returns its name.
+    /// A database server cannot do what was asked of it. The text does not name the server, because callers read the
+    /// text, too; [`Self::database`] returns its name.
     #[error("the database {problem}")]
     Database {
         /// Its host and name, for those who run the daemon.

@@ -267,8 +267,8 @@ async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &Pinn
         .map(drop)
 }
 
-/// Replaces the quarantine of `pinned_server` with `mismatches`. Tools that were in it before keep their time; new ones
-/// get a row in the audit log.
+/// Replaces the quarantine of `pinned_server` with `mismatches`. A tool that was in quarantine before keeps its time. A
+/// new tool gets a row in the audit log.
 async fn replace_quarantine(
     transaction: &mut Transaction,
     pinned_server: &PinnedServer,

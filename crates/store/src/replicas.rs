@@ -1,9 +1,10 @@
-//! The replicas that serve a team together, and the home of each tenant: the one replica that serves it.
+//! Keeps track of the replicas that serve a team together, and of the home of each tenant: the one replica that serves
+//! the tenant.
 //!
 //! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. When the number
 //! has not changed for a certain time, which each sibling measures with its own clock, the replica counts as silent,
-//! and a sibling removes it. So no two clocks are ever compared: neither those of two machines, nor those of a database
-//! before and after a failover. A home is valid for as long as its replica has a row.
+//! and a sibling removes it. So no two clocks are ever compared, neither the clocks of two machines, nor the clocks of
+//! a database before and after a failover. A home is valid for as long as its replica has a row.
 //!
 //! No sibling may remove a replica before this time has passed since the replica began its last
 //! [heartbeat](TeamStore::beat). So the replica knows until when it may serve tenants.

@@ -194,8 +194,8 @@ struct TokenRow {
 from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_at } flatten member);
 
 impl MemberRow {
-    /// Returns the principal. An unknown kind or role, which a newer version has written, counts as the one with the
-    /// fewest rights.
+    /// Returns the principal. An unknown kind or role, which a newer version has written, counts as the kind or role
+    /// with the fewest rights.
     fn principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
@@ -229,8 +229,8 @@ impl TokenRow {
 }
 
 impl Tokens<'_> {
-    /// Adds the condition for these tokens to `query`, in which `t` is the row of a token and `m` that of its member.
-    /// Each selection has its own condition, so that the database uses the right index.
+    /// Adds the condition for these tokens to `query`, in which `t` is the row of a token, and `m` is the row of the
+    /// token's member. Each selection has its own condition, so that the database uses the right index.
     fn push_condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),

@@ -96,7 +96,7 @@ impl TranscriptMessage {
     }
 }
 
-/// Reads a call in Toolrack's format, or in that of some providers.
+/// Reads a call in Toolrack's format, or in the format of some providers.
 fn parse_call(call: &Value) -> TranscriptCall {
     let of_provider = &call["function"];
     let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Stores secrets and tokens encrypted.
+//! Stores secrets and tokens in encrypted form.
 //!
 //! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
 //! random nonce. Its space, its name and the id of the key are associated data, so that a row that was copied to
@@ -32,7 +32,7 @@ const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// The longest name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 
-/// The kind of a row. The same name in two spaces is two rows.
+/// The kind of a row. The same name can be used in two spaces, for two different rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// A secret that a user set, and to which entries refer by its name.

@@ -95,7 +95,7 @@ impl ProvedToken {
     pub fn member(&self) -> &Principal {
         match &self.0.proof {
             Proof::Stored(token) => &token.member,
-            Proof::Signed(vouched) => &vouched.principal,
+            Proof::Signed(signed) => &signed.principal,
         }
     }
 
@@ -129,7 +129,7 @@ impl ProvedToken {
     pub fn profile(&self) -> Option<&str> {
         match &self.0.proof {
             Proof::Stored(token) => token.profile.as_deref(),
-            Proof::Signed(vouched) => vouched.profile.as_deref(),
+            Proof::Signed(signed) => signed.profile.as_deref(),
         }
     }
 
@@ -155,7 +155,7 @@ impl ProvedToken {
     fn ends_at(&self) -> Option<DateTime<Utc>> {
         match &self.0.proof {
             Proof::Stored(token) => token.ends_at,
-            Proof::Signed(vouched) => Some(vouched.ends_at),
+            Proof::Signed(signed) => Some(signed.ends_at),
         }
     }
 
@@ -269,8 +269,8 @@ impl Authority {
 
     /// Checks a token that one of the issuers may have signed.
     async fn prove_signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
-        let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        self.read_and_keep(TokenHash::of(token), Some(vouched)).await
+        let Some(signed) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
+        self.read_and_keep(TokenHash::of(token), Some(signed)).await
     }
 
     /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
@@ -378,8 +378,8 @@ impl Authority {
         for ((hash, proved), person) in in_use.iter().zip(&people) {
             let is_valid = match &proved.0.proof {
                 Proof::Stored(before) => tokens.contains(before),
-                Proof::Signed(vouched) => {
-                    vouched.principal.membership() == memberships.get(person).copied().unwrap_or_default()
+                Proof::Signed(signed) => {
+                    signed.principal.membership() == memberships.get(person).copied().unwrap_or_default()
                 }
             };
             if !is_valid {

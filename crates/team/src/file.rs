@@ -1,4 +1,4 @@
-//! The team file, `team.toml`, which the operator of a team writes.
+//! Reads the team file, `team.toml`, which the operator of a team writes.
 
 mod audit_export;
 mod store;
@@ -248,7 +248,7 @@ impl TeamFile {
     /// # Errors
     /// [`BadTeamFile`]
     pub fn parse(text: &str, folder: &Path) -> Result<Self, BadTeamFile> {
-        let mut team: Self = toml_edit::de::from_str(text).map_err(|error| syntax(text, &error))?;
+        let mut team: Self = toml_edit::de::from_str(text).map_err(|error| syntax_error(text, &error))?;
         if let Some(StoreTable { url: StoreUrl::File(UrlFile { file }), .. }) = &mut team.store {
             *file = folder.join(&*file);
         }
@@ -308,7 +308,7 @@ impl TeamFile {
 }
 
 /// The error of a `text` that cannot be parsed, without the passwords of URLs in it.
-fn syntax(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
+fn syntax_error(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
     let before = error.span().and_then(|span| text.get(..span.start));
     let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
     BadTeamFile::Syntax { why: line + &without_passwords(error.message()) }

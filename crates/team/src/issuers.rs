@@ -88,15 +88,15 @@ impl Issuers {
     /// 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: such a token is accepted only with a
     /// claim of access tokens (`scope`, `scp` or `client_id`), and without any claim of an ID token or a logout token.
     /// A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, because this
-    /// server does not check whether the client has the key. A token proves a service if its subject is its client (RFC
-    /// 9068, 5), otherwise a person.
+    /// server does not check whether the client has the key. If the subject of a token is its client, the token proves
+    /// a service (RFC 9068, 5); all other tokens prove a person.
     ///
     /// Keys are valid for an hour after they were fetched. A token with an unknown key causes another fetch, at most
     /// every 30 s.
     ///
     /// # Errors
-    /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is then not known whether the token proves
-    /// anything. Keys that were fetched within a day stay valid meanwhile.
+    /// [`Unreachable`] when the keys of its issuer cannot be fetched: whether the token proves anything is then
+    /// unknown. Keys that were fetched less than a day ago are still used, without an error.
     pub async fn verify(&self, token: &str) -> Result<Option<ProvedPrincipal>, Unreachable> {
         let Some(claimed) = unchecked_claims(token) else {
             self.refusals.unknown_token().await;
@@ -107,7 +107,7 @@ impl Issuers {
             return Ok(None);
         };
         match self.check_token(issuer, token, &claimed).await {
-            Ok(vouched) => Ok(Some(vouched)),
+            Ok(proved) => Ok(Some(proved)),
             Err(StatementError::Unreachable(error)) => Err(error),
             Err(StatementError::Forged(why)) => {
                 self.refuse("invalid_token", &why, &claimed.issuer).await;

@@ -9,33 +9,21 @@
 //!
 //! This crate does not know any tools and opens no port: a server serves [`FrontDoor::router`].
 //!
-//! In this picture, a line or an arrow leads from a module to a module that it uses:
+//! The modules:
 //!
-//! ```text
-//!     routes                        the addresses of the front door
-//!        │
-//!        ▼
-//!   authorization    sign_in        clients get tokens; people sign in with a browser
-//!        └──────┬──────┘
-//!               ▼
-//!     door ──► clients, provider    shared by both; OAuth clients; the provider that signs people in
-//!               │          │
-//!               │      issuers      access tokens of trusted issuers, beside `provider`
-//!               ▼          ▼
-//!           signed, remembered, fetch        signed statements and their keys; a cache of fetched data; requests
-//!
-//!   authority                       which member a token proves, and until when
-//!      │
-//!      ▼
-//!    tokens ► random   members ◄── claims    random text; who belongs to which tenant, with which role
-//!                         │
-//!                         ▼
-//!                       file        what the operator of a team writes
-//! ```
-//!
-//! The other modules: `audit_export` writes the audit logs to a place outside of the database; `quotas` counts what a
-//! tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and `parameters` write and read what
-//! browsers send; `refusals` writes the rows of the audit log about bad input.
+//! - `routes` lists the addresses of the front door. `authorization` gives tokens to clients, and `sign_in` signs people
+//!   in with a browser. `door` has what both share.
+//! - `clients` finds OAuth clients. `provider` talks to the provider that signs people in, and `issuers` checks the
+//!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `remembered` (a cache of
+//!   fetched data) and `fetch` (requests).
+//! - `authority` finds out which member a token proves, and until when. `tokens` and `random` make tokens.
+//! - `members` and `claims` find out who belongs to which tenant, with which role, by `file`: what the operator of a team
+//!   writes.
+//! - `audit_export` writes the audit logs to a place outside of the database.
+//! - `quotas` counts what the members of a tenant use.
+//! - `endpoint` names the MCP endpoints.
+//! - `page`, `browser` and `parameters` write what browsers show, and read what they send.
+//! - `refusals` writes the rows of the audit log about bad input.
 
 pub mod audit_export;
 mod authority;

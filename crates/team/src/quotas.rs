@@ -2,7 +2,7 @@
 //! profile may use.
 //!
 //! A [`Meter`] measures how much of one quota is used. A call, or other work, may begin if there is room in every quota
-//! to which it counts: those of the tenant, of the member and of the profile.
+//! to which it counts: in the quotas of the tenant, of the member and of the profile.
 
 mod limits;
 mod meter;
@@ -29,7 +29,7 @@ pub use self::{
 };
 use self::{meter::Clock, stored::StoredUses};
 
-/// When this many members have meters in memory, the meters of those who use nothing any more are dropped.
+/// When this many members have meters in memory, the meters of members who use nothing any more are dropped.
 const MAX_MEMBERS: usize = 10_000;
 
 /// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
@@ -235,7 +235,8 @@ impl Inner {
             let (meter, wait) = meters.refusal(work)?;
             Some((index, meter, wait))
         });
-        // The refusal names the quota with the longest wait and, of two with the same wait, that of the first holder.
+        // The refusal names the quota with the longest wait. If two quotas have the same wait, it names the quota of
+        // the first holder.
         let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
         if let Some((index, meter, wait)) = refusal {
             let holder = match (index, caller.in_profile()) {
@@ -267,7 +268,7 @@ impl Quotas for TenantQuotas {
 }
 
 impl Counts {
-    /// If too many members have a count, drops the counts of those who use nothing of their quotas any more.
+    /// If too many members have meters, drops the meters of members who use nothing of their quotas any more.
     fn make_room(&mut self, now: DateTime<Utc>) {
         if self.by_member.len() < MAX_MEMBERS {
             return;
@@ -290,7 +291,7 @@ impl Counts {
     }
 }
 
-/// Work that may begin, and the holders to whose quotas it counts: always the tenant, and these.
+/// Work that may begin. It counts to the quotas of the tenant, and to the quotas of this member and this profile.
 struct CountedWork {
     member: Option<Member>,
     profile: Option<Arc<str>>,

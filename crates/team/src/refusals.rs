@@ -37,8 +37,8 @@ impl Refusals {
         self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
 
-    /// Records a refusal, with the number of those before it that have no row. If the limit is reached, only counts it.
-    /// If the database fails, logs a warning; the request is refused nevertheless.
+    /// Records a refusal, with the number of earlier refusals that have no row. If the limit is reached, only counts
+    /// the refusal. If the database fails, logs a warning; the request is refused nevertheless.
     pub async fn record(&self, refusal: DoorRefusal<'_>) {
         if self.limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
             self.unrecorded.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The routes of the front door.
+//! Defines the routes of the front door.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Signed statements (JWT, RFC 7519) of providers, and the keys that verify them (RFC 7517).
+//! Reads signed statements (JWT, RFC 7519) of providers, and fetches the keys that verify them (RFC 7517).
 
 use std::{collections::HashSet, sync::Arc};
 

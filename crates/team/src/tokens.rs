@@ -1,4 +1,4 @@
-//! Tokens: random text that proves a member.
+//! Makes and recognizes tokens: random text that proves a member.
 
 use std::fmt;
 

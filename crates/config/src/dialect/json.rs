@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas.
+//! Reads JSON with comments and trailing commas.
 
 use std::{ops::Range, path::Path, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! TOML: Codex's `[mcp_servers.name]`, and Toolrack's `[[defaults.mcp]]` and `[[agents.mcp]]`.
+//! Reads TOML: Codex's `[mcp_servers.name]`, and Toolrack's `[[defaults.mcp]]` and `[[agents.mcp]]`.
 
 use std::ops::Range;
 
@@ -42,8 +42,8 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     Ok(servers)
 }
 
-/// Reads `[[agents]]`; two with the same id are one agent. An error in one of them does not affect the servers of the
-/// others.
+/// Reads `[[agents]]`. Two tables with the same id are one agent. An error in one agent does not affect the servers of
+/// the others.
 fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");

@@ -1,4 +1,4 @@
-//! Shows a change to the user as a diff.
+//! Writes a change as a diff, for the user.
 
 use std::path::Path;
 

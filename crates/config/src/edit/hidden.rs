@@ -93,8 +93,8 @@ struct ShownList<'a> {
 
 impl ShownList<'_> {
     /// Returns the index at which the item at `index` of `sent` was shown. Items that look the same are distinguished
-    /// by the option before them (`--key ***`), and then by their order. `None` if one of those was added or removed,
-    /// so that their order says nothing.
+    /// by the option before them (`--key ***`), and then by their order. `None` if such an item was added or removed,
+    /// so that the order says nothing.
     fn shown_index(&self, sent: &[Json], index: usize) -> Option<usize> {
         let alike: Vec<usize> = indexes_where(self.shown, |other| self.shown[other] == sent[index]);
         let mut values = alike.iter().map(|at| self.values.get(*at));
@@ -107,10 +107,10 @@ impl ShownList<'_> {
         }
         let is_same =
             |list: &[Json], at: usize| list[at] == sent[index] && option_before(list, at) == option_before(sent, index);
-        let before = indexes_where(self.shown, |at| is_same(self.shown, at));
-        let now = indexes_where(sent, |at| is_same(sent, at));
-        let nth = now.iter().position(|at| *at == index)?;
-        if before.len() == now.len() { before.get(nth).copied() } else { None }
+        let alike_shown = indexes_where(self.shown, |at| is_same(self.shown, at));
+        let alike_sent = indexes_where(sent, |at| is_same(sent, at));
+        let nth = alike_sent.iter().position(|at| *at == index)?;
+        if alike_shown.len() == alike_sent.len() { alike_shown.get(nth).copied() } else { None }
     }
 }
 

@@ -98,9 +98,9 @@ impl Returned<'_> {
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &target))))
     }
 
-    /// Returns the fields of the new entry, and the names of the changed ones. A field that came back unchanged stays
-    /// as the file has it. The view may show another value than the file, such as the folder of a project or the
-    /// `enabled` of another file: the user did not write that, so it does not go into this file.
+    /// Returns the fields of the new entry, and the names of the changed ones. A field that the user did not change
+    /// stays as it is in the file. The view may show another value than the file, such as the folder of a project or
+    /// the `enabled` of another file. The user did not write that value, so it does not go into this file.
     fn target_fields(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
         let parsed =
             |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Merge<'_> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
             // If the entry is not a server without this member, there is nothing to compare. The member may then set
-            // each field that says what kind of server it is, unless its name is that of another field.
+            // each field that says what kind of server it is, unless the member has the name of another field.
             let may_set = KIND_FIELDS.contains(&field) && !self.current.contains_key(&canonical(key));
             let after = self.without(base, key);
             canonical(key) == field || after.map_or(may_set, |after| after.get(field) != before.get(field))

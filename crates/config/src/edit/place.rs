@@ -46,7 +46,8 @@ impl Place {
             .collect()
     }
 
-    /// Returns the file of `scope` that has the entry already, otherwise the file for new entries.
+    /// Returns the file of `scope` that has the entry already. If no such file exists, returns the file for new
+    /// entries.
     #[must_use]
     pub fn within(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
         let known = entry.into_iter().flat_map(Self::all_of).find(|place| place.scope == scope);

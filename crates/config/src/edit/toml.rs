@@ -55,7 +55,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Returns the member `name`, if it is a table as well.
+    /// Returns the member `name`, if that is a table.
     fn subtable(&self, name: &str) -> Option<Body<'a>> {
         match self.table()?.get(name)? {
             Item::Table(table) => Some(Body::Table(table)),

@@ -1,4 +1,4 @@
-//! Typed access to the fields of an entry, with problems that name the field and its place.
+//! Gives typed access to the fields of an entry. Its problems name the field and the place of the field.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -117,8 +117,9 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// Takes the field `name` if it is a number of a thousand or more: other programs read such a number as
     /// milliseconds, and no program as seconds. Shortens a time that is longer than [`MAX_DURATION`].
     ///
-    /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and in the files of other programs
-    /// that of a request. Claude Code accepts no number below a thousand, so Toolrack reads a smaller one as seconds.
+    /// In Claude Code's `.mcp.json`, such a `timeout` is the whole time of a call; in the files of other programs, it
+    /// is the time of a request. Claude Code accepts no number below a thousand, so Toolrack reads a smaller number as
+    /// seconds.
     pub(super) fn take_milliseconds(&mut self, name: &str) -> Option<Duration> {
         let number = |member: &Member| match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),

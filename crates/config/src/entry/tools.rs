@@ -1,4 +1,4 @@
-//! Filters for a server's tools.
+//! Reads the filters for a server's tools.
 
 use std::ops::Range;
 

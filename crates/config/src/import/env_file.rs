@@ -4,8 +4,8 @@ use crate::placeholder::is_name;
 
 /// Returns the variables of `text`, each with the value of its last line.
 ///
-/// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double ones `\n` is a line
-/// break. Any other line is skipped. A `$` has no special meaning.
+/// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
+/// line break. Any other line is skipped. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {

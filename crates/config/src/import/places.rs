@@ -28,10 +28,10 @@ const VS_CODE_FOLDERS: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
 /// The maximum number of VS Code's profiles that are read in one folder.
 const MAX_PROFILES: usize = 100;
 
-/// Returns the files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root,
-/// and then the user's own.
+/// Returns the files of `client`, existing or not, the strongest first: the project's files from `cwd` up to its root,
+/// and then the user's own files.
 ///
-/// It includes the places of both Linux and macOS, because a home folder can be shared.
+/// The files include the usual places of both Linux and macOS, because a home folder can be shared.
 pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);

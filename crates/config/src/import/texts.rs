@@ -215,7 +215,7 @@ fn split_curly(text: &str) -> Option<(&str, &str)> {
     inner.split_once(':').filter(|(kind, argument)| matches!(*kind, "env" | "file") && !argument.is_empty())
 }
 
-/// Converts a name such as `perplexity-key` into that of a variable: `PERPLEXITY_KEY`.
+/// Converts a name such as `perplexity-key` into the name of a variable: `PERPLEXITY_KEY`.
 fn variable_name(source: &str) -> String {
     let mut name = String::with_capacity(source.len());
     for c in source.chars() {

@@ -10,8 +10,9 @@ use super::{Interpolate, Values};
 use crate::placeholder::BareName;
 
 impl Interpolate {
-    /// Gives `plan` a container. The environment of the plan is then that of the engine's client: the user's own
-    /// folders and language, the variables that locate the engine, and the values that the client passes to the child.
+    /// Gives `plan` a container. The environment of the plan is then the environment of the engine's client: the user's
+    /// own folders and language, the variables that locate the engine, and the values that the client passes to the
+    /// child.
     pub(super) fn add_container(
         &self,
         spec: &Stdio,

@@ -62,7 +62,7 @@ struct Secret {
 struct Form {
     /// The number of secrets that have this form.
     secrets: usize,
-    /// The servers that received one of them.
+    /// The servers that received one of these secrets.
     servers: BTreeSet<ServerName>,
 }
 
@@ -107,9 +107,9 @@ impl Known {
         }
     }
 
-    /// Forgets secrets until a tenth of the room is free: many together, because each time all others are scanned.
-    /// Secrets of [`Retention::Short`] are forgotten before all others, and older ones before newer ones; the newest
-    /// one stays.
+    /// Forgets secrets until a tenth of the room is free. Many are forgotten together, because each call scans all
+    /// others. Secrets of [`Retention::Short`] are forgotten before all others, and older secrets before newer secrets;
+    /// the newest secret stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
             self.secrets.iter().map(|(text, secret)| (secret.retention, secret.last_given, text.clone())).collect();
@@ -176,7 +176,8 @@ impl Known {
         let views = Views::of_beginning(text);
         let unfinished = views.each().map(|view| view.original(self.before_unfinished(view.text)));
         let mut safe = unfinished.min().unwrap_or(text.len());
-        // That position may be in another secret, or in an escape: then move to the beginning of that, and look again.
+        // That position may be in another secret, or in an escape. Then move to the beginning of that secret or escape,
+        // and look again.
         let beginning_around = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
             views.escape_around(at).or_else(|| views.each().find_map(in_view))

@@ -31,9 +31,9 @@ impl std::error::Error for Rejected {}
 
 /// Loads the configuration again, to replace `before`. May be called at any time, even while files are being written.
 ///
-/// Returns a complete new configuration or a report: when a file cannot be read or parsed, or is suddenly empty, it is
-/// most likely half written, and servers must not be stopped for that. A broken entry among good ones, a removed file,
-/// and a file with only `{}` are changes like any other.
+/// Returns a complete new configuration or a report: a file that cannot be read or parsed, or is suddenly empty, is
+/// most likely half written, and servers must not be stopped for that. A broken entry among good entries, a removed
+/// file, and a file with only `{}` are changes like any other.
 ///
 /// # Errors
 /// [`Rejected`], with the problems of every file that cannot be used. The old configuration should stay.

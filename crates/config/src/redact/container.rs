@@ -1,4 +1,4 @@
-//! Shows a container.
+//! Shows the settings of a container.
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::spec::{Container, Mount, Pull};

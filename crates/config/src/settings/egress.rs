@@ -24,12 +24,12 @@ pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Proble
             Profile::Hosted
         }
     };
-    let ports = reader.each(node, "ports", "whole numbers from 1 to 65535", |item| match &item.value {
+    let ports = reader.items(node, "ports", "whole numbers from 1 to 65535", |item| match &item.value {
         Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0),
         _ => None,
     });
     let must = "hosts, such as `mcp.example.com` or `*.example.com`, addresses and networks, such as `10.1.0.0/16`";
-    let allow = reader.each(node, "allow", must, |item| item.as_text()?.parse().ok());
+    let allow = reader.items(node, "allow", must, |item| item.as_text()?.parse().ok());
     let proxy = node.get("proxy").map_or(Proxy::Environment, |member| reader.proxy(&member.node));
     let rules = EgressRules { profile, ports: ports.into_iter().collect(), allow, proxy, source: source.clone() };
     (if reader.problems.is_empty() { rules } else { EgressRules::strictest(source) }, reader.problems)
@@ -63,7 +63,8 @@ impl Reader<'_> {
         })
     }
 
-    fn each<T>(&mut self, node: &Node, name: &str, must: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
+    /// Reads the list `name`, each item with `read`. Reports an error for a value that `read` does not accept.
+    fn items<T>(&mut self, node: &Node, name: &str, must: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
         let Some(member) = node.get(name) else { return Vec::new() };
         let field = format!("egress.{name}");
         let Value::List(items) = &member.node.value else {

@@ -32,7 +32,7 @@ pub struct ToolSettings {
 /// The time at which a model gets changed tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refresh {
-    /// With the user's next message (`run`): the tools of a run are those of its beginning.
+    /// With the user's next message (`run`): during a run, the tools stay as they were at its beginning.
     #[default]
     Run,
     /// With each request to the model (`turn`), never between its answer and the calls in it.
@@ -40,7 +40,7 @@ pub enum Refresh {
 }
 
 impl ToolSettings {
-    /// Returns the settings of `node` over those of `self`. An invalid value leaves the earlier one.
+    /// Returns the settings of `self`, overridden by the settings of `node`. An invalid value changes nothing.
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut add_error = |field: &str, message: String, at: &Node| {
@@ -72,6 +72,7 @@ impl ToolSettings {
                 _ => wrong("name_length", "64 or 128", &member.node),
             }
         }
+        // `choice` applies a word, and returns whether it is a known one.
         let mut choose = |name: &str, choice: &mut dyn FnMut(&str) -> bool| {
             let Some(member) = node.get(name) else { return };
             if !member.node.as_text().is_some_and(choice) {

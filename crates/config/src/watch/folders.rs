@@ -112,7 +112,7 @@ impl Folders {
         }
     }
 
-    /// Returns whether another folder is, or may be, in the place of the one that is watched.
+    /// Returns whether another folder has, or may have, replaced the folder that is watched.
     pub(super) fn is_replaced(&self, folder: &Path) -> bool {
         self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.fingerprint))
     }

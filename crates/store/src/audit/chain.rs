@@ -1,4 +1,4 @@
-//! Adds rows to the end of the chain.
+//! Adds rows to the end of the audit log's chain, in which the hash of each row covers all rows before it.
 
 use std::{fmt, str::FromStr};
 
@@ -124,7 +124,7 @@ impl Store {
 /// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no
 /// other process adds rows meanwhile.
 pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
-    // Without its stored end, the chain is broken, and the check reports that. New entries are stored nevertheless.
+    // Without its stored end, the chain is broken, and the check reports that. New entries are stored even then.
     let Head { mut seq, mut hash, .. } = match head(connection).await? {
         Some(head) => head,
         None => restart(connection).await?,

@@ -1,4 +1,4 @@
-//! The content of a row of the audit log.
+//! Makes the content of a row of the audit log from an event.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,8 +16,8 @@ const MAX_NAME: usize = 256;
 /// The maximum size of a reason, in bytes; a longer one is cut.
 const MAX_WHY: usize = 2 * 1024;
 
-/// The maximum size of arguments that are stored in full, in bytes. Of larger ones, the row has only the hash and the
-/// size.
+/// The maximum size of arguments that are stored in full, in bytes. For larger arguments, the row has only the hash and
+/// the size.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// An event, in the form that a row records. Its texts hold no control characters and no known secrets.

@@ -93,7 +93,7 @@ impl AuditLog {
         Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
 
-    /// Returns a witness for the host of a member; this log must be that of the member's tenant. `hide` hides the
+    /// Returns a witness for the host of a member; this log must be the log of the member's tenant. `hide` hides the
     /// member's secrets in the rows.
     #[must_use]
     pub fn witness_for_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {

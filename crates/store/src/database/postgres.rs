@@ -60,7 +60,7 @@ impl Database {
     /// password.
     pub async fn connect(settings: DatabaseSettings) -> Result<Self, StoreError> {
         let options = options(&settings)?;
-        let name: Arc<str> = name(&options).into();
+        let name: Arc<str> = database_name(&options).into();
         prepare(&options, &name, &settings).await?;
         let pool = PgPoolOptions::new()
             .max_connections(settings.most_connections.max(1))
@@ -271,7 +271,7 @@ fn options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> 
 }
 
 /// Returns the name of the database for messages: its host or socket, and its name there.
-fn name(options: &PgConnectOptions) -> String {
+fn database_name(options: &PgConnectOptions) -> String {
     let database = options.get_database().unwrap_or(options.get_username());
     match options.get_socket() {
         Some(socket) => format!("{}/{database}", socket.display()),

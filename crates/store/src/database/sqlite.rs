@@ -122,7 +122,7 @@ async fn pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreEr
         // more sets `synchronous` itself.
         .synchronous(SqliteSynchronous::Normal)
         .statement_cache_capacity(STATEMENT_CACHE);
-    // A pool of one is a queue for the one connection; no task holds a lock across an await.
+    // A pool with one connection is a queue for it, so that no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
         // The statement that holds the connection may itself wait for `busy_timeout`.

@@ -11,7 +11,7 @@ use super::StoreError;
 #[cfg(feature = "postgres")]
 const NAME: &str = "the database";
 
-/// Why a database server does not do what it should. Each text continues the words "the database", and names the
+/// Why a database server cannot do what was asked of it. Each text continues the words "the database", and names the
 /// setting to change, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -25,9 +25,9 @@ impl Drop for Claim {
 }
 
 impl Store {
-    /// Keeps other turns on this store and its clones from continuing `session`. Claim a session before you read it:
-    /// the state of a running turn looks like that of an interrupted one. A claim does not exclude other processes: if
-    /// two processes add to the session, the second one gets [`StoreError::SessionMoved`].
+    /// Keeps other turns on this store and its clones from continuing `session`. Claim a session before you read it,
+    /// because a running turn looks like an interrupted turn. A claim does not exclude other processes: if two
+    /// processes add to the session, the second one gets [`StoreError::SessionMoved`].
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.

@@ -136,7 +136,7 @@ impl Source {
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
-    /// Returns the messages of a session in the order of time; those of the same time in the order of the file.
+    /// Returns the messages of a session in the order of time. Messages of the same time stay in the order of the file.
     async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
         let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
         let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.select_messages))).bind(session.row);
@@ -146,7 +146,7 @@ impl Source {
         for row in rows {
             let id = Uuid::try_parse(&row.id).map_err(|_| self.unexpected("message's id", &row.id))?;
             let role = Role::from_word(&row.role).ok_or_else(|| self.unexpected("role", &row.role))?;
-            // A message without a time gets that of the message before it.
+            // A message without a time gets the time of the message before it.
             at = parse_time(row.timestamp.as_deref()).unwrap_or(at);
             let mut message = NewMessage::new(role, row.content.unwrap_or_default());
             (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
@@ -170,8 +170,8 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
 }
 
 /// Returns whether the file is in WAL mode, and has no log beside it. The import opens such a file as immutable,
-/// because SQLite would otherwise create files beside it. Of any other file, SQLite locks out writers while the import
-/// reads it.
+/// because SQLite would otherwise create files beside it. For any other file, SQLite locks out writers while the import
+/// reads the file.
 fn can_be_immutable(path: &Path) -> io::Result<bool> {
     // Reading a named pipe would block.
     if !std::fs::metadata(path)?.is_file() {

@@ -185,7 +185,7 @@ fn from_now(delta: TimeDelta) -> i64 {
 
 impl TeamStore {
     /// Stores a client that registered itself. The client ends after 24 hours, unless a user gives it a grant. The
-    /// store keeps at most 20,000 clients, and of those that no user has used only the newest 2,000.
+    /// store keeps at most 20,000 clients, and only the newest 2,000 of the clients that no user has used.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -222,8 +222,8 @@ impl TeamStore {
     }
 
     /// Stores a grant, and records it in the [audit log](crate::audit), in one transaction. Its code is valid for 60
-    /// seconds. A member can have 200 grants: the oldest ones beyond that end. Returns `false`, and stores nothing, if
-    /// the member does not exist.
+    /// seconds. A member can have 200 grants; beyond that, the oldest grants end. Returns `false`, and stores nothing,
+    /// if the member does not exist.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -371,7 +371,7 @@ impl TeamStore {
     }
 }
 
-/// Removes the clients that have ended, and the oldest ones, until the bounds allow one more.
+/// Removes the clients that have ended, and then the oldest clients, until the limits allow one more.
 async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
     query("DELETE FROM team_clients WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(
@@ -391,7 +391,8 @@ async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Inserts a grant, removes those that have ended and the oldest ones beyond the bound, and marks the client as used.
+/// Inserts a grant, and marks the client as used. Removes grants that have ended, and the oldest grants beyond the
+/// limit.
 async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
     query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(

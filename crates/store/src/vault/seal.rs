@@ -97,8 +97,8 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// Returns the salt of `store`, and creates it if there is none. If two processes create one at once, both use the one
-/// that is stored.
+/// Returns the salt of `store`, and creates it if there is none. If two processes create a salt at once, both use the
+/// salt that was stored first.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
     let fresh: [u8; SALT_BYTES] = random()?;

@@ -1,5 +1,5 @@
-//! Exports all audit logs of a team, in rounds. Each round exports the new rows of each log, and ends with a head: a
-//! signed file that lists the objects with these rows.
+//! Exports all audit logs of a team, in rounds. For each log, a round writes objects (files) with the new rows, and
+//! then a head: a signed file that lists these objects.
 
 use std::{
     collections::BTreeSet,

@@ -44,7 +44,7 @@ pub struct LogReport {
     pub log: LogName,
     /// How many heads have a valid signature, and the right name.
     pub heads: u64,
-    /// How many rows are proved: those of the objects that match a head.
+    /// How many rows are proved, because they are in an object that matches a head.
     pub rows: u64,
     /// The first of these rows.
     pub first: Option<u64>,
@@ -53,12 +53,13 @@ pub struct LogReport {
     /// Objects that no head names, so that nothing proves them. The newest ones may belong to a head that is not
     /// written yet.
     pub unnamed: Vec<String>,
-    /// Everything that is wrong with the log.
+    /// The problems of the log.
     pub problems: Vec<Problem>,
 }
 
 /// Verifies each log among `files`: that one of `keys` has signed each head, that no head is missing, that each object
-/// has the hash that its head names, and that each row follows from the one before it. What is wrong is in the reports.
+/// has the hash that its head names, and that each row follows from the one before it. Problems are in the reports, and
+/// are no errors.
 ///
 /// # Errors
 /// When a file cannot be read, or `files` have no log.

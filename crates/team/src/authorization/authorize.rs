@@ -1,4 +1,4 @@
-//! `/oauth/authorize`: a client asks for a code, and a user answers (OAuth 2.1, 4.1).
+//! Serves `/oauth/authorize`, where a client asks for a code and a user answers (OAuth 2.1, 4.1).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The metadata of the resource (RFC 9728) and of the authorization server (RFC 8414), which clients read first.
+//! Serves the metadata of the resource (RFC 9728) and of the authorization server (RFC 8414), which clients read first.
 
 use std::sync::Arc;
 

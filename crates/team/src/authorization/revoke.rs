@@ -1,4 +1,5 @@
-//! `POST /oauth/revoke`: a client revokes one of its tokens (RFC 7009), which ends its whole grant.
+//! Serves `POST /oauth/revoke`, with which a client revokes one of its tokens (RFC 7009). That ends the whole grant of
+//! the token: what a user allowed the client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `POST /oauth/token`: a client gets tokens for a code, and new ones for a refresh token (OAuth 2.1, 4.1.3 and 4.3).
+//! Serves `POST /oauth/token`, with which a client gets tokens for a code, and new tokens for a refresh token (OAuth
+//! 2.1, 4.1.3 and 4.3).
 
 use std::sync::Arc;
 

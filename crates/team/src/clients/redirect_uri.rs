@@ -1,4 +1,5 @@
-//! Redirect URIs: the addresses to which the browser takes the answer for a client (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
+//! Checks redirect URIs: the addresses to which the browser takes the answer for a client (OAuth 2.1, 2.3; RFC 8252, 7
+//! and 8).
 
 use url::{Host, Url};
 

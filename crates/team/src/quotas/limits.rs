@@ -1,4 +1,4 @@
-//! The limits of a tenant, as the team file has them.
+//! Reads the limits of a tenant from the team file.
 
 use std::fmt;
 

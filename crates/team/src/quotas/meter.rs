@@ -1,4 +1,4 @@
-//! A meter: one quota, and how much of it is used.
+//! Measures how much of a quota is used. A meter is one quota with its used amount.
 
 use std::time::Duration;
 

@@ -73,7 +73,7 @@ impl Browser {
         }
     }
 
-    /// Derives bytes from the browser's secret, different ones for each purpose.
+    /// Derives bytes from the browser's secret. Each purpose gets different bytes.
     fn derived(&self, purpose: &str, attempt_id: &str, to: &str) -> [u8; 32] {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else {
             // Cannot happen: HMAC accepts keys of every length.
