@@ -79,7 +79,7 @@ pub enum EditError {
     Invalid {
         /// The entry's name.
         name: String,
-        /// Its errors, and its warnings.
+        /// The errors and warnings of the entry.
         problems: Vec<Problem>,
     },
     /// There is an entry of this name.

@@ -11,8 +11,8 @@ use toolrack_host::spec::{InheritEnv, passes_to_the_client};
 
 /// A snapshot of environment variables.
 ///
-/// It is passed around as data, so that no other code reads the environment of the process, and tests need none. Its
-/// `Debug` prints only names.
+/// The snapshot is passed around as data, so that no other code reads the environment of the process, and tests need no
+/// environment. Its `Debug` prints only names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,

@@ -1,7 +1,7 @@
 //! Imports the servers that other programs on this machine have configured, in Toolrack's own format.
 //!
 //! [`look()`] reads the files of eleven programs and offers every server that it finds, ready for
-//! [`edit::add`](crate::edit::add). It only reads: it resolves no placeholder, starts no program, and skips special
+//! [`edit::add`](crate::edit::add). It changes nothing, resolves no placeholder, starts no program, and skips special
 //! files such as pipes.
 //!
 //! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
@@ -51,7 +51,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub struct Offer {
     /// The program.
     pub client: Client,
-    /// Its file.
+    /// The program's file.
     pub path: PathBuf,
     /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
@@ -64,7 +64,7 @@ pub struct Offer {
     pub view: Json,
     /// The [`content_hash`](crate::trust::content_hash) of [`Self::entry`].
     pub hash: String,
-    /// Whether it comes from a file in the project, so that the user has to agree to it.
+    /// Whether the entry comes from a file in the project, so that the user has to agree to it.
     pub from_project: bool,
     /// The one folder for which the user has configured it; `None` if it is for every folder, or from a project's file.
     pub private_to: Option<PathBuf>,
@@ -93,7 +93,7 @@ impl Found {
 
 /// Reads the servers that `clients` have configured for the user of `environment` and for the project of `cwd`.
 ///
-/// It reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+/// Reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
 /// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
 /// fails: unusable files and entries are left out and reported. Files beyond 64 MiB are not read.
 #[must_use]

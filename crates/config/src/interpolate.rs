@@ -97,7 +97,7 @@ pub fn is_stored_secret_name(name: &str) -> bool {
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
-/// It reads the current variables each time. No error and no `Debug` contains a value.
+/// The current variables are read each time. No error and no `Debug` contains a value.
 pub struct Interpolate {
     state: RwLock<State>,
     stored: Option<Arc<dyn Secrets>>,

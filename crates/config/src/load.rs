@@ -151,24 +151,24 @@ impl Loaded {
 /// A file of one layer, existing or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Its layer.
+    /// The layer of the file.
     pub scope: Scope,
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
 /// One configured name: the entry that is used, and its origin.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name.
+    /// The name of the entry.
     pub name: String,
-    /// Its layer.
+    /// The layer of the entry.
     pub scope: Scope,
-    /// Its file.
+    /// The file that contains the entry.
     pub source: Source,
-    /// Its line in that file, from 1.
+    /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
-    /// The agent that it is for, if it is not for all.
+    /// The agent that the entry is for; `None` if it is for all agents.
     pub agent: Option<String>,
     /// Whether the entry has no errors. For a broken entry no server runs, and no weaker entry of its name is used
     /// instead.
@@ -210,9 +210,9 @@ pub struct Entry {
 /// An entry that a stronger one replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shadowed {
-    /// Its layer.
+    /// The layer of the replaced entry.
     pub scope: Scope,
-    /// Its file.
+    /// The file of the replaced entry.
     pub source: Source,
 }
 
@@ -260,7 +260,7 @@ struct Loader<'a> {
 struct EntryOrigin<'a> {
     layer: &'a Layer,
     document: &'a Document,
-    /// The agent that it is for, if it is not for all.
+    /// The agent that the entry is for; `None` if it is for all agents.
     agent: Option<&'a str>,
 }
 

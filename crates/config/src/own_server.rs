@@ -28,7 +28,7 @@ const MAX_VALUE: usize = 8 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServer {
-    /// Its MCP endpoint, with `https`.
+    /// The MCP endpoint of the server, with `https`.
     pub url: String,
     /// Headers of its requests. `${user:NAME}` in a value stands for what the member gives as `NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -48,7 +48,7 @@ pub enum BadOwnServer {
     /// The name of a header is invalid.
     #[error("`{name}` is not the name of a header (RFC 9110, 5.1)")]
     Header {
-        /// Its name, safe to print.
+        /// The name of the header, safe to print.
         name: String,
     },
     /// The value of a header is not allowed.

@@ -25,32 +25,32 @@ pub(crate) use settings::{
     TOOLRACK, TOOLS,
 };
 
-/// The unit suffixes of a time's name. Without one, it is in seconds.
+/// The suffixes of the name of a time, which give its unit. A time without a suffix is in seconds.
 const UNITS: &[&str] = &["", "_s", "_sec", "_secs", "_seconds", "_ms"];
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    /// Its name in Toolrack's own files.
+    /// The name of the field in Toolrack's own files.
     pub(crate) key: &'static str,
-    /// Its other names, each with the program whose files have it.
+    /// The other names of the field, each with the program whose files have that name.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
     pub(crate) kind: Kind,
-    /// The transports whose servers have it.
+    /// The transports whose servers have the field.
     pub(crate) servers: Servers,
     pub(crate) is_required: bool,
-    /// Whether it shows that the object around it is an entry.
+    /// Whether an object with this field must be an entry.
     pub(crate) is_characteristic: bool,
     /// Whether placeholders such as `${TOKEN}` are filled in when the server connects.
     pub(crate) is_filled: bool,
-    /// Whether it decides which program answers, and so belongs to the identity of the server.
+    /// Whether the field decides which program answers, and so belongs to the identity of the server.
     pub(crate) is_identity: bool,
     pub(crate) hidden: Hidden,
-    /// The field under which the value of this one is shown.
+    /// The field under which the value of this field is shown.
     pub(crate) shown_as: Option<&'static str>,
-    /// The setting of the spec that it sets, if common code can read and show it.
+    /// The setting of the spec that the field sets, if common code can read and show that setting.
     pub(crate) sets: Option<Sets>,
-    /// Its default, if that is a value.
+    /// The default of the field, if that is a value.
     default_value: Option<fn() -> Json>,
     /// What applies without the field, in words, if its default is no value; for the documentation.
     pub(crate) otherwise: &'static str,
@@ -108,7 +108,7 @@ pub(crate) enum Kind {
 /// The fields of an object.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Its name in the schemas and on the reference page.
+    /// The name of the table in the schemas and on the reference page.
     pub(crate) title: &'static str,
     pub(crate) rows: &'static [Row],
     /// Whether a field that is not in the table is an error, and not only a warning.

@@ -58,10 +58,10 @@ pub struct Settings {
 /// The role of an agent, which decides whether it gets tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It carries out tasks, with tools (`worker`).
+    /// The agent carries out tasks, with tools (`worker`).
     #[default]
     Worker,
-    /// It talks and gives tasks to others (`channel`): it gets no tools, and none of its servers is started.
+    /// The agent talks and gives tasks to others (`channel`). It gets no tools, and none of its servers is started.
     Channel,
 }
 

@@ -39,9 +39,9 @@ const MAX_ROWS: usize = 10_000;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AuditRow {
-    /// Its number. The first row that was ever written has the number 1.
+    /// The number of the row. The first row that was ever written has the number 1.
     pub seq: u64,
-    /// When it happened, in milliseconds since 1970.
+    /// When the event happened, in milliseconds since 1970.
     pub at: i64,
     /// The event, as it is stored in the database: [`Store::verify_audit`] checks that it was not changed.
     pub entry: Entry,

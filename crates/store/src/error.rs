@@ -121,7 +121,7 @@ pub enum StoreError {
     /// text, too; [`Self::database`] returns its name.
     #[error("the database {problem}")]
     Database {
-        /// Its host and name, for those who run the daemon.
+        /// The host and the name of the database, for those who run the daemon.
         database: String,
         /// The obstacle, and how to remove it.
         problem: DatabaseProblem,

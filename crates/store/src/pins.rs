@@ -36,7 +36,7 @@ pub struct QuarantinedTool {
     pub pinned_server: PinnedServer,
     /// The tool's current definition, and why it is in quarantine.
     pub mismatch: PinMismatch,
-    /// When it came into quarantine, in seconds since 1970.
+    /// When the tool came into quarantine, in seconds since 1970.
     pub since: i64,
     /// The tool's pin; `None` if it has none.
     pub pinned: Option<Pinned>,
@@ -47,7 +47,7 @@ pub struct QuarantinedTool {
 pub struct Pinned {
     /// The trusted definition.
     pub definition: Definition,
-    /// When it became trusted, in seconds since 1970.
+    /// When this definition became trusted, in seconds since 1970.
     pub at: i64,
     /// Where a user approved it: `cli` or `daemon`; `None` if the host pinned it when it first saw the tool.
     pub approved_by: Option<String>,

@@ -18,7 +18,7 @@ use crate::{
 /// A replica as its siblings see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// Its id: random, and a new one for each time that it joins.
+    /// The id of the replica: random, and another one each time that the replica joins.
     pub id: String,
     /// The address at which its siblings reach it.
     pub address: String,

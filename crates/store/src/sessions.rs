@@ -143,7 +143,7 @@ pub struct NewSession {
     pub title: String,
     /// The model that will answer, such as `anthropic/claude-sonnet-4-5`.
     pub model: Option<String>,
-    /// The agent that leads it.
+    /// The agent that leads the conversation.
     pub agent: Option<String>,
     /// The owner; `None` for the user of the machine.
     pub owner: Option<Owner>,
@@ -153,7 +153,7 @@ pub struct NewSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Session {
-    /// Its id: a UUID, of version 7 if Toolrack made it.
+    /// The id of the conversation: a UUID, of version 7 if Toolrack made it.
     pub id: Uuid,
     /// The shortest prefix of the id that no other session shares, of at least 8 characters. [`Store::find_session`]
     /// accepts it until a new session shares it.
@@ -162,15 +162,15 @@ pub struct Session {
     pub title: String,
     /// The model that answered last.
     pub model: Option<String>,
-    /// The agent that leads it.
+    /// The agent that leads the conversation.
     pub agent: Option<String>,
     /// The owner; `None` for the user of the machine.
     pub owner: Option<Owner>,
-    /// When it began.
+    /// When the conversation began.
     pub created_at: DateTime<Utc>,
     /// When something was last added to it. A new title does not count.
     pub updated_at: DateTime<Utc>,
-    /// How many messages it has; the position of the next one.
+    /// How many messages the conversation has, which is also the position of the next message.
     pub messages: u64,
     /// Tokens and cost of all its messages.
     pub spent: Spent,

@@ -82,7 +82,7 @@ const MADE_WITH: &str = "with:";
 /// A token to store.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Its hash.
+    /// The hash of the token.
     pub hash: TokenHash,
     /// The purpose of the token.
     pub purpose: Purpose,
@@ -119,7 +119,7 @@ impl NewToken {
 pub struct TeamToken {
     /// The id of the token. It gives no access.
     pub id: String,
-    /// The member that it stands for, as of now.
+    /// The member for whom the token stands, as of now.
     pub member: Principal,
     /// The purpose of the token.
     pub purpose: Purpose,

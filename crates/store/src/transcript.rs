@@ -15,15 +15,15 @@ use crate::{Role, Spent, StoredMessage};
 /// A message, as JSON. Known secrets are hidden in it. Untrusted.
 #[derive(Debug, Serialize)]
 pub struct TranscriptMessage {
-    /// Its id.
+    /// The id of the message.
     pub id: String,
-    /// Its place in the conversation, from 0.
+    /// The position of the message in the conversation, from 0.
     pub position: u64,
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
-    /// Its text.
+    /// The text of the message.
     pub content: String,
-    /// The calls that it wants made.
+    /// The calls that the model wants made with this message.
     pub tool_calls: Vec<TranscriptCall>,
     /// Of a tool's message: the call that it answers.
     pub tool_call_id: Option<String>,
@@ -31,14 +31,14 @@ pub struct TranscriptMessage {
     pub is_error: bool,
     /// The pictures, sounds and resources beside the text, as MCP's content blocks.
     pub parts: Vec<Value>,
-    /// When it was added, in RFC 3339.
+    /// When the message was added, in RFC 3339.
     pub timestamp: String,
-    /// Its cost.
+    /// The cost of the message.
     pub spent: Option<Spent>,
     /// The role.
     #[serde(skip)]
     pub kind: Role,
-    /// When it was added.
+    /// When the message was added.
     #[serde(skip)]
     pub at: DateTime<Utc>,
 }

@@ -102,23 +102,23 @@ pub enum VaultError {
         "the {space} `{name}` was sealed with another key than the one in use: use that key, or set the value again"
     )]
     OtherKey {
-        /// Its space.
+        /// The space of the row.
         space: Space,
-        /// Its name.
+        /// The name of the row.
         name: String,
     },
     /// The row was changed from outside, so that it cannot be decrypted.
     #[error("the {space} `{name}` cannot be decrypted, because its row was changed from outside: set the value again")]
     Damaged {
-        /// Its space.
+        /// The space of the row.
         space: Space,
-        /// Its name.
+        /// The name of the row.
         name: String,
     },
     /// A name that is empty or longer than 1,024 bytes.
     #[error("a {space} cannot have a name of {length} bytes: use 1 to {MAX_NAME_BYTES}")]
     Name {
-        /// Its space.
+        /// The space of the row.
         space: Space,
         /// How long the name is.
         length: usize,
@@ -126,9 +126,9 @@ pub enum VaultError {
     /// A value beyond 64 KiB.
     #[error("the {space} `{name}` has {length} bytes, more than the {MAX_VALUE_BYTES} that are kept")]
     TooLong {
-        /// Its space.
+        /// The space of the row.
         space: Space,
-        /// Its name.
+        /// The name of the row.
         name: String,
         /// How long the value is.
         length: usize,
@@ -136,9 +136,9 @@ pub enum VaultError {
     /// The lease ran out before the write that depends on it, or another process took it over. Nothing was written.
     #[error("the {space} `{name}` was changed by another process: read it again")]
     LeaseLost {
-        /// Its space.
+        /// The space of the row.
         space: Space,
-        /// Its name.
+        /// The name of the row.
         name: String,
     },
     /// A newer key has replaced this one, and all rows are sealed with it. Nothing was written.

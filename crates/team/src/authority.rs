@@ -166,9 +166,9 @@ impl ProvedToken {
 
 /// Finds the member whom a token proves.
 ///
-/// It keeps in memory what it has read from the store until the store changes, so that most requests need no query. One
-/// task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other rights
-/// now.
+/// The authority keeps in memory what it has read from the store until the store changes, so that most requests need no
+/// query. One task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other
+/// rights now.
 pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,

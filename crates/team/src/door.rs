@@ -46,11 +46,11 @@ pub enum BadFrontDoor {
 /// The front door of a team: signs users in with the team's OpenID Connect provider, and issues tokens to OAuth clients
 /// that act in the name of a user who agreed.
 ///
-/// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, for public clients only. Its tokens
-/// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
+/// The front door is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, for public clients only. Its
+/// tokens are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
 ///
-/// It records every refusal of bad input as a row `refused_at_the_door` of the audit log, within the bounds of
-/// [`Refusals`].
+/// The front door records every refusal of bad input as a row `refused_at_the_door` of the audit log, within the bounds
+/// of [`Refusals`].
 pub struct FrontDoor {
     pub(crate) team: Arc<TeamFile>,
     pub(crate) store: TeamStore,

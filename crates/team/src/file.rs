@@ -202,7 +202,7 @@ pub enum BadTeamFile {
     Url {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         url: Url,
         /// The missing part.
         needs: &'static str,

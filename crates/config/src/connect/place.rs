@@ -15,9 +15,9 @@ use crate::{
 pub struct Place {
     /// The program.
     pub client: Client,
-    /// Its file; symbolic links are not followed.
+    /// The program's file; symbolic links are not followed.
     pub path: PathBuf,
-    /// Its part of that file.
+    /// The part of that file which lists the servers.
     pub(super) servers_place: ServersPlace,
 }
 

@@ -14,14 +14,14 @@ pub const TOKEN_VARIABLE: &str = "TOOLRACK_TOKEN";
 /// The way in which a program reaches Toolrack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It starts a gateway.
+    /// The program starts a gateway.
     Program {
-        /// The program.
+        /// The gateway's program.
         command: String,
-        /// Its arguments.
+        /// The arguments of the gateway.
         args: Vec<String>,
     },
-    /// It connects to the endpoint of a daemon.
+    /// The program connects to the endpoint of a daemon.
     Http {
         /// The address.
         url: String,

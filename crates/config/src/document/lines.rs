@@ -20,11 +20,11 @@ pub(super) struct Lines {
 pub(super) struct Line {
     /// The number, from 1.
     pub(super) number: usize,
-    /// Its first byte.
+    /// The position of the line's first byte.
     pub(super) start: usize,
-    /// Its length in bytes, without the line break.
+    /// The length of the line in bytes, without the line break.
     pub(super) bytes: usize,
-    /// Its characters, with values hidden.
+    /// The characters of the line, with values hidden.
     pub(super) masked: Vec<char>,
     /// The start of each character, in bytes from the beginning of the text.
     char_starts: Vec<usize>,

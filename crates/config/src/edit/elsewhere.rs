@@ -36,9 +36,9 @@ pub(crate) enum EntryChange<'a> {
 pub(crate) struct Plan {
     /// The file, with symbolic links followed.
     pub(crate) path: PathBuf,
-    /// Its content; `None` if it does not exist.
+    /// The present content of the file; `None` if there is no file.
     pub(crate) before: Option<String>,
-    /// Its new content; `None` to remove it.
+    /// The new content of the file; `None` to remove the file.
     pub(crate) after: Option<String>,
 }
 

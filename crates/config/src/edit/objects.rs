@@ -13,9 +13,9 @@ use crate::{
 pub(super) struct File {
     document: Document,
     root: Option<Node>,
-    /// Whether it is a file of opencode, which has its own format.
+    /// Whether this is a file of opencode, which has its own format.
     is_opencode: bool,
-    /// Whether it is in the format of opencode's version 2.
+    /// Whether the file is in the format of opencode's version 2.
     is_opencode_v2: bool,
     /// The keys under which the servers are, as in `mcp.servers`, if the caller knows them. `None` if the keys are
     /// found from the content of the file.

@@ -7,7 +7,7 @@ use crate::{Entry, Loaded, Places, Scope, project_root};
 /// The file for an edit, with its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its layer.
+    /// The layer that the file belongs to.
     pub scope: Scope,
     /// The file.
     pub path: PathBuf,

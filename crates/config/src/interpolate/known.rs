@@ -24,12 +24,12 @@ const MAX_SECRETS: usize = 10_000;
 /// The maximum number of bytes of all remembered secrets together.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a secret is remembered. The order is that in which secrets are forgotten.
+/// How long a secret is remembered. Secrets of an earlier variant are forgotten first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Retention {
-    /// It is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
+    /// The secret is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
     Short,
-    /// It is kept as long as there is room, because a process may print a configured secret at any time.
+    /// The secret is kept as long as there is room, because a process may print a configured secret at any time.
     Long,
 }
 

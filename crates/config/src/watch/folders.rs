@@ -13,7 +13,7 @@ use super::{ReaderId, fingerprint::Fingerprint};
 pub(super) struct Native {
     /// `None` if the system has no watch left.
     watcher: Option<RecommendedWatcher>,
-    /// Whether it watches all folders that it should.
+    /// Whether the system watches all folders that it should.
     is_complete: bool,
 }
 
@@ -55,7 +55,7 @@ fn warn(error: &notify::Error) {
 
 /// A watched folder.
 struct Folder {
-    /// Its fingerprint from when the system began to watch it.
+    /// The fingerprint of the folder when the system began to watch it.
     fingerprint: Fingerprint,
     readers: BTreeSet<ReaderId>,
 }

@@ -23,7 +23,7 @@ pub(super) const NO_ROW: [u8; 32] = [0; 32];
 pub struct ChainEnd {
     /// The row's number; 0 when there is none.
     pub seq: u64,
-    /// Its hash.
+    /// The row's hash.
     pub hash: [u8; 32],
 }
 

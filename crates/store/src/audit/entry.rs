@@ -110,7 +110,7 @@ pub struct Entry {
     /// The code of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// How long it took, in microseconds.
+    /// How long the call took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
     /// The size of the result.

@@ -81,7 +81,7 @@ impl NewMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredMessage {
-    /// Its id: a UUID, of version 7 if Toolrack made it.
+    /// The id of the message: a UUID, of version 7 if Toolrack made it.
     pub id: Uuid,
     /// The conversation.
     pub session_id: Uuid,
@@ -93,9 +93,9 @@ pub struct StoredMessage {
     pub tool_calls: Option<String>,
     /// Of a tool's message: which call it answers, as JSON: `{"tool_call_id"}`. Untrusted.
     pub tool_results: Option<String>,
-    /// When it was added.
+    /// When the message was added.
     pub timestamp: DateTime<Utc>,
-    /// Its place in the conversation, from 0, without gaps.
+    /// The position of the message in the conversation, from 0, without gaps.
     pub position: u64,
     /// The whole message as JSON, as the agent wrote it; `None` for a message of another program. Untrusted.
     pub body: Option<String>,

@@ -36,11 +36,11 @@ const MAX_GRANTS: i64 = 200;
 /// A client that registered itself (RFC 7591). All data are the client's own claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredClient {
-    /// Its id.
+    /// The id of the client.
     pub id: String,
     /// The name that the client gives itself.
     pub name: String,
-    /// The addresses to which it may have users redirected.
+    /// The addresses to which the client may have users redirected.
     pub redirect_uris: Vec<String>,
 }
 
@@ -57,9 +57,9 @@ pub struct NewGrant<'a> {
     pub redirect_uri: &'a str,
     /// The challenge of PKCE, by S256.
     pub challenge: &'a str,
-    /// The resource that its tokens open.
+    /// The resource that the tokens of the grant open.
     pub resource: &'a str,
-    /// The scope of its tokens.
+    /// The scope of the grant's tokens.
     pub scope: &'a str,
     /// The hash of the code.
     pub code: TokenHash,
@@ -69,7 +69,7 @@ pub struct NewGrant<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Grant {
-    /// Its id, which is also the family of its access tokens. It gives no access.
+    /// The id of the grant, which is also the family of its access tokens. The id gives no access.
     pub family: String,
     /// The user.
     pub member: Principal,
@@ -81,15 +81,15 @@ pub struct Grant {
     pub redirect_uri: String,
     /// The challenge of PKCE.
     pub challenge: String,
-    /// The resource that its tokens open.
+    /// The resource that the tokens of the grant open.
     pub resource: String,
-    /// The scope of its tokens.
+    /// The scope of the grant's tokens.
     pub scope: String,
-    /// When the user gave it, in seconds since 1970.
+    /// When the user gave the grant, in seconds since 1970.
     pub made_at: i64,
     /// When the client last got a token.
     pub renewed_at: Option<i64>,
-    /// When it ends, unless it is renewed.
+    /// When the grant ends, unless it is renewed.
     pub ends_at: i64,
 }
 

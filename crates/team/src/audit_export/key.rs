@@ -49,7 +49,7 @@ impl SigningKey {
         Ok(Self { encoding: EncodingKey::from_ed_der(der.secret_pkcs8_der()), public: PublicKey(public) })
     }
 
-    /// Its public half.
+    /// Returns the public half of the key.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         self.public
@@ -95,7 +95,7 @@ impl PublicKey {
         Some(Self(der.strip_prefix(&SPKI)?.try_into().ok()?))
     }
 
-    /// The key as JWK, with its id.
+    /// Returns the key as JWK, with its id.
     #[must_use]
     pub fn to_jwk(self) -> String {
         let required = self.required_members();
@@ -103,7 +103,7 @@ impl PublicKey {
         format!("{members},\"alg\":\"EdDSA\",\"use\":\"sig\",\"kid\":\"{}\"}}\n", self.id())
     }
 
-    /// Its id: the thumbprint of the JWK (RFC 7638).
+    /// Returns the id of the key: the thumbprint of the JWK (RFC 7638).
     #[must_use]
     pub fn id(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.required_members()))

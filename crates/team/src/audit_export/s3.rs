@@ -65,8 +65,9 @@ pub type ReadS3Credentials = Box<dyn Fn() -> BoxFuture<'static, Result<S3Credent
 
 /// A bucket of AWS or of another service that speaks S3 and knows conditional writes.
 ///
-/// It follows no redirects, and connects only where the egress rules allow it. No request takes longer than `timeout`
-/// of the table. Dropping a future cancels its request, but the service may have carried the request out already.
+/// The client follows no redirects, and connects only where the egress rules allow this. No request takes longer than
+/// `timeout` of the table. Dropping a future cancels its request, but the service may have carried the request out
+/// already.
 pub struct S3Place {
     bucket: Bucket,
     prefix: String,

@@ -151,7 +151,7 @@ pub enum ExportTarget {
     Folder(PathBuf),
     /// A bucket of S3: `s3://bucket/prefix`.
     Bucket {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
         /// The prefix of the names of all objects, without a `/` at its end; empty for the whole bucket.
         prefix: String,
