@@ -32,7 +32,7 @@ pub(crate) struct Servers {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// The servers of one agent, in addition to the shared ones or instead of them.
+/// The servers of one agent. They are used in addition to the shared servers, or instead of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,

@@ -76,7 +76,8 @@ pub struct Offer {
 /// The result of [`look()`].
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The servers, in the order of `clients`. Of the entries of one program, those that override others come first.
+    /// The servers, in the order of `clients`. Among the entries of one program, an entry that overrides another one
+    /// comes first.
     pub offers: Vec<Offer>,
     /// The problems of files and entries.
     pub problems: Vec<Problem>,
@@ -201,7 +202,7 @@ impl Found {
     }
 }
 
-/// The file that entries come from, and its settings that concern them.
+/// The file that entries come from, and the settings in it that concern the entries.
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,

@@ -424,8 +424,8 @@ impl<'a> Loader<'a> {
         self.problems.add(problem);
     }
 
-    /// Decodes an entry, and puts it in place of any weaker one of its name. If the file has the name already
-    /// (`is_repeated`), neither of the two is used.
+    /// Decodes an entry, and replaces any weaker entry of the same name by it. If the file has another entry of this
+    /// name (`is_repeated`), neither of the two is used.
     fn add_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, is_repeated: bool) {
         let mut report = Report::new(Some(origin.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
@@ -449,7 +449,7 @@ impl<'a> Loader<'a> {
         self.problems.extend(report.into_problems());
     }
 
-    /// Puts an entry in place of any weaker one of its name. Without `spec`, the entry is broken.
+    /// Adds an entry, which replaces any weaker entry of the same name. Without `spec`, the entry is broken.
     fn insert_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = origin.layer;
         let source = layer.source();

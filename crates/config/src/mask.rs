@@ -139,8 +139,7 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
 }
 
-/// Returns whether the last of `words` is one of [`SECRET_LAST_WORDS`], and the word before it does not make it
-/// harmless.
+/// Returns whether the last of `words` is in [`SECRET_LAST_WORDS`], unless the word before makes it harmless.
 fn ends_in_secret_word(words: &[String]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
@@ -361,8 +360,8 @@ fn spans_of_urls(text: &str) -> Spans {
         let Some((user, _)) = authority.rsplit_once('@') else {
             continue;
         };
-        // In an HTTP URL, user info without a password is usually a token. Elsewhere, such as in the URL of a database,
-        // it is usually a user name, so it counts only if it is as long as a token.
+        // In an HTTP URL, user info without a password is usually a token. In other URLs, such as the URL of a
+        // database, it is usually a user name, so such user info counts only if it is as long as a token.
         let scheme = &text.as_bytes()[..at];
         let ends_with =
             |web: &[u8]| scheme.len() >= web.len() && scheme[scheme.len() - web.len()..].eq_ignore_ascii_case(web);

@@ -59,8 +59,8 @@ impl Store {
         Ok(answers.collect())
     }
 
-    /// Deletes all answers, the answers about one server, or the answers about one of its tools, and records that in
-    /// the [audit log](crate::audit) as done by `caller`, in one transaction. With [`Whose::Of`], deletes only answers
+    /// Deletes all answers, or only the answers about `server`, or about its tool `tool`. Records in the [audit
+    /// log](crate::audit) that `caller` did this, in the same transaction. With [`Whose::Of`], deletes only answers
     /// that cover only calls of that principal. Returns how many answers it deleted.
     ///
     /// # Errors

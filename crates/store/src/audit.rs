@@ -1,10 +1,11 @@
 //! Keeps the audit log of calls, connections, trust and answers: an append-only chain, in which the hash of each row
 //! covers all rows before it.
 //!
-//! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its time
-//! (eight bytes each, the most significant first), and its body, as they are stored. The end of the chain is also
-//! stored separately, so that the check notices when the newest rows were removed. The store deletes (forgets) rows
-//! that are too old, from the front; it adds a row that records this, with the hash from which the chain continues.
+//! The hash of a row is SHA-256 of these bytes: the hash of the previous row (32 zero bytes for the first row), the
+//! number and the time of the row (eight bytes each, the most significant first), and its body, as they are stored. The
+//! end of the chain is also stored separately, so that the check notices when the newest rows were removed. The store
+//! deletes (forgets) rows that are too old, from the front; it adds a row that records this, with the hash from which
+//! the chain continues.
 //!
 //! A program that can write to the whole file can replace the chain by another valid one. The only protection is a copy
 //! of the [end of the chain](ChainEnd) where that program cannot write.
@@ -98,7 +99,7 @@ fn stored_seq(seq: u64) -> i64 {
 }
 
 impl Store {
-    /// The newest rows that match `query`, the oldest of them first.
+    /// Returns the newest rows that match `query`. The oldest row comes first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -108,7 +109,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// The oldest rows that match `query`, in their order, for a caller that reads all of them page by page.
+    /// Returns the oldest rows that match `query`, in their order. A caller can thus read all rows, page by page.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -184,23 +184,24 @@ impl Store {
         self.begin_writing(WriteMode { durably: true, ..WriteMode::default() }, doing).await
     }
 
-    /// Begins a write transaction that overwrites what it deletes, so that a file does not keep it.
+    /// Begins a write transaction that overwrites the bytes of deleted rows, so that a file does not keep them.
     pub(crate) async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction, StoreError> {
         self.begin_writing(WriteMode { erasing: true, ..WriteMode::default() }, doing).await
     }
 
-    /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
+    /// Begins a write transaction that overwrites the bytes of deleted rows, and whose commit waits until all of it is
+    /// on the disk.
     pub(crate) async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
         self.begin_writing(WriteMode { durably: true, erasing: true, ..WriteMode::default() }, doing).await
     }
 
-    /// Begins a write transaction that may run at the same time as others of its tenant, for rows that need no common
-    /// order. Its commit waits until it is on the disk.
+    /// Begins a write transaction for rows that need no common order. It may run at the same time as other transactions
+    /// of its tenant. Its commit waits until all of it is on the disk.
     pub(crate) async fn begin_concurrent(&self, doing: &'static str) -> Result<Transaction, StoreError> {
         self.begin_writing(WriteMode { durably: true, concurrent: true, ..WriteMode::default() }, doing).await
     }
 
-    /// Runs one statement in a write transaction of its own, and returns how many rows it has changed.
+    /// Runs one statement in its own write transaction, and returns how many rows the statement has changed.
     pub(crate) async fn write(&self, query: Query, doing: &'static str) -> Result<u64, StoreError> {
         let mut transaction = self.begin(doing).await?;
         let changed = query.execute(&mut transaction).await?;

@@ -139,8 +139,8 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
 /// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
-/// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in tasks of
-/// their own ([`toolrack_host::run_in_own_task`]), so that a future which its owner stops polling never holds the connection.
+/// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in their
+/// own tasks ([`toolrack_host::run_in_own_task`]). So a future that is no longer polled never holds the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
@@ -148,8 +148,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database at `path` and migrates it to the newest schema. Creates it, with its folders, if there is
-    /// none. Waits up to 5 s for another process that does the same.
+    /// Opens the database at `path` and migrates it to the newest schema. If there is no database, creates it with its
+    /// folders. Waits up to 5 s for another process that does the same.
     ///
     /// # Errors
     /// [`StoreError`] names the problem and the next step. The file is never replaced.

@@ -95,7 +95,7 @@ impl Store {
         transaction.commit().await
     }
 
-    /// The newest lines that match `query`, the oldest of them first.
+    /// Returns the newest lines that match `query`. The oldest line comes first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -6,7 +6,7 @@ use crate::{
     database::{Transaction, clear, copy, count, query, query_scalar},
 };
 
-/// The tables of a tenant, in an order in which each table comes after those that its rows refer to.
+/// The tables of a tenant. A table whose rows refer to another table comes after that table.
 const TABLES: [&str; 20] = [
     "servers",
     "server_tools",

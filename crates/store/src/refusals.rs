@@ -32,8 +32,8 @@ impl Refusal {
 }
 
 impl Store {
-    /// Stores a refusal, replacing an earlier one of the same entry, and records it in the [audit log](crate::audit) as
-    /// done by `caller`, in one transaction. An [approval](Self::approve) of the entry revokes the refusal.
+    /// Stores a refusal in place of an earlier refusal of the same entry. Records in the [audit log](crate::audit) that
+    /// `caller` refused, in the same transaction. An [approval](Self::approve) of the entry revokes the refusal.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.

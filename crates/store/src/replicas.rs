@@ -194,9 +194,9 @@ impl TeamStore {
         Ok(find_home(&mut transaction, tenant).await?.map(HomeRow::into_home))
     }
 
-    /// Returns the home of `tenant`. If it has none, first makes the replica `id` its home, with an epoch that is
-    /// higher by one. If several replicas call this at once, one of them becomes the home, and every caller gets that
-    /// home.
+    /// Returns the home of `tenant`. If the tenant has no home, first makes the replica `id` the home, with an epoch
+    /// that is higher by one. If several replicas call this at once, one replica becomes the home, and every caller
+    /// gets that home.
     ///
     /// # Errors
     /// [`StoreError::RemovedReplica`] when the tenant has no home and the replica `id` has been removed; others when

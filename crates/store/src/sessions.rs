@@ -1,8 +1,8 @@
 //! Stores conversations with models (sessions), and finds them again.
 //!
-//! A conversation is a row and its messages (`messages`). It grows by steps: each is one transaction that names the
-//! position from which it continues. `claim` keeps a conversation to one turn at a time, `retention` deletes old
-//! conversations, and `import` imports the conversations of other programs.
+//! A conversation is a row and its messages (`messages`). It grows by steps. A step is one transaction, and names the
+//! position in the conversation from which it continues. `claim` keeps a conversation to one turn at a time,
+//! `retention` deletes old conversations, and `import` imports the conversations of other programs.
 
 mod claim;
 mod import;

@@ -362,8 +362,8 @@ impl Store {
         self.names_with_times(Space::Secret, String::new()).await
     }
 
-    /// Returns the names of the values that a member gave to their servers, sorted, each with the time at which it was
-    /// set. `member` is the key with which these names begin; it is left out.
+    /// Returns the names of the values that a member gave to their servers, sorted, each with the time at which the
+    /// value was set. In the vault, these names begin with the key `member`, which is left out here.
     ///
     /// # Errors
     /// When the database fails.
@@ -371,8 +371,8 @@ impl Store {
         self.names_with_times(Space::MemberValue, member.to_owned()).await
     }
 
-    /// Returns the names of the servers that a member added for themselves, sorted. `member` is the key with which
-    /// these names begin in the vault; it is left out.
+    /// Returns the names of the servers that a member added for themselves, sorted. In the vault, these names begin
+    /// with the key `member`, which is left out here.
     ///
     /// # Errors
     /// When the database fails.
@@ -381,8 +381,8 @@ impl Store {
         Ok(names.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Returns the names in `space` that begin with `prefix`, without it, sorted, each with the time at which it was
-    /// set.
+    /// Returns the names in `space` that begin with `prefix`, sorted, each without `prefix` and with the time at which
+    /// the value was set.
     async fn names_with_times(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
         // In a task of its own, so that a caller who stops polling does not hold a connection to the database

@@ -1,8 +1,9 @@
-//! Writes audit logs to a place that an operator of the database cannot change, so that others can verify them.
+//! Exports audit logs to a place that an operator of the database cannot change. Other programs can verify the logs
+//! there.
 //!
-//! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as
-//! `toolrack audit export` prints them. Then a [`Head`] follows: it names the log, the row and the hash at which its
-//! chain now ends, the hash of each object since the head before it, and the hash of that head. It is signed, as a JWS
+//! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as `toolrack
+//! audit export` prints them. Then a [`Head`] follows: it names the log, the last row of its chain with the hash of
+//! that row, the hash of each object since the previous head, and the hash of the previous head. It is signed, as a JWS
 //! in compact form, with a key that only the daemon has; the public half is beside the objects.
 //!
 //! No object is written twice with other content. The database stores a head before any of its objects is written. So a

@@ -42,8 +42,8 @@ impl Cookies {
     }
 }
 
-/// The value of the cookie `name`. If a request has two different values of it, another site has set one of them, so
-/// both are ignored.
+/// The value of the cookie `name`. If a request has two different values, another site has set one, so both are
+/// ignored.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

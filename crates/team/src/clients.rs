@@ -1,5 +1,5 @@
-//! Finds OAuth clients. There are two kinds: those that registered themselves (RFC 7591), and those whose id is the
-//! address of a document that describes them (Client ID Metadata Documents).
+//! Finds OAuth clients. There are two kinds. Some clients registered themselves (RFC 7591). The id of all others is the
+//! address of a document that describes the client (Client ID Metadata Documents).
 //!
 //! A client can claim anything about itself. A user can trust only the host to which its answers go.
 
@@ -186,8 +186,8 @@ impl Clients {
         Ok(client)
     }
 
-    /// Creates a client whose id contains its sealed description, so that the store need not keep it until a user
-    /// agrees. `None` if the description is too long for an id.
+    /// Creates a client whose id contains its description with a seal (an HMAC), so that the store need not keep the
+    /// client until a user agrees. `None` if the description is too long for an id.
     pub(crate) fn create_sealed(
         &self,
         name: &str,

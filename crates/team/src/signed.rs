@@ -92,7 +92,7 @@ fn find_key(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk
 }
 
 /// Returns whether a key may verify a signature of this algorithm. Only the key decides, never the statement: the
-/// algorithm must be one for keys of this kind and, if the key names an algorithm, it must be that one. A shared secret
+/// algorithm must fit keys of this kind. If the key names an algorithm, only that algorithm is allowed. A shared secret
 /// verifies nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures =

@@ -133,8 +133,8 @@ impl File {
         if self.has_codex_servers() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
     }
 
-    /// Returns the members of `entry` in the order in which they are written, without those that are `null`. An error
-    /// for a value that TOML cannot express.
+    /// Returns the members of `entry` that are not `null`, in the order in which they are written. An error for a value
+    /// that TOML cannot express.
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
         let entry_name = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = entry_name.iter().map(|name| ("name", name)).collect();
@@ -387,7 +387,8 @@ impl super::File for File {
                 parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
             }
         }
-        // An edit adds `defaults` with the first server and removes it with the last, so an empty one counts as none.
+        // An edit adds `defaults` with the first server, and removes it with the last, so an empty `defaults` counts as
+        // missing.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
             top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }

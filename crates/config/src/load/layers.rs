@@ -98,7 +98,7 @@ impl Layer {
     }
 
     /// Returns the source of its servers. Typed text has no file: its servers are distinguished by their commands, so
-    /// that stored facts about one do not apply to another.
+    /// that stored facts about one server do not apply to another.
     pub(super) fn source(&self) -> Source {
         match self.text {
             Some(_) => Source { scope: self.scope.as_str().to_owned(), path: None },

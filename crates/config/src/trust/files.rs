@@ -43,8 +43,7 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["docker", "podman"], &["Dockerfile", "Containerfile", "compose.yaml", "compose.yml", "docker-compose.yml"]),
 ];
 
-/// Returns the files that `stdio` runs and that are below `root`, by their paths in it, each with its current
-/// fingerprint.
+/// Returns the files below `root` that `stdio` runs: the path of each within `root`, and its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));

@@ -277,8 +277,8 @@ impl TeamStore {
         Ok(self.write(update, WRITING_REFRESH).await? > 0)
     }
 
-    /// Returns the grant of a refresh token: as [`Refresh::Good`] if the token is the current one of the grant, and as
-    /// [`Refresh::Used`] if it is an earlier one.
+    /// Returns the grant of a refresh token: as [`Refresh::Good`] if the token is the grant's current token, and as
+    /// [`Refresh::Used`] if it is an earlier token.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

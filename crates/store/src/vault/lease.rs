@@ -20,8 +20,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
 const TAKING: &str = "taking a lease";
 
-/// The exclusive right to some work, until [`Self::release`] or until it expires. Thus a process that dies blocks
-/// others only for the time that it had asked for. A dropped lease stays taken until it expires.
+/// The exclusive right to some work, until [`Self::release`] or until it expires. Thus a process that dies blocks other
+/// processes only until its lease expires. A dropped lease stays taken until it expires.
 pub struct Lease {
     store: Store,
     space: Space,

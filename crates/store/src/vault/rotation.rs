@@ -1,7 +1,7 @@
 //! Replaces the key of the vault.
 //!
 //! One transaction seals all rows with the new key and records that the old one is retired. From then on, a vault with
-//! the old key gets [`VaultError::Retired`] before it writes, and when it reads a row that it cannot open.
+//! the old key writes nothing and cannot read the rows: it gets [`VaultError::Retired`].
 
 use super::{Row, Space, Vault, VaultError, VaultKey, seal::Sealer};
 use crate::{

@@ -1,8 +1,8 @@
 //! Runs the steps that lead from an empty database to the newest schema. No step leads back.
 //!
-//! The database records two numbers: `version`, the schema that it has, and `least`, the schema of the oldest program
-//! that still works with it. A program whose newest schema is below `version`, but not below `least`, uses the database
-//! as it is. So old and new replicas can run side by side for one version.
+//! The database records two numbers: `version`, its schema, and `least`, the newest schema of the oldest program that
+//! can still use the database. A program whose newest schema is below `version`, but not below `least`, uses the
+//! database as it is. So old and new replicas can run side by side for one version.
 
 use std::sync::Arc;
 
