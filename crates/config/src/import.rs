@@ -232,7 +232,7 @@ struct Container<'a> {
 
 /// Returns the objects of servers in a file with this `root`. Claude Code's objects for a single folder come first.
 fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
-    let at = |path: &[&str]| {
+    let container_at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
         let is_there = !matches!(node.value, Value::Null);
         is_there.then(|| Container { name: path.join("."), node, private_to: None })
@@ -243,21 +243,24 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
                 let node = &claude_project(root, folder)?.get("mcpServers")?.node;
                 Some(Container { name: "mcpServers".to_owned(), node, private_to: Some(folder) })
             });
-            private.chain(at(&["mcpServers"])).collect()
+            private.chain(container_at(&["mcpServers"])).collect()
         }
         Client::VsCode => {
             // In VS Code's settings, a dot in a key stands for one level of nesting (`mcp.servers`).
-            [at(&["servers"]), at(&["mcp", "servers"]), at(&["mcp.servers"])].into_iter().flatten().collect()
+            [container_at(&["servers"]), container_at(&["mcp", "servers"]), container_at(&["mcp.servers"])]
+                .into_iter()
+                .flatten()
+                .collect()
         }
-        Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
-        Client::Zed => at(&["context_servers"]).into_iter().collect(),
+        Client::Codex => container_at(&["mcp_servers"]).into_iter().collect(),
+        Client::Zed => container_at(&["context_servers"]).into_iter().collect(),
         // Version 2 nests the servers one level deeper; a reader of version 1 would take that level for a server.
         Client::OpenCode => {
-            let nested = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
-            nested.or_else(|| at(&["mcp"])).into_iter().collect()
+            let nested = container_at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
+            nested.or_else(|| container_at(&["mcp"])).into_iter().collect()
         }
         Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Qbit | Client::Synapse => {
-            at(&["mcpServers"]).into_iter().collect()
+            container_at(&["mcpServers"]).into_iter().collect()
         }
     }
 }

@@ -205,9 +205,9 @@ impl Interpolate {
     /// # Errors
     /// [`ResolveError`], which names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
-        let mut given = BTreeSet::new();
-        placeholder::user_values(text, &mut given);
-        if let Some(name) = given.first() {
+        let mut user_values = BTreeSet::new();
+        placeholder::user_values(text, &mut user_values);
+        if let Some(name) = user_values.first() {
             let why = format!(
                 "`{field}`: `${{user:{name}}}` is for servers only; use `${{secret:NAME}}` or an environment variable"
             );
@@ -287,9 +287,9 @@ impl Interpolate {
             placeholder::user_values(text, &mut of_user);
         }
         let stored = self.look_up_all(server, secrets, |source, name| source.secret(name)).await;
-        let given = self.look_up_all(server, of_user, |source, name| source.user_value(name)).await;
+        let user_values = self.look_up_all(server, of_user, |source, name| source.user_value(name)).await;
         let Source { environment, unset } = self.read_state().source.clone();
-        Values { environment, unset, stored, given, secrets: RefCell::default() }
+        Values { environment, unset, stored, user_values, secrets: RefCell::default() }
     }
 
     /// Looks up the values of `names` in the store, and conceals them from now on.
@@ -347,7 +347,7 @@ struct Values {
     /// The stored secrets that the texts refer to.
     stored: BTreeMap<String, Found>,
     /// The values of the server's user that the texts refer to.
-    given: BTreeMap<String, Found>,
+    user_values: BTreeMap<String, Found>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
 }
@@ -361,7 +361,7 @@ impl Values {
                 Some(Err(why)) => Err(TemplateError::UnreadableSecret { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
             },
-            Reference::User(name) => match self.given.get(name) {
+            Reference::User(name) => match self.user_values.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
                 Some(Err(why)) => Err(TemplateError::UnreadableUserValue { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),

@@ -231,12 +231,12 @@ pub(crate) fn spans_of_arguments<'a>(
 ) -> impl Iterator<Item = (&'a str, Spans)> {
     let mut option: Option<&str> = None;
     arguments.into_iter().map(move |text| {
-        let before = option.take();
-        let is_value = before.is_some_and(|name| !is_option(text) && is_secret(name, text));
+        let option_before = option.take();
+        let is_value = option_before.is_some_and(|name| !is_option(text) && is_secret(name, text));
         option = (!is_value && text.starts_with('-') && !text.contains('=')).then_some(text);
         let spans = if is_value {
             std::iter::once(0..text.len()).collect()
-        } else if before.is_some_and(announces_header) {
+        } else if option_before.is_some_and(announces_header) {
             spans_of_value(text, true)
         } else {
             spans(text)

@@ -278,8 +278,8 @@ impl SessionRetention {
             }
             number
         };
-        let kept = Self { days: number("keep_days"), number: number("keep") };
-        (if problems.is_empty() { kept } else { Self::default() }, problems)
+        let retention = Self { days: number("keep_days"), number: number("keep") };
+        (if problems.is_empty() { retention } else { Self::default() }, problems)
     }
 }
 

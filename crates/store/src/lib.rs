@@ -30,8 +30,8 @@
 //!   prepares a stored message to be shown.
 //! - `vault` stores secrets, with their keys and leases.
 //! - `team` stores members and their tokens, and `replicas` the replicas and homes.
-//! - `pins`, `approvals`, `answers` and `refusals` store what a user agreed to or refused. Each change gets a row in the
-//!   audit log.
+//! - `pins`, `approvals`, `answers` and `refusals` store what a user agreed to or refused. Each change gets a row in
+//!   the audit log.
 //! - `audit` is the audit log.
 //! - `servers`, `log` and `quotas` store eras and lists of tools, log lines, and what was used of each quota.
 //! - `database` runs the transactions and statements of all these modules, and brings the file to the newest schema.

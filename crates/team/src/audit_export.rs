@@ -10,8 +10,8 @@
 //! process that takes over after a crash writes exactly the same objects again, which does no harm.
 //!
 //! - `rounds` decides when each log is written, and handles failures.
-//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `place` (the trait for where objects go), and
-//!   `head` (the signed statements) with `key`.
+//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `place` (the trait for where objects go)
+//!   and `head` (the signed statements) with `key`.
 //! - `s3` is a place: a bucket.
 //! - `verify` checks what was written, without the database.
 

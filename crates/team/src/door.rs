@@ -151,8 +151,8 @@ impl FrontDoor {
     /// Returns the authorization servers whose tokens are valid for the MCP endpoint: this one, if users can sign in,
     /// and the trusted issuers.
     pub(crate) fn authorization_servers(&self) -> Vec<&str> {
-        let own = self.signs_in().then(|| self.issuer());
-        own.into_iter().chain(self.team.issuers.iter().map(|trusted| without_slash(&trusted.issuer))).collect()
+        let own_issuer = self.signs_in().then(|| self.issuer());
+        own_issuer.into_iter().chain(self.team.issuers.iter().map(|trusted| without_slash(&trusted.issuer))).collect()
     }
 
     /// Returns the value of `WWW-Authenticate` for a request to an MCP endpoint without a valid token (RFC 9728, 5.1;

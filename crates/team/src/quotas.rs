@@ -175,9 +175,9 @@ impl TenantQuotas {
     pub fn set_profiles(&self, profiles: &BTreeMap<Arc<str>, Arc<ToolProfile>>) {
         let now = self.0.clock.now();
         let mut counts = self.0.counts.lock();
-        let mut before = std::mem::take(&mut counts.by_profile);
+        let mut old_meters = std::mem::take(&mut counts.by_profile);
         for (name, profile) in profiles.iter().filter(|(_, profile)| !profile.quotas().is_empty()) {
-            let meters = match before.remove(name) {
+            let meters = match old_meters.remove(name) {
                 Some(meters) => meters.with_quotas(profile.quotas(), now),
                 None => {
                     let stored = counts.stored.remove(&stored::profile_holder(name));
@@ -186,7 +186,7 @@ impl TenantQuotas {
             };
             counts.by_profile.insert(Arc::clone(name), meters);
         }
-        for (name, meters) in &before {
+        for (name, meters) in &old_meters {
             stored::set_aside(&mut counts.stored, name, meters);
         }
     }

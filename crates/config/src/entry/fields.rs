@@ -165,13 +165,13 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             return Vec::new();
         };
         let mut names = HashSet::new();
-        let given = members.iter().filter(|member| !matches!(member.node.value, Value::Null));
-        let given = given.filter(|member| names.insert(&*member.name));
+        let present = members.iter().filter(|member| !matches!(member.node.value, Value::Null));
+        let present = present.filter(|member| names.insert(&*member.name));
         let item = |member: &'m Member| {
             let item = self.item(format!("{}.{}", field.name, member.name), &member.node)?;
             Some(Item { name: member.name.clone(), ..item })
         };
-        given.filter_map(item).collect()
+        present.filter_map(item).collect()
     }
 
     fn item(&mut self, name: String, node: &'m Node) -> Option<Item<'m>> {

@@ -44,15 +44,16 @@ pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) ->
         home: environment.home(),
         from_project,
     };
-    let own: Vec<PathBuf> = files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
+    let user_files: Vec<PathBuf> =
+        files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
     // If the home folder is the project, its files count as the user's only.
     let project = folders.iter().rev().flat_map(|folder| {
         let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
     });
-    let project = project.filter(|(_, path)| !own.contains(path)).map(|(folder, path)| file(path, folder, true));
+    let project = project.filter(|(_, path)| !user_files.contains(path)).map(|(folder, path)| file(path, folder, true));
     let project: Vec<File> = project.collect();
-    project.into_iter().chain(own.iter().map(|path| file(path.clone(), &root, false))).collect()
+    project.into_iter().chain(user_files.iter().map(|path| file(path.clone(), &root, false))).collect()
 }
 
 /// Returns the files that a project can bring, relative to each of its folders.
@@ -73,36 +74,38 @@ pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
 /// Returns the files of the user, the strongest first.
 pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
-    let at = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
+    let in_home = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
     // The folders of Electron and the XDG Base Directory Specification, then those of macOS.
     let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-    let config: Vec<PathBuf> = xdg.map_or_else(|| at(".config"), |path| vec![path]);
-    let both: Vec<PathBuf> = config.iter().cloned().chain(at("Library/Application Support")).collect();
+    let config: Vec<PathBuf> = xdg.map_or_else(|| in_home(".config"), |path| vec![path]);
+    let both: Vec<PathBuf> = config.iter().cloned().chain(in_home("Library/Application Support")).collect();
     match client {
         Client::ClaudeCode => match environment.path("CLAUDE_CONFIG_DIR") {
             Some(folder) => vec![folder.join(".claude.json")],
-            None => at(".claude.json"),
+            None => in_home(".claude.json"),
         },
         Client::ClaudeDesktop => both.iter().map(|base| base.join("Claude/claude_desktop_config.json")).collect(),
-        Client::Cursor => at(".cursor/mcp.json"),
+        Client::Cursor => in_home(".cursor/mcp.json"),
         Client::VsCode => {
             let folders =
                 both.iter().flat_map(|base| VS_CODE_FOLDERS.iter().map(move |code| base.join(code).join("User")));
             let folders = folders.flat_map(|folder| std::iter::once(folder.clone()).chain(profiles(&folder)));
             folders.flat_map(|folder| ["mcp.json", "settings.json"].map(|name| folder.join(name))).collect()
         }
-        Client::Windsurf => [at(".codeium/windsurf/mcp_config.json"), at(".codeium/mcp_config.json")].concat(),
+        Client::Windsurf => {
+            [in_home(".codeium/windsurf/mcp_config.json"), in_home(".codeium/mcp_config.json")].concat()
+        }
         Client::Codex => match environment.path("CODEX_HOME") {
             Some(folder) => vec![folder.join("config.toml")],
-            None => at(".codex/config.toml"),
+            None => in_home(".codex/config.toml"),
         },
-        Client::Gemini => at(".gemini/settings.json"),
+        Client::Gemini => in_home(".gemini/settings.json"),
         Client::OpenCode => {
             let named = ["opencode.jsonc", "opencode.json", "config.json"];
             let in_config_folders = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
             environment.path("OPENCODE_CONFIG").into_iter().chain(in_config_folders).collect()
         }
-        Client::Qbit => at(".qbit/mcp.json"),
+        Client::Qbit => in_home(".qbit/mcp.json"),
         Client::Synapse => match environment.path("SYNAPSE_MCP_CONFIG") {
             Some(file) => vec![file],
             None => config.iter().map(|base| base.join("synapse/mcp_servers.json")).collect(),

@@ -57,9 +57,9 @@ impl TeamStore {
                 return Ok(MemberChanged::LastAdmin);
             }
         }
-        let given = given_role(&mut transaction, owner, tenant).await?;
+        let role_by_admin = given_role(&mut transaction, owner, tenant).await?;
         let entry = match change {
-            MemberChange::Role(role) if given == Some(role) => return Ok(MemberChanged::Done),
+            MemberChange::Role(role) if role_by_admin == Some(role) => return Ok(MemberChanged::Done),
             // Store the role even if it is the same as before: from now on, the provider no longer decides it.
             MemberChange::Role(role) => {
                 give_role(&mut transaction, owner, role).await?;

@@ -142,7 +142,7 @@ impl Store {
         let mut transaction = self.begin(TAKING).await?;
         // Read the clock only now: beginning the transaction may have taken seconds.
         let now = transaction.clock().await?;
-        let taken = query(
+        let changed_rows = query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (space, name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at \
              WHERE leases.ends_at <= $5 OR leases.ends_at > $6",
@@ -157,7 +157,7 @@ impl Store {
         .await?;
         transaction.commit().await?;
         let lease = Lease { store: self.clone(), space, name: name.to_owned(), holder };
-        Ok((taken > 0).then_some(lease))
+        Ok((changed_rows > 0).then_some(lease))
     }
 }
 

@@ -150,12 +150,12 @@ impl<'a> Verification<'a> {
 
     /// Finds missing heads and rows between a head and the one before it.
     fn compare_with_previous(&mut self, name: &str, head: &Head, after: ChainEnd) {
-        let before = self.previous.as_ref().map_or(0, |(number, _)| *number);
-        if head.number != before + 1 {
+        let previous_number = self.previous.as_ref().map_or(0, |(number, _)| *number);
+        if head.number != previous_number + 1 {
             let (log, last) = (self.report.log.to_string(), head.number.saturating_sub(1));
-            let missing = match before + 1 == last {
+            let missing = match previous_number + 1 == last {
                 true => format!("has no right head {last}"),
-                false => format!("has no right heads {} to {last}", before + 1),
+                false => format!("has no right heads {} to {last}", previous_number + 1),
             };
             self.problem(&log, missing);
             return;

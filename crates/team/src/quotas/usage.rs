@@ -113,8 +113,8 @@ impl TenantQuotas {
             let stored = counts.stored.get(&member_holder(member)).map(Vec::as_slice);
             Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
         });
-        let own = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
-        [own, self.0.shared_usage(&counts, now)].concat()
+        let member_usage = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
+        [member_usage, self.0.shared_usage(&counts, now)].concat()
     }
 }
 
