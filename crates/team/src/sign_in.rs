@@ -42,7 +42,7 @@ const MAX_SESSIONS: usize = 50;
 const MAX_LABEL_BYTES: usize = 120;
 
 /// Why a person is not signed in.
-enum Stop {
+enum SignInFailure {
     /// The team has no provider.
     NoProvider,
     /// The input was refused: a stable code, and the reason.
@@ -55,13 +55,13 @@ enum Stop {
     Internal(String),
 }
 
-impl From<Unreachable> for Stop {
+impl From<Unreachable> for SignInFailure {
     fn from(error: Unreachable) -> Self {
         Self::Unreachable(error)
     }
 }
 
-impl From<NotSignedIn> for Stop {
+impl From<NotSignedIn> for SignInFailure {
     fn from(error: NotSignedIn) -> Self {
         match error {
             NotSignedIn::Unreachable(error) => Self::Unreachable(error),
@@ -70,14 +70,14 @@ impl From<NotSignedIn> for Stop {
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for SignInFailure {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the front door of the team cannot use the database");
         Self::Internal("the server cannot use its database".to_owned())
     }
 }
 
-impl From<NoRandom> for Stop {
+impl From<NoRandom> for SignInFailure {
     fn from(error: NoRandom) -> Self {
         Self::Internal(error.to_string())
     }
@@ -88,17 +88,17 @@ impl From<NoRandom> for Stop {
 pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match send_to_provider(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
-        Err(stop) => stop_page(&door, stop).await,
+        Err(failure) => failure_page(&door, failure).await,
     }
 }
 
-async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
-    let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
+async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
+    let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
     let to = parameters.get("to").unwrap_or("/");
     let Some(to) = return_path(&door.team.url, to) else {
         let why = "the address after the sign-in does not belong to this server".to_owned();
-        return Err(Stop::Refused("open_redirect", why));
+        return Err(SignInFailure::Refused("open_redirect", why));
     };
     let browser = Browser::from_cookie(cookie(headers, door.cookies.sign_in()))?;
     let attempt = browser.begin(&to)?;
@@ -112,32 +112,35 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
 pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match finish(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
-        Err(stop) => stop_page(&door, stop).await,
+        Err(failure) => failure_page(&door, failure).await,
     }
 }
 
 /// Checks the answer of the provider, stores the member, and begins a session of the browser.
-async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
-    let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
+async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
+    let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
     let returned = attempt_of_browser(door, headers, &parameters)?;
     if !provider.is_own_answer(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
-        return Err(Stop::Refused("wrong_issuer", why));
+        return Err(SignInFailure::Refused("wrong_issuer", why));
     }
     if let Some(error) = parameters.get("error") {
         let more = parameters.get("error_description").unwrap_or_default();
         let why = format!("the provider says: {error} {more}");
         let why = text::for_line(&text::clip(why.trim(), 300)).into_owned();
-        return Err(Stop::Refused("sign_in_refused", why));
+        return Err(SignInFailure::Refused("sign_in_refused", why));
     }
     let Some(code) = parameters.get("code") else {
-        return Err(Stop::Refused("invalid_request", "the provider sent neither a code nor an error".to_owned()));
+        return Err(SignInFailure::Refused(
+            "invalid_request",
+            "the provider sent neither a code nor an error".to_owned(),
+        ));
     };
     let claims = provider.claims_of_user(code.to_owned(), &returned.attempt).await?;
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
         let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
-        Stop::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
+        SignInFailure::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
     })?;
     let session = begin_session(door, headers, &member).await?;
     let mut answer = see_other(&returned.to);
@@ -147,8 +150,12 @@ async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Re
 
 /// Returns the sign-in to which the provider's answer belongs, if this browser began it. A sign-in that another browser
 /// began is refused, because it could sign the person in with the account of an attacker.
-fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Returned, Stop> {
-    let refused = |why: &str| Stop::Refused("wrong_browser", why.to_owned());
+fn attempt_of_browser(
+    door: &FrontDoor,
+    headers: &HeaderMap,
+    parameters: &Parameters,
+) -> Result<Returned, SignInFailure> {
+    let refused = |why: &str| SignInFailure::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
     let cookie = cookie(headers, door.cookies.sign_in());
     let browser = cookie.and_then(Browser::read).ok_or_else(|| {
@@ -165,7 +172,7 @@ fn attempt_of_browser(door: &FrontDoor, headers: &HeaderMap, parameters: &Parame
 
 /// Stores the member as the provider describes them now, and begins a session. The new session replaces the session
 /// that the browser had. The member's oldest sessions beyond [`MAX_SESSIONS`] end.
-async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
+async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, SignInFailure> {
     let by = caller_of(member, None);
     door.store.put_signed_in(member, &by).await?;
     let session = Secret::new(Purpose::Browser)?;
@@ -177,7 +184,7 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
     if door.store.keep_token(owner, &token, &by).await?.is_none() {
-        return Err(Stop::Internal("this person was removed from the team a moment ago".to_owned()));
+        return Err(SignInFailure::Internal("this person was removed from the team a moment ago".to_owned()));
     }
     end_session(door, headers, member).await?;
     let mut sessions = door.store.team_tokens(Tokens::Of(owner)).await?;
@@ -206,13 +213,16 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     match end_sign_in(&door, &headers, &body).await {
         Ok(answer) => answer,
-        Err(stop) => stop_page(&door, stop).await,
+        Err(failure) => failure_page(&door, failure).await,
     }
 }
 
-async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Stop> {
+async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, SignInFailure> {
     if !is_from_origin(headers, &door.team.url) {
-        return Err(Stop::Refused("cross_site", "the form did not come from a page of this server".to_owned()));
+        return Err(SignInFailure::Refused(
+            "cross_site",
+            "the form did not come from a page of this server".to_owned(),
+        ));
     }
     if let Some(person) = door.signed_in(headers).await? {
         end_session(door, headers, &person.member).await?;
@@ -230,8 +240,8 @@ async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Resu
 }
 
 /// Reads the parameters of a query or a form. No parameter may occur twice.
-fn read_parameters(text: &str) -> Result<Parameters, Stop> {
-    let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
+fn read_parameters(text: &str) -> Result<Parameters, SignInFailure> {
+    let wrong = |why: &str| SignInFailure::Refused("invalid_request", why.to_owned());
     let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
     match parameters.repeated() {
         Some(_) => Err(wrong("a parameter occurs twice")),
@@ -247,16 +257,16 @@ fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, 
 
 /// Returns a page that says why the person is not signed in, and what to do. A session that the browser may already
 /// have stays valid.
-async fn stop_page(door: &FrontDoor, stop: Stop) -> Response {
+async fn failure_page(door: &FrontDoor, failure: SignInFailure) -> Response {
     let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
     let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
-    match stop {
-        Stop::Refused(code, why) => {
+    match failure {
+        SignInFailure::Refused(code, why) => {
             door.refusals.record(record(code, &why)).await;
             let status = if code == "cross_site" { StatusCode::FORBIDDEN } else { StatusCode::BAD_REQUEST };
             notice(status, "You are not signed in", &[&format!("{why}."), again])
         }
-        Stop::Stranger(error, who) => {
+        SignInFailure::Stranger(error, who) => {
             let why = format!("{who}: {error}");
             door.refusals.record(record("not_a_member", &why)).await;
             let issuer = door.provider.as_ref().map(Provider::issuer).map_or("the provider", |issuer| issuer.as_str());
@@ -265,19 +275,19 @@ async fn stop_page(door: &FrontDoor, stop: Stop) -> Response {
                 format!("Ask the operator of {} to add you to one tenant, and then sign in again.", door.issuer());
             notice(StatusCode::FORBIDDEN, "You are not a member", &[&who, &ask])
         }
-        Stop::Unreachable(error) => {
+        SignInFailure::Unreachable(error) => {
             tracing::warn!(%error, "the provider that signs people in cannot be used");
             let why = format!("The provider that signs people in cannot be used: {error}.");
             let next = "Try again in a minute. If that does not help, tell the operator of this team what you read above. \
                 Browsers and clients that are signed in stay so.";
             notice(StatusCode::SERVICE_UNAVAILABLE, "You are not signed in", &[&why, next])
         }
-        Stop::NoProvider => {
+        SignInFailure::NoProvider => {
             let why = "This team has no provider that signs people in: its operator can name one in `[sign_in]` of the \
                 team file. Until then, use a token.";
             notice(StatusCode::NOT_FOUND, "No one can sign in here", &[why])
         }
-        Stop::Internal(why) => {
+        SignInFailure::Internal(why) => {
             notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), again])
         }
     }

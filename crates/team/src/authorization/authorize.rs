@@ -28,7 +28,7 @@ use crate::{
 const MAX_QUERY: usize = 4_000;
 
 /// Why the client gets no code.
-enum Stop {
+enum NoCode {
     /// A page shows the error, because the client must not get an answer.
     PageError(PageError),
     /// The user must sign in first.
@@ -37,13 +37,13 @@ enum Stop {
     ClientError(ClientError, Principal),
 }
 
-impl From<PageError> for Stop {
+impl From<PageError> for NoCode {
     fn from(page_error: PageError) -> Self {
         Self::PageError(page_error)
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for NoCode {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the front door of the team cannot use the database");
         let why = "the server cannot use its database: try again later".to_owned();
@@ -52,8 +52,8 @@ impl From<StoreError> for Stop {
 }
 
 /// The error of a bad request, which a page shows.
-fn bad_request(code: &'static str, why: &str) -> Stop {
-    Stop::PageError(PageError { code, why: why.to_owned(), is_server_error: false })
+fn bad_request(code: &'static str, why: &str) -> NoCode {
+    NoCode::PageError(PageError { code, why: why.to_owned(), is_server_error: false })
 }
 
 /// `GET /oauth/authorize`: shows the user which client asks for what.
@@ -64,7 +64,7 @@ pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
     let query = query.0.unwrap_or_default();
     match read_request(&door, &headers, &query).await {
         Ok((request, person)) => consent_page(&door, &request, &person, &Form::new(&query)),
-        Err(stop) => stop_response(&door, stop, &query).await,
+        Err(no_code) => no_code_response(&door, no_code, &query).await,
     }
 }
 
@@ -73,19 +73,23 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
     match carry_out(&door, &headers, &form).await {
         Ok(response) => response,
-        Err(stop) => stop_response(&door, stop, form.get("request").unwrap_or_default()).await,
+        Err(no_code) => no_code_response(&door, no_code, form.get("request").unwrap_or_default()).await,
     }
 }
 
 /// Returns the checked request of the client, and the member who is signed in.
-async fn read_request(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
+async fn read_request(
+    door: &FrontDoor,
+    headers: &HeaderMap,
+    query: &str,
+) -> Result<(ConsentRequest, SignedIn), NoCode> {
     // A longer query would not fit into the address to which the sign-in returns, nor into a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(bad_request("invalid_request", "the request is longer than 4,000 bytes"));
     };
     // The document of the client is fetched only once the user has signed in.
     let known = reply_to(&door.clients, &parameters, DocumentSource::Memory).await?;
-    let Some(person) = door.signed_in(headers).await? else { return Err(Stop::SignIn) };
+    let Some(person) = door.signed_in(headers).await? else { return Err(NoCode::SignIn) };
     let to = match known {
         Some(to) => Some(to),
         None => reply_to(&door.clients, &parameters, DocumentSource::MemoryOrNetwork).await?,
@@ -95,9 +99,9 @@ async fn read_request(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Res
         Ok(request) if is_for(door, &request, &person.member) => Ok((request, person)),
         Ok(request) => {
             let why = "this person is no member of the tenant whose endpoint the parameter resource names";
-            Err(Stop::ClientError(ClientError { to: request.to, code: "invalid_target", why }, person.member))
+            Err(NoCode::ClientError(ClientError { to: request.to, code: "invalid_target", why }, person.member))
         }
-        Err(client_error) => Err(Stop::ClientError(client_error, person.member)),
+        Err(client_error) => Err(NoCode::ClientError(client_error, person.member)),
     }
 }
 
@@ -107,7 +111,7 @@ fn is_for(door: &FrontDoor, request: &ConsentRequest, member: &Principal) -> boo
 }
 
 /// Checks that the answer belongs to a page that this server has shown in this browser, and carries it out.
-async fn carry_out(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
+async fn carry_out(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, NoCode> {
     if !is_from_origin(headers, &door.team.url) {
         return Err(bad_request("cross_site", "the answer did not come from the page of this server"));
     }
@@ -127,7 +131,7 @@ async fn carry_out(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> 
 }
 
 /// Sends the browser to the client with a code.
-async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) -> Result<Response, Stop> {
+async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) -> Result<Response, NoCode> {
     let code = match random_text::<32>("") {
         Ok(code) => code,
         Err(error) => {
@@ -147,15 +151,15 @@ async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) ->
     };
     door.clients.keep(client).await?;
     if !door.store.begin_grant(&grant, &caller_of(member, Some(&client.name))).await? {
-        return Err(Stop::SignIn);
+        return Err(NoCode::SignIn);
     }
     Ok(see_other(&reply_address(door, &request.to, &[("code", &code)])))
 }
 
 /// Returns the response to a browser that gets neither the page nor the code.
-async fn stop_response(door: &FrontDoor, stop: Stop, query: &str) -> Response {
-    match stop {
-        Stop::SignIn => {
+async fn no_code_response(door: &FrontDoor, no_code: NoCode, query: &str) -> Response {
+    match no_code {
+        NoCode::SignIn => {
             let Some(path) = return_path(&door.team.url, &format!("/oauth/authorize?{query}")) else {
                 let why = "the request of the client is too long, or has characters that no address has".to_owned();
                 return error_page(door, PageError { code: "invalid_request", why, is_server_error: false }).await;
@@ -163,8 +167,8 @@ async fn stop_response(door: &FrontDoor, stop: Stop, query: &str) -> Response {
             let to: String = form_urlencoded::byte_serialize(path.as_bytes()).collect();
             see_other(&format!("/sign-in?to={to}"))
         }
-        Stop::PageError(page_error) => error_page(door, page_error).await,
-        Stop::ClientError(client_error, member) => {
+        NoCode::PageError(page_error) => error_page(door, page_error).await,
+        NoCode::ClientError(client_error, member) => {
             let refusal = DoorRefusal {
                 door: "authorize",
                 code: client_error.code,
