@@ -69,7 +69,7 @@ fn publishable() -> Result<Vec<String>, Stop> {
 }
 
 /// Returns the value in the first line of `manifest` that sets `field`, as it is written there.
-fn value<'a>(manifest: &'a str, field: &str) -> Option<&'a str> {
+fn field_value<'a>(manifest: &'a str, field: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(" = "))
 }
 

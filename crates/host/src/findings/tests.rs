@@ -46,7 +46,11 @@ fn invisible_characters_are_named_with_the_text_that_they_spell() {
     let definition = json!({ "description": "Reads.\u{e0068}\u{e0069}\u{e0021}" });
     let findings = in_definition(&definition);
     assert_eq!(findings[0].kind, FindingKind::Hidden);
-    assert!(findings[0].what.contains("3 invisible characters") && findings[0].what.contains("“hi!”"), "{}", findings[0].what);
+    assert!(
+        findings[0].what.contains("3 invisible characters") && findings[0].what.contains("“hi!”"),
+        "{}",
+        findings[0].what
+    );
     for (text, code) in [("a\u{200b}b", "U+200B"), ("a\u{202e}b", "U+202E"), ("\u{1b}[31m", "U+001B")] {
         let what = in_definition(&json!({ "title": text })).remove(0).what;
         assert!(what.contains(code), "{what}");
