@@ -18,8 +18,8 @@
 //! - `sign_in` holds the state that both share: `slot` is one sign-in in this process, `store` keeps the tokens, and
 //!   `credentials` is what the store keeps of one sign-in.
 //! - `engine` signs in with a user, `grant` without one, and `revoke` revokes tokens.
-//! - `guarded_http` sends the requests of these three modules; `token_request` adds client assertions (signed by
-//! `jose`)   and proofs (signed by `dpop`) to requests for tokens.
+//! - `guarded_http` sends the requests of these three modules; `token_request` adds client assertions (which `jose`
+//!   signs) and proofs (which `dpop` signs) to requests for tokens.
 //! - `clock` tells the time in seconds since 1970, and `error` has the errors.
 //!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No
