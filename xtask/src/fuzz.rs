@@ -13,7 +13,7 @@ use crate::report::{Report, Step, Stop};
 use crate::run::{cargo, content, execute, failed, output, program, root};
 
 /// The flags of `cargo fuzz`, without the sanitizer.
-const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
