@@ -25,8 +25,6 @@ use crate::message::{Message, Role};
 const DEFAULT_MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call that the provider accepts, in bytes.
 const MAX_ID_BYTES: usize = 64;
-/// An id that the provider would not accept is replaced by a hash of this many hex digits.
-const REPLACEMENT_ID_DIGITS: usize = 24;
 /// Ends the part of the request that the provider should cache.
 const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
@@ -166,7 +164,7 @@ fn call_id(id: &str) -> Cow<'_, str> {
         (1..=MAX_ID_BYTES).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
-    body::fitting_id(id, fits, REPLACEMENT_ID_DIGITS)
+    body::fitting_id(id, fits, body::REPLACEMENT_ID_DIGITS)
 }
 
 /// Returns the blocks of a user's message.

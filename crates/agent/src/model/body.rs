@@ -105,6 +105,9 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
+/// Most wires replace an id that does not fit by a hash of this many hex digits.
+pub(super) const REPLACEMENT_ID_DIGITS: usize = 24;
+
 /// Converts an id of another provider. Returns an id that `fits` this provider unchanged, and otherwise the first
 /// `length` hex digits of the id's hash.
 pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {

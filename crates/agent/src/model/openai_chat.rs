@@ -24,8 +24,6 @@ use crate::message::{Message, Role};
 
 /// The longest id of a call that OpenAI accepts, in bytes.
 const MAX_ID_BYTES: usize = 40;
-/// An id that OpenAI would not accept is replaced by a hash of this many hex digits.
-const REPLACEMENT_ID_DIGITS: usize = 24;
 /// Mistral accepts an id of a call only with exactly this many ASCII letters and digits.
 const SHORT_ID_BYTES: usize = 9;
 /// The maximum number of blocks of reasoning in one answer.
@@ -159,7 +157,7 @@ impl OpenAiChat {
             let fits = |id: &str| id.len() == SHORT_ID_BYTES && id.bytes().all(|b| b.is_ascii_alphanumeric());
             body::fitting_id(id, fits, SHORT_ID_BYTES)
         } else {
-            body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), REPLACEMENT_ID_DIGITS)
+            body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
         }
     }
 }

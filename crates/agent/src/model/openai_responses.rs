@@ -24,8 +24,6 @@ use crate::message::{Message, Role};
 
 /// The longest id of a call that the provider accepts, in bytes.
 const MAX_ID_BYTES: usize = 64;
-/// An id that the provider would not accept is replaced by a hash of this many hex digits.
-const REPLACEMENT_ID_DIGITS: usize = 24;
 /// The field that names the phase of the answer to which a text belongs. Later requests must repeat this field.
 const PHASE: &str = "phase";
 
@@ -132,7 +130,7 @@ impl OpenAiResponses {
 
 /// Returns the id of a call, or a replacement if the provider would not accept the id.
 fn call_id(id: &str) -> Cow<'_, str> {
-    body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), REPLACEMENT_ID_DIGITS)
+    body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
 }
 
 fn user_content(message: &Message) -> Vec<Value> {

@@ -14,7 +14,7 @@ use crate::{
     ask::Abilities,
     link::{
         channel::{Channel, NewRequest, Wire},
-        error::{LinkError, METHOD_NOT_FOUND, RpcError},
+        error::{HEADER_MISMATCH, LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::input,
         message::{RawAnswer, no_params},
     },
@@ -35,7 +35,6 @@ const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
 // Error codes of MCP 2026-07-28.
 const UNSUPPORTED_VERSION: i64 = -32022;
-const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
 /// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method, invalid
 /// parameters, or a header or a version that they refuse.

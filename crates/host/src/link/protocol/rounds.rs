@@ -15,7 +15,7 @@ use crate::{
         Link,
         channel::NewRequest,
         decode::{self, Answer, InputRequired},
-        error::{LinkError, RpcError},
+        error::{HEADER_MISMATCH, LinkError, RpcError},
         inbound::{OnProgress, OpenRequest, clock::Clock, input},
     },
     spec::Era,
@@ -32,8 +32,6 @@ const MAX_QUESTIONS: usize = 100;
 const MAX_PAGES: usize = 10;
 /// The error of MCP 2025-11-25 for a request before which the user must open pages.
 const URL_ELICITATION_REQUIRED: i64 = -32042;
-/// The error of MCP 2026-07-28 for headers that do not match the body.
-const HEADER_MISMATCH: i64 = -32020;
 /// The wait between two looks at a task whose server asks for no interval.
 const DEFAULT_POLL: Duration = Duration::from_secs(1);
 const SHORTEST_POLL: Duration = Duration::from_millis(100);
