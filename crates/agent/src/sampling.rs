@@ -10,13 +10,13 @@ use crate::{
 };
 
 /// The maximum number of tokens of one answer, even if a server asks for more.
-pub const MOST_TOKENS: u32 = 4_096;
+pub const MAX_TOKENS: u32 = 4_096;
 /// The maximum size of all texts of one request, in bytes, so that the user can read it.
-pub const MOST_BYTES: usize = 64 * 1_024;
+pub const MAX_BYTES: usize = 64 * 1_024;
 /// The maximum number of messages of one request.
-pub const MOST_MESSAGES: usize = 100;
+pub const MAX_MESSAGES: usize = 100;
 /// The maximum number of stop sequences of one request.
-const MOST_STOPS: usize = 16;
+const MAX_STOPS: usize = 16;
 
 /// The parameters of `sampling/createMessage` that reach the model. `modelPreferences` and `includeContext` are
 /// ignored.
@@ -34,17 +34,17 @@ impl Sampling {
     ///
     /// # Errors
     /// A refusal for the server, if there are no messages, if `params` hold something other than text, or if they hold
-    /// more than [`MOST_BYTES`], more than [`MOST_MESSAGES`] or more than 16 stop sequences.
+    /// more than [`MAX_BYTES`], more than [`MAX_MESSAGES`] or more than 16 stop sequences.
     pub fn read(params: &Value) -> Result<Self, AskRefused> {
         let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
         let messages = messages.ok_or_else(|| AskRefused::new("there are no messages"))?;
-        if messages.len() > MOST_MESSAGES {
-            return Err(AskRefused::new(format!("there are more than {MOST_MESSAGES} messages")));
+        if messages.len() > MAX_MESSAGES {
+            return Err(AskRefused::new(format!("there are more than {MAX_MESSAGES} messages")));
         }
         let stops: Vec<_> =
             params["stopSequences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        if stops.len() > MOST_STOPS {
-            return Err(AskRefused::new(format!("there are more than {MOST_STOPS} stop sequences")));
+        if stops.len() > MAX_STOPS {
+            return Err(AskRefused::new(format!("there are more than {MAX_STOPS} stop sequences")));
         }
         let sampling = Self {
             messages: messages.iter().map(read_message).collect::<Result<_, _>>()?,
@@ -55,8 +55,8 @@ impl Sampling {
         };
         let contents = sampling.messages.iter().map(|message| &message.content);
         let texts = contents.chain(&sampling.system).chain(&sampling.stops);
-        if texts.map(String::len).sum::<usize>() > MOST_BYTES {
-            return Err(AskRefused::new(format!("the request has more than {MOST_BYTES} bytes of text")));
+        if texts.map(String::len).sum::<usize>() > MAX_BYTES {
+            return Err(AskRefused::new(format!("the request has more than {MAX_BYTES} bytes of text")));
         }
         Ok(sampling)
     }
@@ -141,10 +141,10 @@ fn read_message(written: &Value) -> Result<Message, AskRefused> {
     Ok(Message::new(role, texts.collect::<Result<Vec<_>, _>>()?.join("\n")))
 }
 
-/// Reads `maxTokens`, at least 1 and at most [`MOST_TOKENS`].
+/// Reads `maxTokens`, at least 1 and at most [`MAX_TOKENS`].
 fn read_max_tokens(requested: &Value) -> u32 {
-    let requested = requested.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(MOST_TOKENS);
-    requested.clamp(1, MOST_TOKENS)
+    let requested = requested.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(MAX_TOKENS);
+    requested.clamp(1, MAX_TOKENS)
 }
 
 /// Returns MCP's `stopReason` for a model's reason to stop.
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_server_cannot_ask_for_more_tokens_than_the_bound() {
         for (asked, most) in
-            [(json!(1_000_000), MOST_TOKENS), (json!(u64::MAX), MOST_TOKENS), (json!(0), 1), (json!(null), MOST_TOKENS)]
+            [(json!(1_000_000), MAX_TOKENS), (json!(u64::MAX), MAX_TOKENS), (json!(0), 1), (json!(null), MAX_TOKENS)]
         {
             let sampling = Sampling::read(&json!({"messages": [text_result("x")], "maxTokens": asked})).unwrap();
             assert_eq!(sampling.max_tokens(), most, "{asked}");
@@ -223,9 +223,9 @@ mod tests {
             (json!({"messages": []}), "no messages"),
             (json!(7), "no messages"),
             (json!({"messages": [{"role": "system", "content": {"type": "text", "text": "x"}}]}), "role"),
-            (json!({"messages": vec![text_result("x"); MOST_MESSAGES + 1]}), "messages"),
-            (json!({"messages": [text_result("x")], "systemPrompt": "x".repeat(MOST_BYTES)}), "bytes"),
-            (json!({"messages": [text_result("x")], "stopSequences": vec!["x"; MOST_STOPS + 1]}), "stop sequences"),
+            (json!({"messages": vec![text_result("x"); MAX_MESSAGES + 1]}), "messages"),
+            (json!({"messages": [text_result("x")], "systemPrompt": "x".repeat(MAX_BYTES)}), "bytes"),
+            (json!({"messages": [text_result("x")], "stopSequences": vec!["x"; MAX_STOPS + 1]}), "stop sequences"),
         ] {
             let refused = Sampling::read(&params).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");

@@ -26,7 +26,7 @@ use crate::{
     model::{Reply, Stop, Usage},
 };
 use repeats::Repeats;
-pub use sending::Sending;
+pub use sending::SendState;
 
 /// The limits of a turn. A turn that reaches a limit ends, or asks a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Pending {
     pub result: Option<ToolResult>,
     /// Whether the call was sent. Not serialized, because after a crash any call without a result may have run.
     #[serde(skip)]
-    pub sending: Sending,
+    pub sending: SendState,
 }
 
 /// The result of a call, for the model.
@@ -295,7 +295,7 @@ impl Turn {
         }
         let pending = calls.into_iter().map(|call| {
             let result = self.rejection(&call);
-            Pending { call, result, sending: Sending::default() }
+            Pending { call, result, sending: SendState::default() }
         });
         self.state.step = Step::Tools(pending.collect());
         self.append_results();

@@ -397,7 +397,7 @@ pub(crate) fn check_endpoint(
 ) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
-    http.guard.check_for_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
+    http.guard.check_with_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
 }
 

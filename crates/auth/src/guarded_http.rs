@@ -49,7 +49,7 @@ impl GuardedHttpMaker {
 
     /// Returns a new HTTP client, for one operation that concerns the server at `url`.
     pub(crate) fn http_for(&self, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
-        let guard = self.egress.named_by(url);
+        let guard = self.egress.guard_for_server(url);
         let known = self.clients.load().get(&guard).cloned();
         let client = known.map_or_else(|| self.new_client(&guard), Ok)?;
         Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observed::default() }))

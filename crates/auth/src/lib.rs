@@ -47,7 +47,7 @@ mod token_request;
 
 pub use browser::{Browser, BrowserError};
 pub use error::AuthError;
-pub use login::{Signed, SignedOut};
+pub use login::{SignedIn, SignedOut};
 pub use loopback::Loopback;
 pub use sign_in::{Account, SignIn, SignInBuilder};
 pub use store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError};

@@ -17,7 +17,7 @@ use crate::{
 /// A successful sign-in. Untrusted: the server chooses the issuer and the scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Signed {
+pub struct SignedIn {
     /// The authorization server that issued the tokens.
     pub issuer: String,
     /// The granted scopes.
@@ -28,7 +28,7 @@ pub struct Signed {
     pub renewable: bool,
 }
 
-impl Signed {
+impl SignedIn {
     fn of(credentials: &Credentials) -> Self {
         let tokens = credentials.tokens.as_ref();
         Self {
@@ -81,7 +81,7 @@ impl SignIn {
         to: Destination<'_>,
         scopes: &[String],
         browser: &dyn Browser,
-    ) -> Result<Signed, AuthError> {
+    ) -> Result<SignedIn, AuthError> {
         let inner = &self.0;
         let context = inner.context(to).await?;
         let AuthContext { oauth, slot, .. } = &context;
@@ -138,7 +138,7 @@ impl Inner {
         context: &AuthContext,
         inputs: SignInRequest<'_>,
         browser: &dyn Browser,
-    ) -> Result<Signed, AuthError> {
+    ) -> Result<SignedIn, AuthError> {
         let visited = self.visit_page(context, inputs, browser).await;
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let signed = self.run_to_completion(async move {
@@ -158,7 +158,7 @@ impl Inner {
         context: &AuthContext,
         scopes: &[String],
         challenge: Option<&str>,
-    ) -> Result<Signed, AuthError> {
+    ) -> Result<SignedIn, AuthError> {
         let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
         let signed = self.run_to_completion(async move {
@@ -174,19 +174,19 @@ impl Inner {
         context: &AuthContext,
         scopes: &[String],
         challenge: Option<&str>,
-    ) -> Result<Signed, AuthError> {
+    ) -> Result<SignedIn, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let discovery = AuthorizationServer::discover(self.http_maker.http_for(server)?, server, challenge);
         let authorization_server = with_operation_timeout(discovery).await?;
         let fresh =
             with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.http_maker)).await?;
-        let signed = Signed::of(&fresh);
+        let signed = SignedIn::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
     }
 
     /// Reports the outcome of a sign-in to the witness (the observer that writes the audit log), and returns it.
-    fn record_outcome(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
+    fn record_outcome(&self, server: &ServerName, signed: Result<SignedIn, AuthError>) -> Result<SignedIn, AuthError> {
         match &signed {
             Ok(signed) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
             Err(error) => self.report_failure(server, error),
@@ -220,10 +220,10 @@ impl Inner {
         context: &AuthContext,
         request: AuthorizationRequest,
         redirect: &Url,
-    ) -> Result<Signed, AuthError> {
+    ) -> Result<SignedIn, AuthError> {
         let AuthContext { oauth, slot, .. } = context;
         let fresh = with_operation_timeout(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
-        let signed = Signed::of(&fresh);
+        let signed = SignedIn::of(&fresh);
         self.save_new(slot, fresh).await?;
         Ok(signed)
     }

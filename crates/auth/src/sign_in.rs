@@ -20,7 +20,7 @@ use crate::{
     credentials::Credentials,
     error::AuthError,
     guarded_http::GuardedHttpMaker,
-    slot::{Permit, Slot},
+    slot::{Slot, SlotPermit},
     store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError, resource},
 };
 
@@ -71,7 +71,7 @@ pub(crate) struct AuthContext {
     /// The server's URL without query, user and fragment.
     pub(crate) server: Url,
     /// The slot's permit, which the task holds until its work is done. `None` if the work needs none.
-    pub(crate) permit: Permit,
+    pub(crate) permit: SlotPermit,
 }
 
 impl fmt::Debug for SignIn {

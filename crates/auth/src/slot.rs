@@ -20,7 +20,7 @@ pub(crate) struct Slot {
 }
 
 /// A slot's permit, held by one task; `None` where a task needs no permit. Dropping the last clone releases the permit.
-pub(crate) type Permit = Option<Arc<OwnedSemaphorePermit>>;
+pub(crate) type SlotPermit = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
 enum Known {
@@ -65,7 +65,7 @@ impl Slot {
     }
 
     /// Waits until no other task reads the store or renews, and returns the permit for both.
-    pub(crate) async fn permit(&self) -> Permit {
+    pub(crate) async fn permit(&self) -> SlotPermit {
         Arc::clone(&self.renewal).acquire_owned().await.ok().map(Arc::new)
     }
 

@@ -1,7 +1,7 @@
 //! Defines the arguments that several verbs share. Nothing here reads files or connects to servers: the verbs do that.
 
 mod model;
-mod once;
+mod one_off;
 mod write;
 
 use std::{
@@ -16,7 +16,7 @@ use clap::{
 use toolrack_config::import::Client;
 
 pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
-pub(crate) use once::{NAME as ONCE, Once, OnceArgs};
+pub(crate) use one_off::{NAME as ONE_OFF_NAME, OneOffArgs, OneOffServer};
 pub(crate) use write::{Scope, Write};
 
 /// Options of every verb.
@@ -81,7 +81,7 @@ pub(crate) struct Global {
 
     /// The server that the command line gives for this one command, once its words are parsed.
     #[arg(skip)]
-    pub(crate) once: Option<Once>,
+    pub(crate) one_off: Option<OneOffServer>,
 
     /// The request of `record` or `replay`, if the verb follows one of them.
     #[arg(skip)]
@@ -129,7 +129,7 @@ impl Global {
             answer: self.answer,
             answers: more.answers.or(self.answers),
             answers_text: self.answers_text,
-            once: more.once.or(self.once),
+            one_off: more.one_off.or(self.one_off),
             tape: more.tape.or(self.tape),
         }
     }
@@ -152,7 +152,7 @@ pub(crate) struct OffersArgs {
     pub(crate) only: ServersArgs,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
 /// Verbs that may be narrowed to some servers.

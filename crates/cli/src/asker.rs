@@ -110,7 +110,7 @@ impl Terminal {
         drop(open_question);
         if line.is_none() {
             // The terminal prints no line end for Ctrl-D.
-            self.screen.say("");
+            self.screen.message("");
         }
         line
     }
@@ -126,7 +126,7 @@ impl Terminal {
         self.screen.answered();
         drop(open_question);
         drop(keys);
-        self.screen.say(&key.as_deref().map_or_else(String::new, |key| text::for_line(key.trim()).into_owned()));
+        self.screen.message(&key.as_deref().map_or_else(String::new, |key| text::for_line(key.trim()).into_owned()));
         key
     }
 
@@ -137,7 +137,7 @@ impl Terminal {
         let edited = self.lines.edit(text).await;
         self.screen.answered();
         drop(open_question);
-        self.screen.say("");
+        self.screen.message("");
         edited
     }
 
@@ -174,25 +174,25 @@ impl Terminal {
 
     /// Shows the form of a server, has the user fill it in, and sends it only after the user has seen all values again.
     async fn fill_in(&self, server: &ServerName, message: &str, schema: &Value) -> Elicited {
-        self.screen.say(&question_of(server, message));
+        self.screen.message(&question_of(server, message));
         let fields = match form::fields(schema) {
             Ok(fields) => fields,
             Err(why) => {
-                self.screen.say(&format!("declined: {why}"));
+                self.screen.message(&format!("declined: {why}"));
                 return Elicited::Decline;
             }
         };
         if let Some(answered) = self.given_answers(server, &fields) {
             return answered;
         }
-        self.screen.say("Enter takes the value in brackets; Ctrl-D leaves the form.");
+        self.screen.message("Enter takes the value in brackets; Ctrl-D leaves the form.");
         let mut answers = Map::new();
         for _ in 0..MAX_TRIES {
             let Some(filled_in) = self.fill_in_fields(&fields, &answers).await else {
                 break;
             };
             answers = filled_in;
-            self.screen.say(&summary(&fields, &answers));
+            self.screen.message(&summary(&fields, &answers));
             match self.decision(server).await {
                 Some(FormDecision::Send) => return Elicited::Accept(answers),
                 Some(FormDecision::Decline) => return Elicited::Decline,
@@ -224,9 +224,9 @@ impl Terminal {
                 "y" | "yes" => return Some(FormDecision::Send),
                 "n" | "no" => return Some(FormDecision::Decline),
                 "e" | "edit" => return Some(FormDecision::Edit),
-                _ => {
-                    self.screen.say("  y sends it, n declines, e goes through the fields again; Ctrl-D leaves the form")
-                }
+                _ => self
+                    .screen
+                    .message("  y sends it, n declines, e goes through the fields again; Ctrl-D leaves the form"),
             }
         }
         None
@@ -239,7 +239,7 @@ impl Terminal {
         match answers.values_for(fields) {
             Ok(Some(values)) => {
                 let names: Vec<_> = values.keys().map(|name| text::for_line(name).into_owned()).collect();
-                self.screen.aside(&format!("answered as --answer says: {}", names.join(", ")));
+                self.screen.safe_note(&format!("answered as --answer says: {}", names.join(", ")));
                 Some(Elicited::Accept(values))
             }
             Ok(None) if self.screen.interactive() => None,
@@ -262,7 +262,7 @@ impl Terminal {
     /// end of input (Ctrl-D), or after too many invalid values. Enter takes `previous`, if there is a value.
     async fn fill_in_field(&self, field: &Field, previous: Option<&Value>) -> Option<Option<Value>> {
         for line in field.intro() {
-            self.screen.say(&line);
+            self.screen.message(&line);
         }
         for _ in 0..MAX_TRIES {
             let typed = self.ask(&field.prompt(previous)).await?;
@@ -271,7 +271,7 @@ impl Terminal {
             }
             match field.read(typed.trim()) {
                 Ok(value) => return Some(value),
-                Err(why) => self.screen.say(&format!("  {why}")),
+                Err(why) => self.screen.message(&format!("  {why}")),
             }
         }
         None
@@ -280,10 +280,10 @@ impl Terminal {
     /// Shows the URL that a server wants the user to open, and asks whether to go on.
     async fn ask_to_open(&self, server: &ServerName, message: &str, url: &str) -> Elicited {
         let Some(page) = url_page(server, message, url) else {
-            self.screen.say(&format!("declined: `{server}` sent an invalid URL"));
+            self.screen.message(&format!("declined: `{server}` sent an invalid URL"));
             return Elicited::Decline;
         };
-        self.screen.say(&page);
+        self.screen.message(&page);
         match self.ask_yes_no("Open it yourself if you trust it. Go on?").await {
             Some(true) => Elicited::Accept(Map::new()),
             Some(false) => Elicited::Decline,
@@ -307,7 +307,7 @@ impl Asker for Terminal {
     }
 
     /// No other asker takes part: even a command that a daemon runs must not wait for the user of the dashboard.
-    fn is_alone(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         true
     }
 

@@ -13,7 +13,7 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writes the audit log of a world (the context of one command, tenant or member). Writes nothing before the first
+/// Writes the audit log of one command, tenant or member. Writes nothing before the first
 /// event.
 pub(crate) struct Audited {
     /// `None` without a database.
@@ -36,7 +36,7 @@ fn hide(secrets: Arc<Interpolate>) -> Hide {
 }
 
 impl Audited {
-    /// Creates the audit log of a world, in the name of `agent` if it has one. Without `store`, it writes nothing.
+    /// Creates an audit log, in the name of `agent` if it has one. Without `store`, it writes nothing.
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
         let writing = TaskTracker::new();
         let log = store.map(|store| {
@@ -62,7 +62,7 @@ impl Audited {
     }
 
     /// Returns the witness (the observer that records events in the audit log) for `agent`. With `None`, the events are
-    /// recorded for this world's own agent, if it has one. Returns `None` without a database.
+    /// recorded for the agent of this log, if it has one. Returns `None` without a database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
         Some(match (&self.hide_for_member, agent.or(self.agent.as_deref())) {

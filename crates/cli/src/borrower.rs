@@ -16,6 +16,7 @@ use toolrack_host::text;
 use crate::{
     args,
     asker::{KeyMode, OwnLines},
+    context::ArgsText,
     editor::Editor,
     error::{Exit, Failure, with_causes},
     lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
@@ -23,7 +24,6 @@ use crate::{
     screen::Screen,
     stop::Stop,
     verbs::{Cli, RunMode, Verb, offers::call},
-    wire::ArgsText,
 };
 
 /// The variable that has the effect of `--no-daemon`, unless it is empty or `0`.
@@ -121,7 +121,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     // Options that the servers of the daemon cannot satisfy: a server learns its roots when it connects, and a daemon
     // does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
-    let has_typed_server = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
+    let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
     let data = places.map(|places| places.data().to_owned());
     let Some(data) = data.filter(|data| std::fs::symlink_metadata(LocalSocket::Commands.path(data)).is_ok()) else {

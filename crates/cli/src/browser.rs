@@ -35,7 +35,7 @@ impl Browser for TerminalBrowser {
 
     fn visit<'a>(&'a self, authorization_url: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            self.screen.say(&format!("Sign in here: {}", link(authorization_url.as_str())));
+            self.screen.message(&format!("Sign in here: {}", link(authorization_url.as_str())));
             // An address from a server is opened as a web page or not at all, and without a shell.
             if self.opens_browser && matches!(authorization_url.scheme(), "http" | "https") {
                 // If there is no browser, the user still sees the address on the screen.
@@ -44,7 +44,7 @@ impl Browser for TerminalBrowser {
             if !self.can_paste {
                 return self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT).await;
             }
-            self.screen.say(&format!(
+            self.screen.message(&format!(
                 "If your browser cannot reach {}, paste here the address that it shows at the end.",
                 self.redirect_uri()
             ));
@@ -107,7 +107,7 @@ impl TerminalBrowser {
                 Ok(redirect) if typed.starts_with(&self.redirect_uri()) => return redirect,
                 _ => self
                     .screen
-                    .say(&format!("That is another address: the right one begins with {}", self.redirect_uri())),
+                    .message(&format!("That is another address: the right one begins with {}", self.redirect_uri())),
             }
         }
         std::future::pending().await

@@ -9,39 +9,39 @@ use std::{
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use toolrack_config::{OwnServer, Secrets};
-use toolrack_daemon::{AddedServers, Credentials, CredentialsOf, Given};
+use toolrack_daemon::{Credentials, CredentialsOf, GivenValue, OwnServerStore};
 use toolrack_host::Caller;
 use toolrack_store::Space;
 
-use crate::{error::with_causes, secrets::Stored};
+use crate::{error::with_causes, secrets::SecretStore};
 
 /// The values of one member of a tenant. `stored` is the vault of the tenant.
 #[derive(Debug)]
 pub(crate) struct MemberCredentials {
-    stored: Arc<Stored>,
+    stored: Arc<SecretStore>,
     /// The prefix of the names of the member's rows: the member's [key](toolrack_host::Principal::key) and a `/`.
     prefix: String,
 }
 
 /// The values of the only user of a machine, which are stored as the user's secrets.
 #[derive(Debug)]
-pub(crate) struct MachineCredentials(Arc<Stored>);
+pub(crate) struct MachineCredentials(Arc<SecretStore>);
 
 impl MachineCredentials {
     /// Returns a function that finds these values for the user of the machine.
-    pub(crate) fn finder(stored: Arc<Stored>) -> CredentialsOf {
+    pub(crate) fn finder(stored: Arc<SecretStore>) -> CredentialsOf {
         let credentials: Arc<dyn Credentials> = Arc::new(Self(stored));
         Box::new(move |person| person.is_local().then(|| Arc::clone(&credentials)))
     }
 }
 
 impl MemberCredentials {
-    pub(crate) fn new(stored: Arc<Stored>, key: &str) -> Self {
+    pub(crate) fn new(stored: Arc<SecretStore>, key: &str) -> Self {
         Self { stored, prefix: format!("{key}/") }
     }
 
     /// Returns a function that finds the values of each member of a tenant.
-    pub(crate) fn finder_of_all(stored: Arc<Stored>) -> CredentialsOf {
+    pub(crate) fn finder_of_all(stored: Arc<SecretStore>) -> CredentialsOf {
         Box::new(move |member| {
             let is_member = !member.is_local();
             is_member.then(|| Arc::new(Self::new(Arc::clone(&stored), &member.key())) as Arc<dyn Credentials>)
@@ -74,7 +74,7 @@ impl Secrets for MemberCredentials {
 }
 
 impl Credentials for MemberCredentials {
-    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
+    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
         Box::pin(async move {
             let store = self.stored.store().map_err(|error| with_causes(&error))?;
             let rows = store.member_value_names(&self.prefix).await.map_err(|error| with_causes(&error))?;
@@ -103,7 +103,7 @@ impl Credentials for MemberCredentials {
 }
 
 impl Credentials for MachineCredentials {
-    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
+    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
             let rows = store.secret_names().await.map_err(|error| with_causes(&error))?;
@@ -132,10 +132,10 @@ impl Credentials for MachineCredentials {
 /// The servers that the members of a tenant add for themselves. Their configurations are encrypted, because headers
 /// hold secrets.
 #[derive(Debug)]
-pub(crate) struct AddedByMembers(Arc<Stored>);
+pub(crate) struct AddedByMembers(Arc<SecretStore>);
 
 impl AddedByMembers {
-    pub(crate) fn new(stored: Arc<Stored>) -> Self {
+    pub(crate) fn new(stored: Arc<SecretStore>) -> Self {
         Self(stored)
     }
 
@@ -155,7 +155,7 @@ impl AddedByMembers {
     }
 }
 
-impl AddedServers for AddedByMembers {
+impl OwnServerStore for AddedByMembers {
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
@@ -209,11 +209,11 @@ enum Change {
 }
 
 /// A row as the daemon shows it.
-fn given_from_row((name, since): (String, i64)) -> Option<Given> {
-    Some(Given { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
+fn given_from_row((name, since): (String, i64)) -> Option<GivenValue> {
+    Some(GivenValue { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }
 
-async fn record(stored: &Stored, by: &Caller, name: &str, change: Change) -> Result<(), String> {
+async fn record(stored: &SecretStore, by: &Caller, name: &str, change: Change) -> Result<(), String> {
     let store = stored.store().map_err(|error| with_causes(&error))?;
     store.record_given(by, name, change == Change::Added).await.map_err(|error| with_causes(&error))
 }

@@ -25,7 +25,7 @@ use crate::{
 
 /// An open database.
 #[derive(Clone, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenDatabase {
     pub(crate) store: Store,
     /// The database server of a team, if the database is not a file.
     pub(crate) server: Option<Server>,
@@ -40,7 +40,7 @@ pub(crate) struct MovedRows {
     pub(crate) were_already_moved: bool,
 }
 
-impl From<Store> for Opened {
+impl From<Store> for OpenDatabase {
     fn from(store: Store) -> Self {
         Self { store, server: None }
     }
@@ -67,15 +67,15 @@ pub(crate) fn unusable(error: &StoreError) -> Failure {
 ///
 /// # Errors
 /// When it cannot be opened.
-pub(crate) async fn open(places: &Places, environment: &Environment) -> Result<Opened, Failure> {
+pub(crate) async fn open(places: &Places, environment: &Environment) -> Result<OpenDatabase, Failure> {
     match link::read(places.data())? {
-        None => Store::open(file(places)).await.map(Opened::from).map_err(|error| unusable(&error)),
+        None => Store::open(file(places)).await.map(OpenDatabase::from).map_err(|error| unusable(&error)),
         Some(link) => Box::pin(open_linked(&link, places, environment)).await,
     }
 }
 
 /// Opens the database of a team. `link` names the team file whose `[store]` says where the database is.
-async fn open_linked(link: &Link, places: &Places, environment: &Environment) -> Result<Opened, Failure> {
+async fn open_linked(link: &Link, places: &Places, environment: &Environment) -> Result<OpenDatabase, Failure> {
     let Some(table) = team_file::read(&link.team)?.store else {
         return Err(no_store(&link.team, link, places));
     };
@@ -84,7 +84,7 @@ async fn open_linked(link: &Link, places: &Places, environment: &Environment) ->
         Some(tenant) => server.store(tenant).await?,
         None => server.own_store().await?,
     };
-    Ok(Opened { store, server: Some(server) })
+    Ok(OpenDatabase { store, server: Some(server) })
 }
 
 /// Opens the database that the team file at `path` names; `None` if it names none, and the rows are in files.
@@ -95,11 +95,11 @@ pub(crate) async fn of_team(
     path: &Path,
     places: &Places,
     environment: &Environment,
-) -> Result<Option<Opened>, Failure> {
+) -> Result<Option<OpenDatabase>, Failure> {
     match (team_file::read(path)?.store, link::read(places.data())?) {
         (Some(table), _) => {
             let server = Server::connect(&table, environment).await?;
-            Ok(Some(Opened { store: server.own_store().await?, server: Some(server) }))
+            Ok(Some(OpenDatabase { store: server.own_store().await?, server: Some(server) }))
         }
         (None, Some(link)) => Err(no_store(path, &link, places)),
         (None, None) => Ok(None),

@@ -48,12 +48,12 @@ fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolrack_config::{Environment, Unset};
+    use toolrack_config::{Environment, UnsetPolicy};
 
     use super::*;
 
     fn secrets() -> Interpolate {
-        let secrets = Interpolate::new(Environment::default(), Unset::Error);
+        let secrets = Interpolate::new(Environment::default(), UnsetPolicy::Error);
         secrets.add_secret("correct-horse-battery");
         secrets
     }

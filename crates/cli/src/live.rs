@@ -19,7 +19,7 @@ use toolrack_agent::{
 };
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{
-    Spent, StoreError,
+    ModelUse, StoreError,
     journal::{self, Journal},
 };
 
@@ -134,7 +134,7 @@ struct Answer<'a> {
     end: Option<&'a End>,
     rounds: u32,
     tool_calls: &'a [CallRecord],
-    spent: Spent,
+    spent: ModelUse,
 }
 
 impl Live {
@@ -164,7 +164,7 @@ impl Live {
     /// When another process has continued the conversation.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotStored> {
         turn.cancel(&self.partial);
-        let stored = self.journal.keep(turn).await;
+        let stored = self.journal.store_turn(turn).await;
         self.stop_storing_on_error(stored)
     }
 
@@ -364,7 +364,7 @@ impl Front for Live {
         Box::pin(async move {
             let is_new = self.journal.session().is_none();
             let brake = self.brake();
-            let stored = brake.store_step(self.journal.keep(turn)).await;
+            let stored = brake.store_step(self.journal.store_turn(turn)).await;
             self.stop_storing_on_error(stored)?;
             if is_new && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));

@@ -1,6 +1,6 @@
 //! The command `toolrack` reads the words that the user typed, runs the verb that they name, and shows its result.
 //!
-//! This crate decides nothing about servers and calls; it puts the other crates together ([`wire`]), asks the user at
+//! This crate decides nothing about servers and calls; it puts the other crates together ([`context`]), asks the user at
 //! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
 //! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
 //!
@@ -10,7 +10,7 @@
 //! words ──► run ──► verbs ──► render ──► screen ──► stdout, stderr
 //!            │        │  └────► asker ◄── the user
 //!            │        ▼
-//!            │      wire ──► the other crates: config, host, store, auth, agent, daemon
+//!            │      context ► the other crates: config, host, store, auth, agent, daemon
 //!            │        ├────► audit, log_keeper, concealing   what goes into the store
 //!            │        └────► secrets, tokens                 where the key is; sign-ins
 //!            ▼
@@ -40,6 +40,7 @@ mod browser;
 mod builtin;
 mod completion;
 mod concealing;
+mod context;
 mod credentials;
 mod database;
 mod editor;
@@ -67,7 +68,6 @@ mod team_file;
 mod tokens;
 mod traces;
 mod verbs;
-mod wire;
 
 use std::process::ExitCode;
 

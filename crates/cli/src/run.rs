@@ -11,13 +11,13 @@ use crate::{
     asker,
     borrower::{self, Borrowed},
     completion,
+    context::{CommandLine, Context, DatabaseChoice, Surroundings, working_folder},
     error::{Exit, Failure},
     log,
     screen::Screen,
     stop::Stop,
     traces::Traces,
     verbs::{self, Cli, Verb},
-    wire::{CommandLine, DatabaseChoice, Surroundings, World, working_folder},
 };
 
 /// Runs the command of the command line `words`, which begin with the program's name.
@@ -149,14 +149,14 @@ async fn run_verb(
     let database_choice = cli.verb.team_file().map_or(DatabaseChoice::OfFolder, DatabaseChoice::OfTeam);
     let command_line = CommandLine { global: cli.global, typed, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
-    let world = World::open(command_line, surroundings, database_choice).await?;
+    let context = Context::open(command_line, surroundings, database_choice).await?;
     let result = tokio::select! {
         biased;
         exit = stopped(&mut stop, own_signals) => Ok(exit),
-        result = Box::pin(cli.verb.run(&words, &world)) => result,
+        result = Box::pin(cli.verb.run(&words, &context)) => result,
     };
     // If the given answers did not match a form, that is the reason for all later failures.
-    let result = world.terminal().form_failure().map_or(result, Err);
+    let result = context.terminal().form_failure().map_or(result, Err);
     screen.end_status_line();
     if let Err(failure) = &result {
         screen.failure(failure);
@@ -167,7 +167,7 @@ async fn run_verb(
         stop = Stop::new()?;
     }
     tokio::select! {
-        written = close(&world) => match written {
+        written = close(&context) => match written {
             Err(failure) if exit == Exit::Ok => Err(failure),
             Err(failure) => {
                 screen.failure(&failure);
@@ -181,15 +181,15 @@ async fn run_verb(
 }
 
 /// Closes everything that the verb has opened, and writes the recording if there is one.
-async fn close(world: &World) -> Result<(), Failure> {
-    world.close().await;
-    if let Ok(store) = world.store() {
+async fn close(context: &Context) -> Result<(), Failure> {
+    context.close().await;
+    if let Ok(store) = context.store() {
         store.close_at_exit().await;
     }
-    if let Some(server) = world.server() {
+    if let Some(server) = context.server() {
         Box::pin(server.close()).await;
     }
-    world.write_recording().await
+    context.write_recording().await
 }
 
 /// The signals that a verb handles itself.

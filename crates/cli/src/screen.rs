@@ -230,7 +230,7 @@ impl Screen {
     ///
     /// # Errors
     /// As [`Self::verbatim`].
-    pub(crate) async fn piece(&self, text: String) -> Result<(), Failure> {
+    pub(crate) async fn fragment(&self, text: String) -> Result<(), Failure> {
         self.to_stdout(text).await
     }
 
@@ -262,21 +262,21 @@ impl Screen {
     /// Prints a message in addition to the data, as one line; not with `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.quiet {
-            self.say(&text::for_line(message));
+            self.message(&text::for_line(message));
         }
     }
 
     /// Prints a detail for users who ask for more (`-v`). The message must be safe to print.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbose {
-            self.say(message);
+            self.message(message);
         }
     }
 
     /// Prints a line in addition to the data, which must be safe to print; not with `--quiet`.
-    pub(crate) fn aside(&self, line: &str) {
+    pub(crate) fn safe_note(&self, line: &str) {
         if !self.quiet {
-            self.say(line);
+            self.message(line);
         }
     }
 
@@ -284,12 +284,12 @@ impl Screen {
     pub(crate) fn warning(&self, message: &str) {
         if !self.quiet {
             let label = paint(Tone::Waiting, "warning:");
-            self.say(&format!("{label} {}", text::for_line(message)));
+            self.message(&format!("{label} {}", text::for_line(message)));
         }
     }
 
     /// Prints lines for the user at the terminal; they must be safe to print.
-    pub(crate) fn say(&self, lines: &str) {
+    pub(crate) fn message(&self, lines: &str) {
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         self.to_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
     }
@@ -379,7 +379,7 @@ impl Screen {
     /// Prints a problem of a configuration file, which takes several lines; with `--quiet` only if it is an error.
     pub(crate) fn problem(&self, problem: &Problem) {
         if problem.is_error() || !self.quiet {
-            self.say(&problem.to_string());
+            self.message(&problem.to_string());
         }
     }
 
@@ -391,7 +391,7 @@ impl Screen {
         } else {
             let lines = failure.for_users();
             let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
-            self.say(&lines);
+            self.message(&lines);
         }
     }
 
@@ -399,7 +399,7 @@ impl Screen {
     pub(crate) fn usage(&self, error: &clap::Error) {
         let text = error.render().ansi().to_string();
         if error.use_stderr() {
-            self.say(text.trim_end());
+            self.message(text.trim_end());
         } else {
             self.device.usage(&self.layout().fit(&text));
         }

@@ -114,7 +114,7 @@ pub(crate) enum SecretsError {
 
 /// The stored secrets. The vault is opened when it is first needed.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct SecretStore {
     store: Option<Store>,
     origin: KeyOrigin,
     keychain: Keychain,
@@ -124,7 +124,7 @@ pub(crate) struct Stored {
     opened: OnceCell<Vault>,
 }
 
-impl Stored {
+impl SecretStore {
     /// Returns the secrets in `store`. Their key is `variable`, the value of [`VARIABLE`]; without one it is in the
     /// file below `folder`, or in the keychain. Opens nothing yet.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
@@ -400,13 +400,13 @@ impl Stored {
     }
 }
 
-impl Secrets for Stored {
+impl Secrets for SecretStore {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async move { self.get(name).await.map_err(|error| with_causes(&error)) })
     }
 }
 
-impl DaemonVault for Stored {
+impl DaemonVault for SecretStore {
     fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async move { self.names().await.map_err(|error| with_causes(&error)) })
     }

@@ -6,14 +6,14 @@ use futures::future::BoxFuture;
 use toolrack_auth::{TokenKey, TokenLease, TokenStore, TokenStoreError};
 use toolrack_store::{Space, Vault, VaultError};
 
-use crate::{error::with_causes, secrets::Stored};
+use crate::{error::with_causes, secrets::SecretStore};
 
 /// How long to wait for another process that holds the lease. The caller also limits the time of a whole sign-in.
 const LEASE_WAIT: Duration = Duration::from_secs(300);
 
 /// The tokens of the user whose secrets these are.
 #[derive(Debug)]
-pub(crate) struct Tokens(pub(crate) Arc<Stored>);
+pub(crate) struct Tokens(pub(crate) Arc<SecretStore>);
 
 fn store_error(error: &dyn std::error::Error) -> TokenStoreError {
     TokenStoreError::new(with_causes(error))
@@ -64,7 +64,7 @@ impl TokenStore for Tokens {
 
 /// The lease of the vault's row for these tokens: until it is released or expires, no other process may change the row.
 struct VaultLease {
-    stored: Arc<Stored>,
+    stored: Arc<SecretStore>,
     vault: Vault,
     lease: toolrack_store::Lease,
 }

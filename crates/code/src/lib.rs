@@ -36,7 +36,7 @@ mod watch;
 use std::{fmt::Write as _, num::NonZeroUsize, time::Duration};
 
 use futures::future::BoxFuture;
-use toolrack_host::{Interpreter, Printed, ScriptTools};
+use toolrack_host::{Interpreter, ScriptOutput, ScriptTools};
 
 use crate::watch::AbandonedThreads;
 
@@ -114,7 +114,7 @@ impl Interpreter for QuickJs {
         format!("tools{}{}({object}): {result}", member(server), member(tool))
     }
 
-    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed> {
+    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, ScriptOutput> {
         Box::pin(run::run(code, tools, self.bounds, &self.abandoned))
     }
 }

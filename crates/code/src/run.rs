@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use futures::StreamExt as _;
 use tokio::sync::{mpsc, oneshot};
-use toolrack_host::{Printed, ScriptTools, run_in_own_task};
+use toolrack_host::{ScriptOutput, ScriptTools, run_in_own_task};
 
 use crate::{
     Bounds,
@@ -16,10 +16,15 @@ use crate::{
 const THREAD_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// Runs `code` to its end. Dropping the future ends the script at its next step, and cancels its calls.
-pub(crate) async fn run(code: String, tools: ScriptTools, bounds: Bounds, abandoned: &AbandonedThreads) -> Printed {
+pub(crate) async fn run(
+    code: String,
+    tools: ScriptTools,
+    bounds: Bounds,
+    abandoned: &AbandonedThreads,
+) -> ScriptOutput {
     let state = Arc::new(ScriptState::new(bounds.output));
     let error = run_on_thread(code, tools, bounds, abandoned, &state).await;
-    Printed { text: state.take_text(), error }
+    ScriptOutput { text: state.take_text(), error }
 }
 
 /// Runs the script on a thread and makes its calls. Returns the error of a script that fails, in words for the model.

@@ -1,6 +1,6 @@
 //! Adds Toolrack to the files of other programs, and removes it again.
 //!
-//! A [`Place`] is the file of one program, and the part of it that lists the servers. [`connect()`] and [`undo()`]
+//! A [`ClientFile`] is the file of one program, and the part of it that lists the servers. [`connect()`] and [`undo()`]
 //! compute a [`Change`] of it, which can be shown as a diff. [`Change::write`] writes exactly that change, or nothing
 //! if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As long as the
 //! file has not changed since, an undo restores it byte for byte; after that, an undo only removes the entry.
@@ -26,10 +26,10 @@ use crate::{
 };
 use memory::Memory;
 
-pub use place::{Place, is_installed};
+pub use place::{ClientFile, is_installed};
 pub use words::{Reach, TOKEN_VARIABLE};
 
-/// The state of a name in a [`Place`].
+/// The state of a name in a [`ClientFile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The name is free.
@@ -200,7 +200,7 @@ impl Change {
 ///
 /// # Errors
 /// When its file cannot be read.
-pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
+pub fn standing(place: &ClientFile, name: &str) -> Result<Standing, ConnectError> {
     Ok(match elsewhere::entry(&place.path, &place.servers_place, name)? {
         None => Standing::Free,
         Some(entry) if is_gateway(&entry) => Standing::Ours,
@@ -212,7 +212,7 @@ pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
 ///
 /// # Errors
 /// When its file cannot be read.
-pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
+pub fn names(place: &ClientFile) -> Result<Vec<String>, ConnectError> {
     let entries = elsewhere::entries(&place.path, &place.servers_place)?;
     Ok(entries.into_iter().filter(|(_, entry)| is_gateway(entry)).map(|(name, _)| name).collect())
 }
@@ -223,7 +223,7 @@ pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
 ///
 /// # Errors
 /// [`ConnectError`]
-pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
+pub fn connect(place: &ClientFile, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
     let new_entry = words::entry(place.client, reach)?;
     let found = elsewhere::entry(&place.path, &place.servers_place, name)?;
     if found.as_ref().is_some_and(|entry| !is_gateway(entry)) {
@@ -256,7 +256,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
 ///
 /// # Errors
 /// [`ConnectError`]
-pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, ConnectError> {
+pub fn undo(place: &ClientFile, name: &str, memories: &Path) -> Result<Change, ConnectError> {
     let (path, now) = elsewhere::text(&place.path)?;
     let memory_file = memory::file_for(memories, place.client, &path, name);
     if let (Some(memory), Some(now)) = (Memory::read(&memory_file), &now)

@@ -41,7 +41,7 @@ use crate::{
     trust::hash,
 };
 
-pub use place::{NoPlace, Place};
+pub use place::{EditTarget, NoEditTarget};
 pub use revise::{Revision, revise};
 
 /// Options of an edit.
@@ -65,10 +65,10 @@ pub struct Edited {
     /// Warnings about a new entry.
     pub warnings: Vec<Problem>,
     /// The [hash](crate::Entry::hash) of the entry before the edit; `None` if there was none.
-    pub before: Option<String>,
+    pub hash_before: Option<String>,
     /// The hash of the entry after the edit. An agreement to run the entry must be for this hash, so that it does not
     /// cover later changes by another process.
-    pub after: Option<String>,
+    pub hash_after: Option<String>,
 }
 
 /// The reason why a file was not edited. The file is unchanged.
@@ -407,8 +407,8 @@ fn change(
             created: before.is_none() && !dry_run,
             diff: diff::unified(&target, file.text(), &text),
             warnings: Vec::new(),
-            before: hash_of(&*file, name),
-            after: hash_of(&*edited, name),
+            hash_before: hash_of(&*file, name),
+            hash_after: hash_of(&*edited, name),
         }))
     };
     let mut attempt_repeatedly = || {

@@ -18,7 +18,7 @@ use std::{collections::HashSet, ops::Range};
 
 use toolrack_host::{
     ServerName, ServerSpec, Who,
-    spec::{Protocol, Servers, Share},
+    spec::{FieldScope, Protocol, Share},
 };
 
 use crate::{
@@ -150,11 +150,13 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
     let applies = |row: &Row| !kind.excludes(row);
-    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != Servers::Any && row.shown_as.is_none());
+    bounds::read_rows(fields, &mut spec, |row| {
+        applies(row) && row.servers != FieldScope::Any && row.shown_as.is_none()
+    });
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
     bounds::timeout(fields, &mut spec.timeouts);
     let has_max_call_time = fields.has("max_call_time");
-    bounds::read_rows(fields, &mut spec, |row| row.servers == Servers::Any);
+    bounds::read_rows(fields, &mut spec, |row| row.servers == FieldScope::Any);
     if !has_max_call_time {
         // The default of `max_call_time` must not be shorter than the `call_timeout` of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);

@@ -43,7 +43,7 @@ use crate::{
 
 /// What to do with a placeholder whose variable has no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unset {
+pub enum UnsetPolicy {
     /// Fail, with an error that names the variable and the field. The default.
     #[default]
     Error,
@@ -51,7 +51,7 @@ pub enum Unset {
     Empty,
 }
 
-impl Unset {
+impl UnsetPolicy {
     /// Reads the word of the setting `unset`.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
@@ -122,13 +122,13 @@ struct State {
 #[derive(Clone, Debug)]
 struct Source {
     environment: Arc<Environment>,
-    unset: Unset,
+    unset: UnsetPolicy,
 }
 
 impl Interpolate {
     /// Resolves from `environment`.
     #[must_use]
-    pub fn new(environment: Environment, unset: Unset) -> Self {
+    pub fn new(environment: Environment, unset: UnsetPolicy) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
         let state = RwLock::new(State { source, known: Known::default() });
         Self { state, stored: None, homes: None, own_folders: None, own_folders_moved_to: None, also_conceals: None }
@@ -274,7 +274,7 @@ impl Interpolate {
     }
 
     /// Sets the treatment of variables without a value.
-    pub fn set_unset(&self, unset: Unset) {
+    pub fn set_unset(&self, unset: UnsetPolicy) {
         self.write_state().source.unset = unset;
     }
 
@@ -343,7 +343,7 @@ type Found = Result<Option<String>, String>;
 /// The values of placeholders during one call of the resolver.
 struct Values {
     environment: Arc<Environment>,
-    unset: Unset,
+    unset: UnsetPolicy,
     /// The stored secrets that the texts refer to.
     stored: BTreeMap<String, Found>,
     /// The values of the server's user that the texts refer to.
@@ -378,7 +378,7 @@ impl Values {
                 }
                 None => Err(TemplateError::NotUnicode(name.to_owned())),
             },
-            None if self.unset == Unset::Empty => Ok(Some(String::new())),
+            None if self.unset == UnsetPolicy::Empty => Ok(Some(String::new())),
             None => Ok(None),
         }
     }
@@ -580,7 +580,7 @@ mod tests {
         ServerName::new("demo").unwrap()
     }
 
-    fn interpolate(unset: Unset) -> Interpolate {
+    fn interpolate(unset: UnsetPolicy) -> Interpolate {
         let environment = Environment::new([("PATH", "/bin"), ("TOKEN", "canary"), ("DIR", "/data")]);
         Interpolate::new(environment, unset)
     }
@@ -604,7 +604,7 @@ mod tests {
     #[test]
     fn every_field_of_a_child_is_resolved() {
         let spec = stdio(&[("KEY", "$TOKEN"), ("PATH", "/opt:${PATH}")], InheritEnv::Safe);
-        let plan = interpolate(Unset::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap();
+        let plan = interpolate(UnsetPolicy::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(plan.command, "/data/server");
         assert_eq!(plan.args, ["--token=canary", "$TOKEN"]);
         assert_eq!(plan.cwd.as_deref(), Some(std::path::Path::new("/data")));
@@ -614,7 +614,7 @@ mod tests {
     #[test]
     fn a_confined_child_has_a_home_of_its_own() {
         let environment = Environment::new([("HOME", "/home/me"), ("PATH", "/bin"), ("DIR", "/data")]);
-        let interpolate = Interpolate::new(environment, Unset::Error).with_homes("/homes".into());
+        let interpolate = Interpolate::new(environment, UnsetPolicy::Error).with_homes("/homes".into());
         let sandbox = |read: &[&str]| {
             let read = read.iter().map(|path| (*path).to_owned()).collect();
             Some(Box::new(Sandbox { read, ..Sandbox::default() }))
@@ -641,8 +641,11 @@ mod tests {
     #[test]
     fn a_child_inherits_what_its_entry_says() {
         let names = |inherit_env| {
-            let plan =
-                interpolate(Unset::Error).stdio(&name(), &stdio(&[], inherit_env)).now_or_never().unwrap().unwrap();
+            let plan = interpolate(UnsetPolicy::Error)
+                .stdio(&name(), &stdio(&[], inherit_env))
+                .now_or_never()
+                .unwrap()
+                .unwrap();
             plan.env.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(names(InheritEnv::Safe), ["PATH"]);
@@ -654,11 +657,12 @@ mod tests {
     #[test]
     fn the_error_of_an_unset_variable_names_the_variable_and_the_field() {
         let spec = stdio(&[("KEY", "${NO}")], InheritEnv::Safe);
-        let error = interpolate(Unset::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string();
+        let error =
+            interpolate(UnsetPolicy::Error).stdio(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string();
         assert!(error.contains("`env.KEY`") && error.contains("`NO` is not set"), "{error}");
         assert!(error.contains("${NO:-default}"), "{error}");
-        let interpolate = interpolate(Unset::Error);
-        interpolate.set_unset(Unset::Empty);
+        let interpolate = interpolate(UnsetPolicy::Error);
+        interpolate.set_unset(UnsetPolicy::Empty);
         let plan = interpolate.stdio(&name(), &spec).now_or_never().unwrap().unwrap();
         assert_eq!(plan.env[0].1, "");
     }
@@ -675,7 +679,7 @@ mod tests {
 
     #[test]
     fn a_changed_environment_applies_to_the_next_header() {
-        let interpolate = interpolate(Unset::Error);
+        let interpolate = interpolate(UnsetPolicy::Error);
         let spec = Http {
             url: "https://x/${DIR}".into(),
             headers: [("Authorization".into(), "Bearer $TOKEN".into())].into(),
@@ -692,7 +696,7 @@ mod tests {
     #[test]
     fn secrets_that_servers_received_are_concealed_in_texts() {
         let environment = Environment::new([("API_TOKEN", "canary-1\"x"), ("DIR", "/data/dir")]);
-        let interpolate = Interpolate::new(environment, Unset::Error);
+        let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
         let text = r#"canary-1"x {"t":"canary-1\"x"} canary-2 canary-3 canary-4 /data/dir"#;
         assert_eq!(interpolate.conceal(text), text, "no server has received a secret yet");
 
@@ -730,7 +734,7 @@ mod tests {
             ("GITHUB_PAT", "canary-3"),
             ("MONKEY", "banana-4"),
         ]);
-        let interpolate = Interpolate::new(environment, Unset::Error);
+        let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
         let mut spec = stdio_with(&[
             ("A", "${OPENAI_KEY}"),
             ("B", "${DATABASE_URL}"),
@@ -753,7 +757,7 @@ mod tests {
     #[test]
     fn a_stored_secret_is_looked_up_each_time_and_concealed_wherever_it_went() {
         let stored = Arc::new(Stored::default());
-        let interpolate = interpolate(Unset::Error).with_secrets(stored.clone());
+        let interpolate = interpolate(UnsetPolicy::Error).with_secrets(stored.clone());
         let spec = Http {
             url: "https://x/${secret:path}".into(),
             headers: [("X-Team".into(), "t ${secret:key}".into())].into(),
@@ -785,7 +789,7 @@ mod tests {
         let stored = Arc::new(Stored::default());
         stored.set("key", "canary-1\"x");
         stored.set("short", "1234567");
-        let interpolate = interpolate(Unset::Error).with_secrets(stored);
+        let interpolate = interpolate(UnsetPolicy::Error).with_secrets(stored);
         let arguments = |value: Value| Map::from_iter([("a".to_owned(), value)]);
         let foreign = |value: Value, server: &str| {
             interpolate.has_foreign_secret(&arguments(value), &ServerName::new(server).unwrap())
@@ -808,9 +812,9 @@ mod tests {
             let spec = Http { url: format!("https://x/${{secret:{name_of}}}"), ..Http::default() };
             interpolate.url(&name(), &spec).now_or_never().unwrap().unwrap_err().to_string()
         };
-        let without = interpolate(Unset::Empty);
+        let without = interpolate(UnsetPolicy::Empty);
         assert!(error(&without, "key").contains("`key` is not set; set it: `toolrack secret set key`"));
-        let with = interpolate(Unset::Empty).with_secrets(Arc::new(Stored::default()));
+        let with = interpolate(UnsetPolicy::Empty).with_secrets(Arc::new(Stored::default()));
         assert!(error(&with, "key").contains("`key` is not set"));
         assert!(error(&with, "shut").contains("`shut` cannot be read: wrong key"));
         assert!(error(&with, "a b").contains("letters, digits"), "{}", error(&with, "a b"));
@@ -822,7 +826,7 @@ mod tests {
         use std::os::unix::ffi::OsStringExt;
         let odd = OsString::from_vec(vec![0xff]);
         let environment = Environment::new([(OsString::from("HOME"), odd.clone())]);
-        let interpolate = Interpolate::new(environment, Unset::Error);
+        let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
         let plan = interpolate
             .stdio(&name(), &Stdio { command: "x".into(), ..Stdio::default() })
             .now_or_never()
@@ -835,7 +839,7 @@ mod tests {
 
     /// Returns a resolver that conceals `secrets`.
     fn that_knows(secrets: &[&str]) -> Interpolate {
-        let interpolate = Interpolate::new(Environment::default(), Unset::Error);
+        let interpolate = Interpolate::new(Environment::default(), UnsetPolicy::Error);
         interpolate.remember(None, secrets.iter().map(|secret| (*secret).to_owned()));
         interpolate
     }

@@ -81,7 +81,7 @@ mod watch;
 pub use entry::is_account;
 pub use environment::Environment;
 pub use guard::SecretGate;
-pub use interpolate::{Interpolate, Secrets, Unset, is_stored_secret_name};
+pub use interpolate::{Interpolate, Secrets, UnsetPolicy, is_stored_secret_name};
 pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, Typed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use needs::{secrets_in, share_of, user_values_in};

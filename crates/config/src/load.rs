@@ -24,7 +24,7 @@ use crate::{
     dialect::{self, Agent},
     document::Document,
     entry::{Decoded, Report, decode},
-    interpolate::Unset,
+    interpolate::UnsetPolicy,
     node::{Member, Node},
     places::project_root,
     problem::Problem,
@@ -316,7 +316,7 @@ impl<'a> Loader<'a> {
     /// Adds `settings` and their problems, without the servers and agents of the file. Settings such as those of the
     /// audit log must apply to every command, regardless of its servers.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
-        self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
+        self.settings = Settings { unset: UnsetPolicy::default(), role: Role::default(), ..settings };
         let is_ignored = |problem: &Problem| {
             let ignored_keys = ["agents", "defaults", "mcp_servers", "unset"];
             problem.field.as_ref().is_some_and(|field| ignored_keys.iter().any(|key| field.starts_with(key)))
@@ -539,7 +539,7 @@ impl<'a> Loader<'a> {
     /// Applies the settings that servers inherit, and returns the result.
     fn into_loaded(mut self, files: Vec<ConfigFile>, project: PathBuf) -> Loaded {
         if !self.settings.policy.is_empty() {
-            self.settings.policy = self.settings.policy.of_agent(self.read_context.agent);
+            self.settings.policy = self.settings.policy.for_agent(self.read_context.agent);
         }
         if self.settings.role == Role::Channel {
             // Removes the servers instead of hiding their tools, so that none starts and none can be called.

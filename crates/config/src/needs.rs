@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Environment, Interpolate, Secrets, Unset,
+        Environment, Interpolate, Secrets, UnsetPolicy,
         entry::{Decoded, Report, decode},
         node::{Member, Node},
     };
@@ -131,7 +131,7 @@ mod tests {
     /// Returns the names that are looked up when the server of `spec` starts and when it is sent a request.
     fn looked_up(spec: &ServerSpec) -> BTreeSet<String> {
         let secrets = Arc::new(RecordingSecrets::default());
-        let interpolate = Interpolate::new(Environment::new([("HOME", "/home/me")]), Unset::Error);
+        let interpolate = Interpolate::new(Environment::new([("HOME", "/home/me")]), UnsetPolicy::Error);
         let interpolate =
             interpolate.with_homes("/homes".into()).with_secrets(Arc::clone(&secrets) as Arc<dyn Secrets>);
         let name = ServerName::new("demo").unwrap();

@@ -40,7 +40,7 @@ pub(crate) enum TemplateError {
     #[error("a `${{` has no closing `}}`")]
     Unterminated,
     #[error("the environment variable `{0}` is not set")]
-    Unset(String),
+    UnsetPolicy(String),
     #[error("the environment variable `{0}` is not UTF-8 text")]
     NotUnicode(String),
     #[error("the secret `{0}` is not set")]
@@ -64,7 +64,7 @@ impl TemplateError {
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
-            Self::Unset(name) => {
+            Self::UnsetPolicy(name) => {
                 format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
@@ -289,7 +289,7 @@ fn expand_into(
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
                 Some(value) => out.push_str(&value),
-                None => return Err(TemplateError::Unset(name.to_owned())),
+                None => return Err(TemplateError::UnsetPolicy(name.to_owned())),
             },
             Piece::Variable { name, default: Some(default) } => {
                 match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
@@ -362,12 +362,12 @@ mod tests {
     fn bare_names_are_placeholders_only_in_some_fields() {
         assert_eq!(expanded("$A/$env:A.$5", BareName::Placeholder).as_deref(), Ok("1/1.$5"));
         assert_eq!(expanded("$A/$env:A", BareName::Literal).as_deref(), Ok("$A/$env:A"));
-        assert_eq!(expanded("$NO", BareName::Placeholder), Err(TemplateError::Unset("NO".into())));
+        assert_eq!(expanded("$NO", BareName::Placeholder), Err(TemplateError::UnsetPolicy("NO".into())));
     }
 
     #[test]
     fn a_placeholder_that_cannot_be_resolved_is_an_error() {
-        assert_eq!(expanded("${NO}", BareName::Literal), Err(TemplateError::Unset("NO".into())));
+        assert_eq!(expanded("${NO}", BareName::Literal), Err(TemplateError::UnsetPolicy("NO".into())));
         assert_eq!(expanded("a ${A", BareName::Literal), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${NO:-${A}", BareName::Literal), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${secret:x}", BareName::Literal), Err(TemplateError::MissingSecret("x".into())));
@@ -446,7 +446,7 @@ mod tests {
         let name = || "X".to_owned();
         for (error, step) in [
             (TemplateError::Unterminated, "write `$$` for a plain dollar sign"),
-            (TemplateError::Unset(name()), "`${X:-default}`"),
+            (TemplateError::UnsetPolicy(name()), "`${X:-default}`"),
             (TemplateError::NotUnicode(name()), "UTF-8"),
             (TemplateError::MissingSecret(name()), "`toolrack secret set X`"),
             (TemplateError::MissingSecret("a b".into()), "the name of a secret has letters"),
@@ -490,7 +490,7 @@ mod tests {
                 Ok(None)
             });
             if check(&text).is_ok() {
-                prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::Unset(_))), "{:?}", result);
+                prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::UnsetPolicy(_))), "{:?}", result);
             }
             // The expansion asks for no secret that was not listed before.
             let mut known = BTreeSet::new();

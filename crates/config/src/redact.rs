@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Servers, Stdio, Transport},
+    spec::{FieldScope, Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Stdio, Transport},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     document::{Document, Kind},
     mask::{self, literals},
     placeholder::BareName,
-    rows::{ENTRY, Row, SANDBOX, Sets},
+    rows::{ENTRY, Row, SANDBOX, SpecSetting},
 };
 pub(crate) use file::file;
 
@@ -91,7 +91,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => http_fields("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    add_rows(&mut entry, spec, |row| row.servers != Servers::Any);
+    add_rows(&mut entry, spec, |row| row.servers != FieldScope::Any);
     if !spec.enabled {
         entry.insert("enabled".to_owned(), json!(false));
     }
@@ -101,7 +101,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
         entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
     }
-    add_rows(&mut entry, spec, |row| row.servers == Servers::Any);
+    add_rows(&mut entry, spec, |row| row.servers == FieldScope::Any);
     Json::Object(entry)
 }
 
@@ -170,7 +170,7 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
     shown.insert("limits".to_owned(), Json::Object(limits.collect()));
     let (mut sandbox, mut defaults) = (sandbox.clone(), Sandbox::default());
     for row in SANDBOX.rows {
-        if let Some(Sets::Confines(flag)) = row.sets
+        if let Some(SpecSetting::Confines(flag)) = row.sets
             && flag(&mut sandbox) != flag(&mut defaults)
         {
             shown.insert(row.key.to_owned(), json!(flag(&mut sandbox)));

@@ -14,7 +14,7 @@ mod settings;
 use serde_json::Value as Json;
 use toolrack_host::{
     ServerSpec,
-    spec::{Field, Http, Sandbox, Servers, Transport},
+    spec::{Field, FieldScope, Http, Sandbox, Transport},
 };
 
 pub(crate) use entry::{
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) aliases: &'static [(&'static str, &'static str)],
     pub(crate) kind: Kind,
     /// The transports whose servers have the field.
-    pub(crate) servers: Servers,
+    pub(crate) servers: FieldScope,
     pub(crate) is_required: bool,
     /// Whether an object with this field must be an entry.
     pub(crate) is_characteristic: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Row {
     /// The field under which the value of this field is shown.
     pub(crate) shown_as: Option<&'static str>,
     /// The setting of the spec that the field sets, if common code can read and show that setting.
-    pub(crate) sets: Option<Sets>,
+    pub(crate) sets: Option<SpecSetting>,
     /// The default of the field, if that is a value.
     default_value: Option<fn() -> Json>,
     /// What applies without the field, in words, if its default is no value; for the documentation.
@@ -67,13 +67,13 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// A whole number.
     Whole {
-        least: u64,
-        most: u64,
+        min: u64,
+        max: u64,
     },
-    /// Any number from `least` to `most`.
+    /// Any number from `min` to `max`.
     Number {
-        least: f64,
-        most: f64,
+        min: f64,
+        max: f64,
     },
     /// One of these numbers.
     Numbers(&'static [u64]),
@@ -83,7 +83,7 @@ pub(crate) enum Kind {
     Milliseconds,
     /// Bytes, or text with a unit.
     Size {
-        least: u64,
+        min: u64,
     },
     /// A list of texts.
     Texts,
@@ -128,7 +128,7 @@ pub(crate) enum Hidden {
 
 /// How a field is set in the spec and shown from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sets {
+pub(crate) enum SpecSetting {
     /// As the host's row says.
     Field(Field),
     /// As the row of this key, because the field is another name for it.
@@ -139,7 +139,7 @@ pub(crate) enum Sets {
     Other(fn(&ServerSpec) -> Json),
 }
 
-impl Sets {
+impl SpecSetting {
     /// Returns the value of the field in `spec`, in the form in which entries are shown; `None` if it is not shown or
     /// other code shows it.
     pub(crate) fn shown(&self, spec: &ServerSpec) -> Option<Json> {
@@ -167,7 +167,7 @@ impl Row {
             key,
             aliases: &[],
             kind,
-            servers: Servers::Any,
+            servers: FieldScope::Any,
             is_required: false,
             is_characteristic: false,
             is_filled: false,
@@ -185,7 +185,7 @@ impl Row {
         Self { aliases, ..self }
     }
 
-    const fn servers(self, servers: Servers) -> Self {
+    const fn servers(self, servers: FieldScope) -> Self {
         Self { servers, ..self }
     }
 
@@ -213,7 +213,7 @@ impl Row {
         Self { shown_as: Some(key), ..self }
     }
 
-    const fn sets(self, sets: Sets) -> Self {
+    const fn sets(self, sets: SpecSetting) -> Self {
         Self { sets: Some(sets), ..self }
     }
 
@@ -258,7 +258,7 @@ impl Kind {
     /// Returns the bounds of a whole number.
     pub(crate) fn bounds(&self) -> Option<(u64, u64)> {
         match self {
-            Self::Whole { least, most } => Some((*least, *most)),
+            Self::Whole { min, max } => Some((*min, *max)),
             _ => None,
         }
     }

@@ -154,15 +154,15 @@ impl Schema {
             Kind::Text => json!({ "type": "string" }),
             Kind::Flag => json!({ "type": "boolean" }),
             Kind::Words(words) => json!({ "enum": words }),
-            Kind::Whole { least, most } if *most == u64::MAX => json!({ "type": "integer", "minimum": least }),
-            Kind::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-            Kind::Number { least, most } if *most >= f64::MAX => json!({ "type": "number", "minimum": least }),
-            Kind::Number { least, most } => json!({ "type": "number", "minimum": least, "maximum": most }),
+            Kind::Whole { min, max } if *max == u64::MAX => json!({ "type": "integer", "minimum": min }),
+            Kind::Whole { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Number { min, max } if *max >= f64::MAX => json!({ "type": "number", "minimum": min }),
+            Kind::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
             Kind::Numbers(numbers) => json!({ "enum": numbers }),
             Kind::Time => self.define("time", |_| time()),
             Kind::Milliseconds => json!({ "type": "number", "exclusiveMinimum": 0 }),
-            Kind::Size { least } => json!({ "anyOf": [
-                { "type": "integer", "minimum": least },
+            Kind::Size { min } => json!({ "anyOf": [
+                { "type": "integer", "minimum": min },
                 { "type": "string", "pattern": r"^[0-9]+\s*(KiB|MiB|GiB)?\s*$" },
             ] }),
             Kind::Texts => self.define("texts", |_| {

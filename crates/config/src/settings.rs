@@ -12,7 +12,7 @@ use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
 use crate::{
     dialect,
     document::Document,
-    interpolate::Unset,
+    interpolate::UnsetPolicy,
     model::{CheckName, ModelChoice},
     node::{Member, Node, Value},
     problem::Problem,
@@ -31,7 +31,7 @@ pub use tools::{Refresh, ToolSettings};
 #[non_exhaustive]
 pub struct Settings {
     /// The treatment of a variable without a value (`unset`).
-    pub unset: Unset,
+    pub unset: UnsetPolicy,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: SessionRetention,
     /// The rules for the destinations of requests (`egress`).
@@ -95,7 +95,7 @@ impl Settings {
         };
         let mut reader = Reader { document, root: &root, problems: Vec::new() };
         let settings = Self {
-            unset: reader.word("unset", Unset::parse, "until then, a variable without a value is an error"),
+            unset: reader.word("unset", UnsetPolicy::parse, "until then, a variable without a value is an error"),
             pins: reader.word("pins", PinMode::parse, "until then, a tool that changes is in quarantine"),
             sessions: reader.table("sessions", SessionRetention::read),
             egress: reader.table("egress", egress::read),
@@ -318,14 +318,16 @@ mod tests {
 
     #[test]
     fn unset_is_an_error_or_empty() {
-        for (text, unset) in
-            [("", Unset::Error), ("unset = \"error\"", Unset::Error), ("unset = \"empty\"", Unset::Empty)]
-        {
+        for (text, unset) in [
+            ("", UnsetPolicy::Error),
+            ("unset = \"error\"", UnsetPolicy::Error),
+            ("unset = \"empty\"", UnsetPolicy::Empty),
+        ] {
             let (settings, problems) = read(text);
             assert_eq!((settings.unset, problems), (unset, Vec::new()));
         }
         let (settings, problems) = read("unset = \"none\"");
-        assert_eq!(settings.unset, Unset::Error);
+        assert_eq!(settings.unset, UnsetPolicy::Error);
         assert!(problems[0].is_error() && problems[0].line == Some(1), "{problems:?}");
     }
 

@@ -307,8 +307,8 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {
         let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::unproven)?;
         let caller = world.questions.caller(principal, Way::Daemon);
         Ok(Self(match parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
-            Some(agent) if agent.starts_with("Mozilla/") => caller.client("a browser"),
-            Some(agent) => caller.client(agent),
+            Some(agent) if agent.starts_with("Mozilla/") => caller.with_client("a browser"),
+            Some(agent) => caller.with_client(agent),
             None => caller,
         }))
     }

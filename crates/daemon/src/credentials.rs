@@ -12,7 +12,7 @@ use crate::event_log::LogCapacity;
 /// The values that one user has given. No method returns a value: only servers get values.
 pub trait Credentials: Send + Sync {
     /// Returns the names of all values. Errors are messages for users, and contain no value.
-    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>>;
+    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>>;
 
     /// Stores `value` as `name`, replacing an earlier one, and records that `by` gave it.
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
@@ -26,7 +26,7 @@ pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> 
 
 /// A value that a user has given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenValue {
     /// Its name.
     pub name: String,
     /// When the user gave it.

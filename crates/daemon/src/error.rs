@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolrack_config::{
     Problem,
-    edit::{EditError, NoPlace},
+    edit::{EditError, NoEditTarget},
 };
 use toolrack_host::{CallError, CallErrorKind, OverQuota, text};
 use toolrack_store::StoreError;
@@ -87,7 +87,7 @@ impl UsedUp {
             quantity: quota.quantity().word(),
             window: quota.window().word(),
             used: quota.quantity().number(over.used),
-            limit: quota.quantity().number(quota.most()),
+            limit: quota.quantity().number(quota.limit()),
             retry_after_seconds: over.retry_after_seconds(),
         }
     }
@@ -304,7 +304,7 @@ impl From<EditFailed> for ApiError {
     fn from(error: EditFailed) -> Self {
         match error {
             EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
-            EditFailed::NoPlace(no_place) => no_place_error(&no_place),
+            EditFailed::NoEditTarget(no_place) => no_place_error(&no_place),
             EditFailed::Edit(error) => edit_error(&error),
             EditFailed::Secrets(why) => {
                 let message = format!("a secret of the new entry cannot be stored: {why}");
@@ -333,13 +333,13 @@ impl From<NotBegun> for ApiError {
     }
 }
 
-fn no_place_error(no_place: &NoPlace) -> ApiError {
+fn no_place_error(no_place: &NoEditTarget) -> ApiError {
     let (message, hint) = match no_place {
-        NoPlace::CommandLine => {
+        NoEditTarget::CommandLine => {
             ("the server comes from a file that was named with --mcp-config", "edit that file by hand")
         }
-        NoPlace::BuiltIn => ("the server is a part of toolrack", "it can be disabled"),
-        NoPlace::Several(_) => {
+        NoEditTarget::BuiltIn => ("the server is a part of toolrack", "it can be disabled"),
+        NoEditTarget::Several(_) => {
             ("the server is configured in several files", "remove it by hand, or with `toolrack remove --scope`")
         }
     };

@@ -198,13 +198,13 @@ pub(crate) fn conceal(value: &mut Value, secrets: &Interpolate) {
 
 #[cfg(test)]
 mod tests {
-    use toolrack_config::{Environment, Unset};
+    use toolrack_config::{Environment, UnsetPolicy};
 
     use super::*;
 
     fn log() -> EventLog {
         let nothing = Environment::new(std::iter::empty::<(String, String)>());
-        EventLog::new(Arc::new(Interpolate::new(nothing, Unset::Error)), LogCapacity::OfMember)
+        EventLog::new(Arc::new(Interpolate::new(nothing, UnsetPolicy::Error)), LogCapacity::OfMember)
     }
 
     fn ids(unseen: &Unseen) -> Vec<u64> {

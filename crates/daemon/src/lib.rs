@@ -63,9 +63,9 @@ mod world;
 mod worlds;
 
 pub use api::{Metric, MetricKind, MetricValue, Metrics, openapi};
-pub use credentials::{Credentials, CredentialsOf, Given, WorldKind};
+pub use credentials::{Credentials, CredentialsOf, GivenValue, WorldKind};
 pub use guard::Token;
-pub use own_servers::{AddedServers, OwnServers};
+pub use own_servers::{OwnServerStore, OwnServers};
 pub use questions::Questions;
 pub use removals::Forget;
 pub use replicas::{NoIdentity, ReplicaOptions};

@@ -6,7 +6,7 @@ use axum::{
     http::{StatusCode, request::Parts},
 };
 use toolrack_host::Principal;
-use toolrack_store::{TeamStore, TeamToken, TokenOwner};
+use toolrack_store::{MemberIdentity, TeamStore, TeamToken};
 use toolrack_team::ProvedToken;
 
 use crate::error::ApiError;
@@ -39,14 +39,14 @@ impl Membership {
     }
 
     /// The identity of the member.
-    pub(crate) fn owner(&self) -> TokenOwner<'_> {
+    pub(crate) fn owner(&self) -> MemberIdentity<'_> {
         owner(self.member())
     }
 }
 
 /// The identity of `member`.
-pub(crate) fn owner(member: &Principal) -> TokenOwner<'_> {
-    TokenOwner { issuer: member.issuer(), subject: member.subject() }
+pub(crate) fn owner(member: &Principal) -> MemberIdentity<'_> {
+    MemberIdentity { issuer: member.issuer(), subject: member.subject() }
 }
 
 /// The membership, or why there is none. A handler that takes this can first refuse other mistakes in the request.

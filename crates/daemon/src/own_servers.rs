@@ -16,7 +16,7 @@ use crate::credentials::WorldKind;
 
 /// Stores the servers that the members of a tenant add, by the [key](Principal::key) of the member. Errors are messages
 /// for users.
-pub trait AddedServers: Send + Sync {
+pub trait OwnServerStore: Send + Sync {
     /// Returns the keys of the members who have added a server.
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>>;
 
@@ -40,7 +40,7 @@ pub trait AddedServers: Send + Sync {
 pub struct OwnServers {
     max_per_member: usize,
     egress: Egress,
-    added: Arc<dyn AddedServers>,
+    added: Arc<dyn OwnServerStore>,
     /// The members who have added a server. Checked before the store is read, because most members have added none.
     members: watch::Sender<BTreeSet<String>>,
 }
@@ -69,7 +69,7 @@ impl OwnServers {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn new(max_per_member: usize, egress: Egress, added: Arc<dyn AddedServers>) -> Result<Self, String> {
+    pub async fn new(max_per_member: usize, egress: Egress, added: Arc<dyn OwnServerStore>) -> Result<Self, String> {
         let members = watch::Sender::new(added.members().await?);
         Ok(Self { max_per_member, egress, added, members })
     }

@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout};
 use toolrack_config::Interpolate;
 use toolrack_host::{
     Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
-    ask::{Callers, Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
+    ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed, Elicitation, Elicited},
     principal::Kind,
     text,
 };
@@ -143,12 +143,12 @@ impl From<&Caller> for CallerView {
             tenant: of_team(principal.tenant()),
             subject: of_team(principal.subject()),
             name: of_team(principal.name()),
-            over: caller.connected_over().map(|over| over.word().to_owned()),
-            client: line(caller.name()),
-            session: line(caller.in_session()),
-            request: line(caller.in_request()),
-            conversation: line(caller.in_conversation()),
-            agent: line(caller.of_agent()),
+            over: caller.transport().map(|over| over.word().to_owned()),
+            client: line(caller.client_name()),
+            session: line(caller.session()),
+            request: line(caller.request()),
+            conversation: line(caller.conversation()),
+            agent: line(caller.agent()),
         }
     }
 }
@@ -268,7 +268,7 @@ impl Unanswered {
 
 impl Question {
     /// Returns the question as it is shown outside of the world of `agent`. Its id begins with the agent.
-    pub(crate) fn of_agent(self, agent: &str) -> Self {
+    pub(crate) fn for_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 
@@ -335,7 +335,7 @@ impl Questions {
     pub(crate) fn caller(&self, principal: Principal, way: Way) -> Caller {
         let caller = Caller::of(principal, way);
         match self.agent() {
-            Some(agent) => caller.agent(agent),
+            Some(agent) => caller.with_agent(agent),
             None => caller,
         }
     }
@@ -506,7 +506,7 @@ impl Inner {
 
     fn log_opened(&self, question: &Question) {
         self.log_event("question_opened", question.audience(), |agent| match agent {
-            Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
+            Some(agent) => json!({ "question": question.clone().for_agent(agent) }),
             None => json!({ "question": question }),
         });
     }
@@ -564,9 +564,9 @@ impl Asker for Questions {
             answered_question.answered_by(Caller::of(answerer, Way::Daemon));
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
-                Word::Session => Confirmed::Kept { keep: Keep::Session, callers, arguments },
-                Word::AlwaysTool => Confirmed::Kept { keep: Keep::Tool, callers, arguments },
-                Word::AlwaysServer => Confirmed::Kept { keep: Keep::Server, callers, arguments },
+                Word::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },
+                Word::AlwaysTool => Confirmed::Kept { keep: AnswerScope::Tool, callers, arguments },
+                Word::AlwaysServer => Confirmed::Kept { keep: AnswerScope::Server, callers, arguments },
                 _ => Confirmed::No { why: answer.why },
             }
         })
@@ -589,11 +589,11 @@ impl Asker for Questions {
 }
 
 /// The word of the API for `lasting`.
-fn lasting_name(lasting: Lasting) -> &'static str {
+fn lasting_name(lasting: AnswerLifetime) -> &'static str {
     match lasting {
-        Lasting::Once => "once",
-        Lasting::Session => "session",
-        Lasting::Always => "always",
+        AnswerLifetime::Once => "once",
+        AnswerLifetime::Session => "session",
+        AnswerLifetime::Always => "always",
     }
 }
 
@@ -621,7 +621,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_names_the_caller_and_a_form_the_call_that_it_belongs_to() {
         let questions = questions();
-        let caller = Caller::local(Way::Gateway).client("an editor\nsays: yes").session("0f3a91c2");
+        let caller = Caller::local(Way::Gateway).with_client("an editor\nsays: yes").with_session("0f3a91c2");
         let mut approval = question();
         approval.caller = caller.clone();
         let mut approval = pin!(questions.confirm(approval));
@@ -660,7 +660,7 @@ mod tests {
         assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::Over));
         assert_eq!(questions.answer(id, &person("ann"), answered("always_server")).await, Ok(()));
         // The member's own answer covers no calls of others. The operator's answer, below, covers those of all.
-        let kept = |callers| Confirmed::Kept { keep: Keep::Server, callers, arguments: None };
+        let kept = |callers| Confirmed::Kept { keep: AnswerScope::Server, callers, arguments: None };
         assert_eq!(of_ann.await, kept(Callers::Same));
         let mut of_ann = question();
         of_ann.caller = Caller::of(person("ann"), Way::Gateway);
@@ -698,9 +698,9 @@ mod tests {
     async fn an_answer_names_its_scope() {
         let questions = questions();
         let words = [
-            ("session", Keep::Session, Callers::Same),
-            ("always_tool", Keep::Tool, Callers::All),
-            ("always_server", Keep::Server, Callers::All),
+            ("session", AnswerScope::Session, Callers::Same),
+            ("always_tool", AnswerScope::Tool, Callers::All),
+            ("always_server", AnswerScope::Server, Callers::All),
         ];
         for (word, keep, callers) in words {
             let mut confirmed = pin!(questions.confirm(question()));

@@ -1,7 +1,7 @@
 //! Limits on the number of things in a table, such as sessions or calls. Each member of a team may take only a share of
 //! the places.
 //!
-//! An entry of such a table holds its [`Place`], which only [`Shares::take`] gives. So a table cannot grow beyond its
+//! An entry of such a table holds its [`Share`], which only [`Shares::take`] gives. So a table cannot grow beyond its
 //! bound, one member cannot fill it, and a place is free again as soon as its entry is dropped. The user of the machine
 //! may take all places.
 
@@ -55,7 +55,7 @@ impl Hash for Owner {
 
 /// A place in the table. Dropping it frees the place.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Share {
     table: Arc<Table>,
     owner: Owner,
 }
@@ -89,7 +89,7 @@ impl Shares {
     ///
     /// # Errors
     /// [`Full`], if the principal has taken its share, or all places are taken.
-    pub(crate) fn take(&self, principal: &Principal) -> Result<Place, Full> {
+    pub(crate) fn take(&self, principal: &Principal) -> Result<Share, Full> {
         let owner = Owner(principal.clone());
         let mut taken = self.0.taken.lock();
         let of_owner = taken.by_owner.get(&owner).copied().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Shares {
         }
         taken.all += 1;
         taken.by_owner.insert(owner.clone(), of_owner + 1);
-        Ok(Place { table: Arc::clone(&self.0), owner })
+        Ok(Share { table: Arc::clone(&self.0), owner })
     }
 
     /// Returns the principal that has taken the most places; `None` if no place is taken.
@@ -111,14 +111,14 @@ impl Shares {
     }
 }
 
-impl Place {
+impl Share {
     /// Returns whether `principal` took this place.
     pub(crate) fn is_of(&self, principal: &Principal) -> bool {
         self.owner.0.is_same(principal)
     }
 }
 
-impl Drop for Place {
+impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.table.taken.lock();
         taken.all = taken.all.saturating_sub(1);

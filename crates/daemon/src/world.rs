@@ -7,7 +7,7 @@ mod keeper;
 mod named;
 mod sign_ins;
 mod tally;
-mod under_way;
+mod work_in_progress;
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +31,7 @@ pub(crate) use self::{
     named::NotBegun,
     sign_ins::{PasteRefused, SigningIn},
     tally::{EndedCall, Tally},
-    under_way::{RunningWork, UnderWay, Work},
+    work_in_progress::{RunningWork, Work, WorkInProgress},
 };
 pub use self::{
     edits::{Vault, approval_of},
@@ -184,7 +184,7 @@ pub(crate) struct World {
     /// Tasks that run beside requests.
     tasks: TaskTracker,
     /// Calls, turns and sign-ins that run, so that callers can cancel them.
-    pub(crate) under_way: UnderWay,
+    pub(crate) work_in_progress: WorkInProgress,
     pub(crate) began: Instant,
     /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
     pub(crate) ending: CancellationToken,
@@ -283,7 +283,7 @@ impl World {
             draining: CancellationToken::new(),
             own_servers,
             tasks: tasks.clone(),
-            under_way: UnderWay::default(),
+            work_in_progress: WorkInProgress::default(),
             began: Instant::now(),
             ending,
             loaded: ArcSwap::new(loaded),

@@ -78,14 +78,14 @@ pub trait Asker: Send + Sync {
 
     /// Returns whether only this asker may answer questions that arise during its calls. If not, which is the default,
     /// a server's question that this asker cannot answer goes to the asker of the host.
-    fn is_alone(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         false
     }
 
     /// Returns the asker for the question that its server calls `name`; `None`, the default, means this asker itself.
     /// In MCP 2026-07-28, questions that a server returns in place of a result have names, and an asker that forwards
     /// such a question may need its name.
-    fn named(&self, name: &str) -> Option<SharedAsker> {
+    fn for_question(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
     }
@@ -177,7 +177,7 @@ pub struct Confirm {
     /// The findings in the definition of the tool alone, without regard to other tools.
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
-    pub lasting: Lasting,
+    pub lasting: AnswerLifetime,
     /// The call that waits for the answer, which the asker can ask for details; `None` if the host did not ask this
     /// question.
     pub(crate) review: Option<Reviewer>,
@@ -185,7 +185,7 @@ pub struct Confirm {
 
 /// The longest time for which an answer can be remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lasting {
+pub enum AnswerLifetime {
     /// For this call only. The default.
     #[default]
     Once,
@@ -236,13 +236,13 @@ impl Confirm {
             destructive: false,
             description: None,
             findings: Vec::new(),
-            lasting: Lasting::Once,
+            lasting: AnswerLifetime::Once,
             review: None,
         }
     }
 
     /// Ties the question to the call that waits for the answer.
-    pub(crate) fn under(self, review: Arc<dyn Review>) -> Self {
+    pub(crate) fn with_review(self, review: Arc<dyn Review>) -> Self {
         Self { review: Some(Reviewer(review)), ..self }
     }
 
@@ -285,7 +285,7 @@ pub enum Confirmed {
     /// answer covers only tools with their current definitions: after a tool has changed, the host asks again.
     Kept {
         /// The calls that the answer covers, and for how long.
-        keep: Keep,
+        keep: AnswerScope,
         /// Whose calls the answer covers.
         callers: Callers,
         /// The arguments for this call, if they differ from the arguments in the question.
@@ -306,7 +306,7 @@ impl From<bool> for Confirmed {
 
 /// The further calls that an answer covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum AnswerScope {
     /// None.
     Once,
     /// Calls of this tool, until the program ends.

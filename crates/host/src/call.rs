@@ -40,7 +40,7 @@ pub use arguments::ArgumentsError;
 pub use error::{CallError, CallErrorKind};
 pub use mcp_error::McpError;
 use outcome::check_failure;
-pub use outcome::{Artifact, Shaped, ToolOutcome};
+pub use outcome::{Artifact, ShapedContent, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 pub use script::ScriptCall;
 pub(crate) use script::{Script, ScriptContext};

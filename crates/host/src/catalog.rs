@@ -158,7 +158,7 @@ impl CatalogTool {
 /// The error for a name that no tool has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[error("no tool is called `{selector}`{}", Suggest(.suggestions))]
-pub struct Unknown {
+pub struct UnknownTool {
     /// The caller's text, safe to print.
     pub selector: String,
     /// Tools with similar names, as `server/tool`.
@@ -243,7 +243,7 @@ impl Catalog {
     /// Returns the tool in quarantine that `selector` names, in one of the spellings of [`Self::select`]. A call of
     /// this tool fails, and its error has the reason of the quarantine.
     #[must_use]
-    pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
+    pub fn quarantined_tool(&self, selector: &str) -> Option<&CatalogTool> {
         let is_meant = |tool: &&CatalogTool| {
             let (server, name) = (tool.server.as_str(), tool.listed.tool.name.as_str());
             let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
@@ -264,7 +264,7 @@ impl Catalog {
     pub(crate) fn tool_named(&self, named: &ToolReference) -> Option<&CatalogTool> {
         match named {
             ToolReference::Tool(server, tool) => self.tool_of(server, tool),
-            ToolReference::Written(selector) => self.find(selector).or_else(|| self.in_quarantine(selector)),
+            ToolReference::Written(selector) => self.find(selector).or_else(|| self.quarantined_tool(selector)),
         }
     }
 
@@ -293,15 +293,15 @@ impl Catalog {
     /// Returns the tool that `selector` names: `server/tool`, `server.tool` or a model-visible name.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names; without them if `selector` is longer than a name can be.
-    pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
+    /// [`UnknownTool`], with similar names; without them if `selector` is longer than a name can be.
+    pub fn select(&self, selector: &str) -> Result<&CatalogTool, UnknownTool> {
         self.find(selector).ok_or_else(|| self.unknown(selector))
     }
 
     /// Returns the error that no tool is called `selector`, with similar names.
     #[must_use]
-    pub fn unknown(&self, selector: &str) -> Unknown {
-        Unknown {
+    pub fn unknown(&self, selector: &str) -> UnknownTool {
+        UnknownTool {
             selector: text::for_line(&text::clip(selector, SHOWN_SELECTOR_BYTES)).into_owned(),
             suggestions: self.similar_to(selector),
         }
@@ -311,15 +311,15 @@ impl Catalog {
     /// tools.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names of that selection.
-    pub fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, Unknown> {
+    /// [`UnknownTool`], with similar names of that selection.
+    pub fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, UnknownTool> {
         match self.find(selector) {
             Some(tool) if selection.has(tool) => Ok(tool),
             _ => {
                 let mut suggestions = self.similar_to(selector);
                 suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
                 let shown = text::clip(selector, SHOWN_SELECTOR_BYTES);
-                Err(Unknown { selector: text::for_line(&shown).into_owned(), suggestions })
+                Err(UnknownTool { selector: text::for_line(&shown).into_owned(), suggestions })
             }
         }
     }
@@ -399,7 +399,7 @@ impl Catalog {
     }
 }
 
-/// The end of the message of [`Unknown`]: the suggestions, or nothing if there are none.
+/// The end of the message of [`UnknownTool`]: the suggestions, or nothing if there are none.
 struct Suggest<'a>(&'a [String]);
 
 impl std::fmt::Display for Suggest<'_> {

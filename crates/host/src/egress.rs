@@ -279,7 +279,7 @@ impl Egress {
     /// of this machine, or of a private network, may name other addresses of that kind. If the URL has a name, only
     /// `localhost` counts as this machine: any other name proves nothing about its addresses.
     #[must_use]
-    pub fn named_by(&self, server: &Url) -> Guard {
+    pub fn guard_for_server(&self, server: &Url) -> Guard {
         self.guard(match kind_of_host(server) {
             Some(Kind::Loopback) => Reach::Loopback,
             Some(Kind::Private) => Reach::Private,
@@ -363,9 +363,9 @@ impl Guard {
     /// # Errors
     /// [`Refused`], with the reason.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
-        let refused = |why: Why| Err(self.refused(place(url), why));
+        let refused = |why: RefusalReason| Err(self.refused(place(url), why));
         let Some(host) = url.host().filter(|_| matches!(url.scheme(), "http" | "https")) else {
-            return refused(Why::Scheme);
+            return refused(RefusalReason::Scheme);
         };
         if self.rules.trusts(&host) {
             return Ok(());
@@ -373,19 +373,19 @@ impl Guard {
         if self.rules.profile == Profile::Hosted {
             let port = url.port_or_known_default().unwrap_or(HTTPS);
             if url.scheme() != "https" {
-                return refused(Why::NotHttps);
+                return refused(RefusalReason::NotHttps);
             }
             if port != HTTPS && !self.rules.ports.contains(&port) {
-                return refused(Why::Port(port));
+                return refused(RefusalReason::Port(port));
             }
         }
         match kind_of_host(url) {
-            Some(kind) if !self.reach.covers(kind) => refused(Why::Kind(kind)),
+            Some(kind) if !self.reach.covers(kind) => refused(RefusalReason::Kind(kind)),
             // The proxy's own name may resolve to any address, so a server must not name it.
             None if self.reach != Reach::Anywhere
                 && url.host_str().is_some_and(|name| self.is_environment_proxy(name)) =>
             {
-                refused(Why::Proxy)
+                refused(RefusalReason::Proxy)
             }
             _ => Ok(()),
         }
@@ -396,14 +396,14 @@ impl Guard {
     ///
     /// # Errors
     /// [`Refused`], with the reason.
-    pub fn check_for_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
+    pub fn check_with_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
         self.check(url)?;
         let may_be_unencrypted =
             server.scheme() == "http" && (url.host() == server.host() || kind_of_host(url) == Some(Kind::Loopback));
         if url.scheme() == "https" || may_be_unencrypted {
             return Ok(());
         }
-        Err(self.refused(place(url), Why::NoTls))
+        Err(self.refused(place(url), RefusalReason::NoTls))
     }
 
     /// Returns the addresses that a client may dial, out of `found`, the addresses to which `name` resolves.
@@ -455,15 +455,15 @@ impl Guard {
     }
 
     /// Judges whether `name`, which resolved to `address`, may be dialled there.
-    fn judge(&self, name: &str, address: IpAddr) -> Result<(), Why> {
+    fn judge(&self, name: &str, address: IpAddr) -> Result<(), RefusalReason> {
         let kind = special::kind(address);
         // No legitimate name resolves to the address of a cloud's credentials, so the trust in a name does not count
         // there.
         let by_name = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
-        if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(Why::LeadsTo(address, kind)) }
+        if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(RefusalReason::LeadsTo(address, kind)) }
     }
 
-    fn refused(&self, to: String, why: Why) -> Refused {
+    fn refused(&self, to: String, why: RefusalReason) -> Refused {
         Refused { to: crate::text::for_line(&to).into_owned(), why, rules: Arc::clone(&self.rules) }
     }
 }
@@ -482,12 +482,12 @@ fn kind_of_host(url: &Url) -> Option<Kind> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     to: String,
-    why: Why,
+    why: RefusalReason,
     rules: Arc<EgressRules>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum RefusalReason {
     /// The scheme is neither `http` nor `https`.
     Scheme,
     /// [`Profile::Hosted`] requires HTTPS.
@@ -519,12 +519,12 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the egress rules refuse {}: ", self.to)?;
         match self.why {
-            Why::Scheme => f.write_str("it is neither http nor https")?,
-            Why::NotHttps | Why::NoTls => f.write_str("it is not https")?,
-            Why::Port(port) => write!(f, "port {port} is not among the allowed ports")?,
-            Why::Kind(kind) => write!(f, "that is {kind}")?,
-            Why::Proxy => f.write_str("that is the proxy of this program")?,
-            Why::LeadsTo(address, kind) => write!(f, "the name leads to {address}, which is {kind}")?,
+            RefusalReason::Scheme => f.write_str("it is neither http nor https")?,
+            RefusalReason::NotHttps | RefusalReason::NoTls => f.write_str("it is not https")?,
+            RefusalReason::Port(port) => write!(f, "port {port} is not among the allowed ports")?,
+            RefusalReason::Kind(kind) => write!(f, "that is {kind}")?,
+            RefusalReason::Proxy => f.write_str("that is the proxy of this program")?,
+            RefusalReason::LeadsTo(address, kind) => write!(f, "the name leads to {address}, which is {kind}")?,
         }
         write!(f, " (egress profile `{}`", self.rules.profile)?;
         if self.rules.source.is_empty() { f.write_str(")") } else { write!(f, ", set in {})", self.rules.source) }
@@ -540,16 +540,16 @@ impl Refused {
     pub fn hint(&self) -> String {
         let file = if self.rules.source.is_empty() { "toolrack.toml" } else { &self.rules.source };
         match self.why {
-            Why::Port(port) => format!("to allow this port, add {port} to `egress.ports` in {file}"),
-            Why::Scheme => "use a url that begins with https://".to_owned(),
-            Why::NoTls => "secrets are sent only to addresses that begin with https://".to_owned(),
-            Why::LeadsTo(address, Kind::Metadata) => {
+            RefusalReason::Port(port) => format!("to allow this port, add {port} to `egress.ports` in {file}"),
+            RefusalReason::Scheme => "use a url that begins with https://".to_owned(),
+            RefusalReason::NoTls => "secrets are sent only to addresses that begin with https://".to_owned(),
+            RefusalReason::LeadsTo(address, Kind::Metadata) => {
                 format!("to allow this address, add \"{address}\" to `egress.allow` in {file}")
             }
-            Why::NotHttps => {
+            RefusalReason::NotHttps => {
                 format!("use a url that begins with https://, or add the host to `egress.allow` in {file}")
             }
-            Why::Kind(_) | Why::Proxy | Why::LeadsTo(..) => {
+            RefusalReason::Kind(_) | RefusalReason::Proxy | RefusalReason::LeadsTo(..) => {
                 format!("if you trust this destination, add its host or network to `egress.allow` in {file}")
             }
         }

@@ -36,7 +36,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
-pub use own_tools::{Interpreter, Printed, ScriptCallError, ScriptTools};
+pub use own_tools::{Interpreter, ScriptCallError, ScriptOutput, ScriptTools};
 pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
 pub use subscriptions::{SubscribeError, Subscriptions};
@@ -47,7 +47,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    call::{Call, CallContext, CallError, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
+    call::{Call, CallContext, CallError, Script, ShapedContent, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
     invisible::Offered,
@@ -384,7 +384,7 @@ impl Host {
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
-    pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<Shaped, CallError> {
+    pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<ShapedContent, CallError> {
         let configured = self.server(server)?;
         let server_name = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
         Ok(shaped(&self.call_context.shape(&server_name, name, &configured), content).await)

@@ -90,14 +90,14 @@ mod witness;
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
     ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, SessionAnswer,
-    Shaped, ToolOutcome, TypedError,
-    counting::{Admitted, Quotas, UnderWay, Work},
+    ShapedContent, ToolOutcome, TypedError,
+    counting::{Admitted, Quotas, UsageMeter, Work},
     gate::{AllowAll, DefaultEffect, Gate, GateRequest, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, Hit, NameCap, NameStyle, Naming,
-    Offer, Provider, Selection, ShownAs, ToolBlock, ToolDefinition, ToolProfile, Unknown, UnknownWire, Wire, clean,
+    Offer, Provider, Selection, ShownAs, ToolBlock, ToolDefinition, ToolProfile, UnknownTool, UnknownWire, Wire, clean,
     signature,
 };
 pub use definition::DefinitionHash;
@@ -105,7 +105,7 @@ pub use egress::Egress;
 pub use event::{CallEnd, Event, EventCall};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{
-    Host, HostBuilder, Interpreter, Listing, Printed, Relay, ScriptCallError, ScriptTools, ServerStatus,
+    Host, HostBuilder, Interpreter, Listing, Relay, ScriptCallError, ScriptOutput, ScriptTools, ServerStatus,
     SubscribeError, Subscriptions, Why, WhyStep,
 };
 pub use link::framing::sse;
@@ -114,7 +114,7 @@ pub use link::framing::sse;
 pub use link::fuzzing;
 #[doc(hidden)]
 pub use link::process::child;
-pub use link::process::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
+pub use link::process::child::{EngineInfo, EngineReport, SpawnError, inspect_engine};
 pub use link::{
     BadRecording, Direction, LinkError, NotRecorded, OnMessage, OnProgress, Recorder, Recording, RecordingTooLarge,
     RpcError, WireMessage, process::supervisor,

@@ -69,7 +69,7 @@ use crate::{
     ask::SharedAsker,
     egress::Egress,
     link::{
-        channel::Wire,
+        channel::LinkTransport,
         http::legacy_sse,
         inbound::{rate::Rate, topics::WatchedResources},
         process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
@@ -126,7 +126,7 @@ impl Connection {
     /// parts of the connection have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
-        if let Wire::Http(http) = &self.link.0.channel.wire {
+        if let LinkTransport::Http(http) = &self.link.0.channel.wire {
             http.end_session().await;
         }
         // Ends the reader and the writer, which closes the child's stdin.
@@ -242,7 +242,7 @@ impl Link {
 
     /// Returns whether headers mirror arguments, as only Streamable HTTP in the modern era requires.
     fn needs_param_headers(&self) -> bool {
-        self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
+        self.0.session.era == Era::Modern && matches!(self.0.channel.wire, LinkTransport::Http(_))
     }
 
     /// Returns the `_meta` members of a request that tell a modern server which questions `asker` can answer.
@@ -420,20 +420,20 @@ impl Attempt<'_> {
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
         started: &mut Started,
-    ) -> Result<(Wire, Option<Child>), LinkError> {
+    ) -> Result<(LinkTransport, Option<Child>), LinkError> {
         if let Some(recording) = &self.connector.recording {
-            return Ok((Wire::Recorded(Player::new(recording.clone(), inbound)), None));
+            return Ok((LinkTransport::Recorded(Player::new(recording.clone(), inbound)), None));
         }
         let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
             Transport::Http(http) => {
                 let wire = HttpWire::new(&self.http_plan(http), inbound, closed).await?;
-                Ok((Wire::Http(wire), None))
+                Ok((LinkTransport::Http(wire), None))
             }
             Transport::Sse(http) => {
                 let duplex = legacy_sse::open(&self.http_plan(http), inbound, closed).await?;
-                Ok((Wire::Duplex(duplex), None))
+                Ok((LinkTransport::Duplex(duplex), None))
             }
             Transport::Native(native) => {
                 let (io, serve) = native.open(inbound.stop.clone());
@@ -443,7 +443,7 @@ impl Attempt<'_> {
                 });
                 let (read, write) = split(io);
                 let streams = Streams { read, write, process: None, bounds };
-                Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), None))
+                Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), None))
             }
         }
     }
@@ -467,9 +467,9 @@ impl Attempt<'_> {
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
         started: &mut Started,
-    ) -> Result<(Wire, Option<Child>), LinkError> {
+    ) -> Result<(LinkTransport, Option<Child>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
-        let container = plan.container.map(|plan| Box::new(child::Enclosure::new(self.name, &plan)));
+        let container = plan.container.map(|plan| Box::new(child::ContainerCommand::new(self.name, &plan)));
         let command = ChildCommand {
             container,
             program: plan.command.into(),
@@ -490,6 +490,6 @@ impl Attempt<'_> {
             process: Some(process),
             bounds: Bounds::of(&self.spec.limits),
         };
-        Ok((Wire::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
+        Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
     }
 }

@@ -135,7 +135,7 @@ impl Policy {
 
     /// Sets the name of the agent, for rules with a condition on it.
     #[must_use]
-    pub fn of_agent(mut self, agent: Option<impl Into<Arc<str>>>) -> Self {
+    pub fn for_agent(mut self, agent: Option<impl Into<Arc<str>>>) -> Self {
         self.agent = agent.map(Into::into);
         self
     }

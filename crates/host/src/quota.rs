@@ -135,7 +135,7 @@ pub struct Quota {
     quantity: Quantity,
     window: Window,
     /// How much may be used, in the unit of `quantity`.
-    most: u64,
+    limit: u64,
 }
 
 /// The reason why a quota is invalid.
@@ -173,21 +173,21 @@ impl Quota {
             let name = crate::text::for_line(&crate::text::clip(name, SHOWN_NAME_BYTES)).into_owned();
             BadQuota::Unknown { name }
         })?;
-        let most = match quantity {
+        let limit = match quantity {
             Quantity::Dollars if number > 0.0 && number <= MAX_COUNT / BILLION => billionths(number).max(1),
             Quantity::Dollars => return Err(BadQuota::Number { name, must: "a number of dollars above 0" }),
             _ if (1.0..=MAX_COUNT).contains(&number) && number.fract() == 0.0 => whole(number),
             _ => return Err(BadQuota::Number { name, must: "a whole number from 1 on" }),
         };
-        Ok(Self { name, quantity, window, most })
+        Ok(Self { name, quantity, window, limit })
     }
 
     /// Creates the quota of this name with this amount, in the unit of its [`Quantity`] (so in billionths of a dollar);
     /// `None` if there is no such quota. Any amount is accepted.
     #[must_use]
-    pub fn of_amount(name: &str, most: u64) -> Option<Self> {
+    pub fn from_name_and_limit(name: &str, limit: u64) -> Option<Self> {
         let &(name, quantity, window) = NAMES.iter().find(|(known, ..)| *known == name)?;
-        Some(Self { name, quantity, window, most })
+        Some(Self { name, quantity, window, limit })
     }
 
     /// Returns the name of the quota, as a file writes it.
@@ -210,8 +210,8 @@ impl Quota {
 
     /// Returns how much may be used, in the unit of its [`Quantity`].
     #[must_use]
-    pub fn most(&self) -> u64 {
-        self.most
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 }
 
@@ -223,14 +223,14 @@ fn whole(number: f64) -> u64 {
 /// Says what may be done: `make 60 calls in a minute`.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (most, time) = (self.most, self.window.in_words());
-        let plural = if most == 1 { "" } else { "s" };
+        let (limit, time) = (self.limit, self.window.in_words());
+        let plural = if limit == 1 { "" } else { "s" };
         match (self.quantity, self.window) {
-            (Quantity::Calls, Window::AtOnce) => write!(f, "run {most} call{plural} {time}"),
-            (Quantity::Calls, _) => write!(f, "make {most} call{plural} {time}"),
-            (Quantity::ResultBytes, _) => write!(f, "receive {most} byte{plural} of results {time}"),
-            (Quantity::Tokens, _) => write!(f, "use {most} token{plural} of models {time}"),
-            (Quantity::Dollars, _) => write!(f, "spend ${} on models {time}", dollars(most)),
+            (Quantity::Calls, Window::AtOnce) => write!(f, "run {limit} call{plural} {time}"),
+            (Quantity::Calls, _) => write!(f, "make {limit} call{plural} {time}"),
+            (Quantity::ResultBytes, _) => write!(f, "receive {limit} byte{plural} of results {time}"),
+            (Quantity::Tokens, _) => write!(f, "use {limit} token{plural} of models {time}"),
+            (Quantity::Dollars, _) => write!(f, "spend ${} on models {time}", dollars(limit)),
         }
     }
 }
@@ -239,12 +239,12 @@ impl Quota {
     /// Says how much is used, for people: `60 of 100 calls in a minute`.
     #[must_use]
     pub fn used_in_words(&self, used: u64) -> String {
-        let (most, time) = (self.most, self.window.in_words());
+        let (limit, time) = (self.limit, self.window.in_words());
         match self.quantity {
-            Quantity::Calls => format!("{used} of {most} calls {time}"),
-            Quantity::ResultBytes => format!("{used} of {most} bytes of results {time}"),
-            Quantity::Tokens => format!("{used} of {most} tokens {time}"),
-            Quantity::Dollars => format!("${:.4} of ${} {time}", dollars(used), dollars(most)),
+            Quantity::Calls => format!("{used} of {limit} calls {time}"),
+            Quantity::ResultBytes => format!("{used} of {limit} bytes of results {time}"),
+            Quantity::Tokens => format!("{used} of {limit} tokens {time}"),
+            Quantity::Dollars => format!("${:.4} of ${} {time}", dollars(used), dollars(limit)),
         }
     }
 }
@@ -344,7 +344,7 @@ impl OverQuota {
             ("quantity".to_owned(), json!(self.quota.quantity.word())),
             ("window".to_owned(), json!(self.quota.window.word())),
             ("used".to_owned(), number(self.used)),
-            ("limit".to_owned(), number(self.quota.most)),
+            ("limit".to_owned(), number(self.quota.limit)),
             ("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds())),
         ])
     }
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_parsed_from_name_and_number_and_describes_itself() {
-        for (name, number, most, words) in [
+        for (name, number, limit, words) in [
             ("calls_at_once", 2.0, 2, "run 2 calls at once"),
             ("calls_per_minute", 60.0, 60, "make 60 calls in a minute"),
             ("result_bytes_per_hour", 1_000.0, 1_000, "receive 1000 bytes of results in an hour"),
@@ -379,7 +379,7 @@ mod tests {
             ("dollars_per_month", 2.5, 2_500_000_000, "spend $2.5 on models in a month"),
         ] {
             let quota = Quota::read(name, number).unwrap();
-            assert_eq!((quota.name(), quota.most(), quota.to_string().as_str()), (name, most, words));
+            assert_eq!((quota.name(), quota.limit(), quota.to_string().as_str()), (name, limit, words));
         }
     }
 
@@ -410,7 +410,7 @@ mod tests {
             assert!(error.contains(why) && error.contains(name), "{error}");
         }
         let set = serde_json::from_str::<QuotaSet>(r#"{"calls_per_minute": 3, "calls_at_once": 1}"#).unwrap();
-        assert_eq!(set.iter().map(|quota| quota.most()).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(set.iter().map(|quota| quota.limit()).collect::<Vec<_>>(), [3, 1]);
         assert!(serde_json::from_str::<QuotaSet>(r#"{"calls_per_minute": 0}"#).is_err());
     }
 

@@ -32,7 +32,7 @@ pub use added_by::AddedBy;
 pub use bounds::{Limits, Setting, Timeouts};
 pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, affects_engine_client};
-pub use fields::{Field, FieldKind, Given, Servers};
+pub use fields::{Field, FieldKind, FieldScope, FieldValue};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 pub use sandbox::{Ports, Sandbox};
 
@@ -324,7 +324,7 @@ spec! {
         /// How long it may take to post a message without an answer, such as a cancellation.
         post_timeout: Duration = Duration::from_secs(5);
         /// How often one broken stream of events is reconnected, over its whole life.
-        sse_max_reconnects: u32 = 20, range = (0, Retry::MOST_ATTEMPTS);
+        sse_max_reconnects: u32 = 20, range = (0, Retry::MAX_ATTEMPTS);
     }
 }
 
@@ -507,7 +507,7 @@ pub struct Retry {
 
 impl Retry {
     /// The maximum number of attempts that an entry may set.
-    pub const MOST_ATTEMPTS: u64 = 1000;
+    pub const MAX_ATTEMPTS: u64 = 1000;
 }
 
 impl Default for Retry {

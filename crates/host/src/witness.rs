@@ -291,44 +291,44 @@ impl Caller {
 
     /// Sets the client's own name for itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
-    pub fn client(self, client: impl Into<Arc<str>>) -> Self {
+    pub fn with_client(self, client: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.client = Some(bounded(client.into())))
     }
 
     /// Sets how a client of the [gateway](Way::Gateway) is connected.
     #[must_use]
-    pub fn over(self, transport: ClientTransport) -> Self {
+    pub fn with_transport(self, transport: ClientTransport) -> Self {
         self.with_known(|known| known.transport = Some(transport))
     }
 
     /// Sets a text that distinguishes this client from others of its name. Never use a whole session id that grants
     /// access, because the text is shown with questions.
     #[must_use]
-    pub fn session(self, session: impl Into<Arc<str>>) -> Self {
+    pub fn with_session(self, session: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.session = Some(bounded(session.into())))
     }
 
     /// Sets the client's id of this one request; untrusted.
     #[must_use]
-    pub fn request(self, request: impl Into<Arc<str>>) -> Self {
+    pub fn with_request(self, request: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.request = Some(bounded(request.into())))
     }
 
     /// Sets the conversation with a model whose turn makes the call.
     #[must_use]
-    pub fn conversation(self, conversation: impl Into<Arc<str>>) -> Self {
+    pub fn with_conversation(self, conversation: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.conversation = Some(bounded(conversation.into())))
     }
 
     /// Sets the agent of `toolrack.toml` in whose world (the host with the agent's own rules) the call is made.
     #[must_use]
-    pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
+    pub fn with_agent(self, agent: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.agent = Some(bounded(agent.into())))
     }
 
     /// Sets the profile of `toolrack.toml` at whose endpoint the client is connected.
     #[must_use]
-    pub fn profile(self, profile: impl Into<Arc<str>>) -> Self {
+    pub fn with_profile(self, profile: impl Into<Arc<str>>) -> Self {
         self.with_known(|known| known.profile = Some(bounded(profile.into())))
     }
 
@@ -346,43 +346,43 @@ impl Caller {
 
     /// Returns the client's own name for itself; untrusted.
     #[must_use]
-    pub fn name(&self) -> Option<&str> {
+    pub fn client_name(&self) -> Option<&str> {
         self.known.as_ref()?.client.as_deref()
     }
 
     /// Returns how a client of the gateway is connected.
     #[must_use]
-    pub fn connected_over(&self) -> Option<ClientTransport> {
+    pub fn transport(&self) -> Option<ClientTransport> {
         self.known.as_ref()?.transport
     }
 
     /// Returns the text that distinguishes this client from others of its name.
     #[must_use]
-    pub fn in_session(&self) -> Option<&str> {
+    pub fn session(&self) -> Option<&str> {
         self.known.as_ref()?.session.as_deref()
     }
 
     /// Returns the client's id of this one request; untrusted.
     #[must_use]
-    pub fn in_request(&self) -> Option<&str> {
+    pub fn request(&self) -> Option<&str> {
         self.known.as_ref()?.request.as_deref()
     }
 
     /// Returns the conversation with a model whose turn makes the call.
     #[must_use]
-    pub fn in_conversation(&self) -> Option<&str> {
+    pub fn conversation(&self) -> Option<&str> {
         self.known.as_ref()?.conversation.as_deref()
     }
 
     /// Returns the profile at whose endpoint the client is connected.
     #[must_use]
-    pub fn in_profile(&self) -> Option<&str> {
+    pub fn profile(&self) -> Option<&str> {
         self.known.as_ref()?.profile.as_deref()
     }
 
     /// Returns the agent in whose world the call is made.
     #[must_use]
-    pub fn of_agent(&self) -> Option<&str> {
+    pub fn agent(&self) -> Option<&str> {
         self.known.as_ref()?.agent.as_deref()
     }
 }
@@ -401,7 +401,7 @@ impl fmt::Display for Caller {
         if !self.principal.is_local() {
             write!(f, "{}, with ", self.principal)?;
         }
-        let client = self.name().map(|name| format!("a client that calls itself `{}`", text::for_line(name)));
+        let client = self.client_name().map(|name| format!("a client that calls itself `{}`", text::for_line(name)));
         match (self.way, client) {
             (Way::Program, client) => f.write_str(client.as_deref().unwrap_or("this program"))?,
             (Way::Cli, _) => f.write_str("a command that was typed")?,
@@ -413,11 +413,10 @@ impl fmt::Display for Caller {
                 write!(f, "{}, through the gateway", client.as_deref().unwrap_or("a client that gives no name"))?;
             }
         }
-        if let Some(over) = self.connected_over() {
+        if let Some(over) = self.transport() {
             write!(f, " over {}", over.word())?;
         }
-        let more =
-            [("session", self.in_session()), ("conversation", self.in_conversation()), ("agent", self.of_agent())];
+        let more = [("session", self.session()), ("conversation", self.conversation()), ("agent", self.agent())];
         for (label, value) in more {
             if let Some(value) = value {
                 write!(f, ", {label} {}", text::for_line(value))?;
@@ -494,15 +493,17 @@ mod tests {
 
     #[test]
     fn a_caller_is_shown_on_one_line_with_the_bounded_name_of_its_client() {
-        let caller = Caller::local(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
-        assert!(caller.name().unwrap().len() <= MAX_NAME);
-        let text = caller.over(ClientTransport::Http).session("0f3a91c2").agent("helper").to_string();
+        let caller =
+            Caller::local(Way::Gateway).with_client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
+        assert!(caller.client_name().unwrap().len() <= MAX_NAME);
+        let text =
+            caller.with_transport(ClientTransport::Http).with_session("0f3a91c2").with_agent("helper").to_string();
         assert!(text.starts_with("a client that calls itself `nice"), "{text}");
         assert!(text.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{text}");
         assert!(!text.contains(['\n', '\u{1b}']), "{text:?}");
         assert_eq!(Caller::local(Way::Cli).to_string(), "a command that was typed");
         assert_eq!(
-            Caller::local(Way::Agent).conversation("0192").to_string(),
+            Caller::local(Way::Agent).with_conversation("0192").to_string(),
             "a model, in a conversation, conversation 0192"
         );
     }

@@ -28,7 +28,7 @@ use tokio::{
 };
 use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, TraceContext};
 use toolrack_otel::{Exporter, Measure, MetricsExporter, Pace, Reading};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 /// How long a test waits for what must happen.
@@ -96,7 +96,7 @@ async fn the_span_of_a_call_belongs_to_the_trace_of_its_caller_and_the_server_co
     let exporter = Exporter::new("tested", Some(&url)).unwrap();
     let subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(exporter.layer()));
 
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let host = Host::builder().tracer(Arc::new(exporter.tracer())).build();
     let server = toolrack_testkit::fake_server_path();
     let spec = ServerSpec::stdio(server.display().to_string(), ["stdio", "--log", effects.path_str(), "--log-all"]);

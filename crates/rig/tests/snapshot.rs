@@ -18,7 +18,7 @@ use toolrack_host::{
     ask::{Confirm, Confirmed},
 };
 use toolrack_rig::{SAFETY, Snapshot};
-use toolrack_testkit::{Effects, SideEffects, fake_server_path};
+use toolrack_testkit::{EffectLog, Effects, fake_server_path};
 
 fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
@@ -103,7 +103,7 @@ async fn a_result_has_text_with_its_server_then_pictures_and_other_parts_describ
 
 #[tokio::test]
 async fn a_failure_has_its_kind_and_is_never_retryable() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let host = host(Host::builder(), fake(&["--log", effects.path_str()])).await;
     let snapshot = Snapshot::of(&host);
     let fail = tool(&snapshot, "mcp__rooms__fail").execute(json!({"message": "no such room"})).await.unwrap_err();
@@ -142,7 +142,7 @@ impl Asker for Editor {
 
 #[tokio::test]
 async fn every_call_passes_the_gate_and_its_asker() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let spec = fake(&["--log", effects.path_str()]);
     let host = host(Host::builder().gate(Arc::new(Policy::default())), spec).await;
     let unasked = tool(&Snapshot::of(&host), "mcp__rooms__write").execute(json!({})).await.unwrap_err();
@@ -191,7 +191,7 @@ async fn a_tool_is_looked_up_in_the_catalog_of_its_snapshot() {
 
 #[tokio::test]
 async fn a_call_that_rig_drops_is_cancelled_at_its_server() {
-    let effects = Arc::new(SideEffects::new());
+    let effects = Arc::new(EffectLog::new());
     let host = host(Host::builder(), fake(&["--log", effects.path_str()])).await;
     let log = |says: fn(&Effects) -> bool| {
         let effects = effects.clone();

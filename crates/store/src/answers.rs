@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, Principal, run_in_own_task};
 
 use crate::{
-    Owner, Store, StoreError, Whose,
+    Owner, OwnerFilter, Store, StoreError,
     audit::{Entry, append},
     database::query,
 };
@@ -42,7 +42,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn answers(&self, whose: Whose<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
+    pub async fn answers(&self, whose: OwnerFilter<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
         let rows: Vec<Row> = query(
             "SELECT server, tool, definition, of_server, way, answered_at, owner, owner_name FROM answers \
              WHERE ($1 IS NULL OR owner IN ('', $1)) ORDER BY server, tool, answered_at, owner",
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Deletes all answers, or only the answers about `server`, or about its tool `tool`. Records in the [audit
-    /// log](crate::audit) that `caller` did this, in the same transaction. With [`Whose::Of`], deletes only answers
+    /// log](crate::audit) that `caller` did this, in the same transaction. With [`OwnerFilter::Of`], deletes only answers
     /// that cover only calls of that principal. Returns how many answers it deleted.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Store {
         &self,
         server: Option<&str>,
         tool: Option<&str>,
-        whose: Whose<'_>,
+        whose: OwnerFilter<'_>,
         caller: &Caller,
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";

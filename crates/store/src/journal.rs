@@ -6,7 +6,7 @@ use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
 use toolrack_host::{Conceal, Principal, run_in_own_task};
 
-use crate::{Claim, NewMessage, NewSession, Owner, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
+use crate::{Claim, ModelUse, NewMessage, NewSession, Owner, Session, Step, Store, StoreError, StoredMessage, Uuid};
 
 /// How many messages one query reads when a conversation continues.
 const PAGE_SIZE: usize = 1_000;
@@ -29,14 +29,14 @@ pub struct Journal {
     /// How many messages are stored.
     stored: usize,
     /// Usage and cost of the newest answer, until that answer is stored.
-    spent: Option<Spent>,
+    spent: Option<ModelUse>,
     /// While the outcome of a write is unknown: how many messages are stored if it succeeded.
     stored_if_written: Option<usize>,
 }
 
 /// A conversation to continue.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct OpenedSession {
     /// The messages so far.
     pub messages: Vec<Message>,
     /// The state of an interrupted turn.
@@ -74,7 +74,7 @@ impl Journal {
         session: Session,
         model: &str,
         conceal: Conceal,
-    ) -> Result<(Self, Opened), StoreError> {
+    ) -> Result<(Self, OpenedSession), StoreError> {
         let mut messages = Vec::new();
         loop {
             let page = store.messages(session.id, messages.len() as u64, PAGE_SIZE).await?;
@@ -89,7 +89,7 @@ impl Journal {
         let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
         let (store, session) = (Some(store.clone()), Some(session));
         let journal = Self { store, conceal, session, id, model, owner, stored, spent: None, stored_if_written: None };
-        Ok((journal, Opened { messages, open }))
+        Ok((journal, OpenedSession { messages, open }))
     }
 
     /// Returns the conversation's short name: its prefix, or before it is stored, its whole future id.
@@ -122,7 +122,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the database cannot be written; none of the new messages is stored then.
-    pub async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
+    pub async fn store_turn(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = self.store.clone() else {
             return Ok(());
         };
@@ -209,8 +209,8 @@ impl Journal {
 
 /// Returns usage and `cost`, in US dollars, in the units of the store: tokens and billionths of a dollar.
 #[must_use]
-pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
-    Spent {
+pub fn spent(usage: Usage, cost: Option<f64>) -> ModelUse {
+    ModelUse {
         input: usage.input,
         output: usage.output,
         cached_read: usage.cached_read,

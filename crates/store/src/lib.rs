@@ -112,18 +112,18 @@ pub use error::{DatabaseProblem, StoreError};
 pub use log::{LogLine, LogQuery};
 #[cfg(feature = "postgres")]
 pub use moving::{MoveError, Moved};
-pub use owner::{Owner, Whose};
+pub use owner::{Owner, OwnerFilter};
 pub use pins::{Pinned, QuarantinedTool};
 pub use quotas::QuotaUse;
 pub use refusals::Refusal;
 pub use replicas::{Heartbeat, Home, Replica, ReplicaHomes};
 pub use sessions::{
-    Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
+    Claim, Imported, ModelUse, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Step,
     StoredMessage,
 };
 pub use team::{
-    Code, Grant, Grants, MemberChange, MemberChanged, NewGrant, NewToken, Purpose, Refresh, RefreshHash,
-    RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, TokenOwner, Tokens,
+    Code, Grant, Grants, MemberChange, MemberChanged, MemberIdentity, NewGrant, NewToken, Purpose, Refresh,
+    RefreshHash, RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, Tokens,
 };
 pub use uuid::Uuid;
 pub use vault::{Lease, SecretValue, Space, Vault, VaultError, VaultKey};

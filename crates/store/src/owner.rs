@@ -33,7 +33,7 @@ impl Owner {
 
 /// Whose rows a query finds.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Whose<'a> {
+pub enum OwnerFilter<'a> {
     /// The rows of all owners.
     #[default]
     All,
@@ -41,7 +41,7 @@ pub enum Whose<'a> {
     Of(&'a Principal),
 }
 
-impl Whose<'_> {
+impl OwnerFilter<'_> {
     /// The key that the rows have; `None` for all rows.
     pub(crate) fn key(self) -> Option<String> {
         match self {

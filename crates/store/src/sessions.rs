@@ -15,7 +15,7 @@ use toolrack_host::{Caller, text};
 use uuid::Uuid;
 
 use crate::{
-    Owner, Store, StoreError, Whose,
+    Owner, OwnerFilter, Store, StoreError,
     audit::Entry,
     database::{QueryBuilder, Transaction, query},
     rows::from_row,
@@ -44,7 +44,7 @@ const MAX_CANDIDATES: usize = 5;
 
 /// The tokens and the cost of requests to models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct ModelUse {
     /// Input tokens, including those from the provider's cache.
     pub input: u64,
     /// Output tokens, including thinking.
@@ -60,10 +60,10 @@ pub struct Spent {
 }
 
 /// The form that `--json` and the control API share.
-impl Serialize for Spent {
+impl Serialize for ModelUse {
     #[expect(clippy::cast_precision_loss, reason = "users see only a few digits of a cost")]
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Spent", 6)?;
+        let mut fields = to.serialize_struct("ModelUse", 6)?;
         fields.serialize_field("input_tokens", &self.input)?;
         fields.serialize_field("output_tokens", &self.output)?;
         fields.serialize_field("cached_read_tokens", &self.cached_read)?;
@@ -74,7 +74,7 @@ impl Serialize for Spent {
     }
 }
 
-impl Spent {
+impl ModelUse {
     /// Adds `other`. If only one cost is known, the sum is that cost.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -93,7 +93,7 @@ impl Spent {
     }
 }
 
-/// The columns of a [`Spent`], which the tables of sessions and of messages have.
+/// The columns of a [`ModelUse`], which the tables of sessions and of messages have.
 #[derive(Clone, Copy, Debug, Default)]
 struct SpentRow {
     input: i64,
@@ -106,7 +106,7 @@ struct SpentRow {
 
 from_row!(SpentRow { input, output, cached_read, cache_write, reasoning, cost });
 
-impl From<SpentRow> for Spent {
+impl From<SpentRow> for ModelUse {
     fn from(row: SpentRow) -> Self {
         let SpentRow { input, output, cached_read, cache_write, reasoning, cost } = row;
         let to_unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
@@ -121,9 +121,9 @@ impl From<SpentRow> for Spent {
     }
 }
 
-impl From<Spent> for SpentRow {
-    fn from(spent: Spent) -> Self {
-        let Spent { input, output, cached_read, cache_write, reasoning, cost } = spent;
+impl From<ModelUse> for SpentRow {
+    fn from(spent: ModelUse) -> Self {
+        let ModelUse { input, output, cached_read, cache_write, reasoning, cost } = spent;
         let to_signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         Self {
             input: to_signed(input),
@@ -173,7 +173,7 @@ pub struct Session {
     /// How many messages the conversation has, which is also the position of the next message.
     pub messages: u64,
     /// Tokens and cost of all its messages.
-    pub spent: Spent,
+    pub spent: ModelUse,
     /// Whether a turn has not ended: it is under way, or was interrupted. See [`Store::open_turn`].
     pub has_open_turn: bool,
 }
@@ -182,7 +182,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default)]
 pub struct SessionQuery<'a> {
     /// Whose sessions.
-    pub whose: Whose<'a>,
+    pub whose: OwnerFilter<'a>,
     /// Only sessions whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
     /// For the next page: only sessions after this one in the list, given by its `updated_at` and `id`.
@@ -200,7 +200,7 @@ pub struct SessionTotals {
     /// The number of their messages.
     pub messages: u64,
     /// The tokens and the cost of all sessions.
-    pub spent: Spent,
+    pub spent: ModelUse,
 }
 
 /// The columns of a session, and the ids directly before and after its own in the order of ids.
@@ -282,7 +282,7 @@ fn cut_title(title: &str) -> &str {
 }
 
 /// Restricts a query to the sessions of `whose`.
-fn restrict_to(whose: Whose<'_>, builder: &mut QueryBuilder) {
+fn restrict_to(whose: OwnerFilter<'_>, builder: &mut QueryBuilder) {
     if let Some(key) = whose.key() {
         builder.push(" AND owner = ").push_bind(key);
     }
@@ -366,7 +366,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
-    pub async fn find_session(&self, typed: &str, whose: Whose<'_>) -> Result<Session, StoreError> {
+    pub async fn find_session(&self, typed: &str, whose: OwnerFilter<'_>) -> Result<Session, StoreError> {
         if typed == "last" {
             let newest = self.sessions(&SessionQuery { whose, limit: 1, ..SessionQuery::default() }).await?;
             return newest.into_iter().next().ok_or_else(|| self.unknown_session(typed));
@@ -417,7 +417,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn session_totals(&self, whose: Whose<'_>) -> Result<SessionTotals, StoreError> {
+    pub async fn session_totals(&self, whose: OwnerFilter<'_>) -> Result<SessionTotals, StoreError> {
         let (doing, key) = ("counting sessions", whose.key());
         let mut connection = self.read(doing).await?;
         let (sessions, messages): (i64, i64) = query(
@@ -438,7 +438,7 @@ impl Store {
         Ok(SessionTotals {
             sessions: u64::try_from(sessions).unwrap_or_default(),
             messages: u64::try_from(messages).unwrap_or_default(),
-            spent: spent.into_iter().map(Spent::from).fold(Spent::default(), Spent::plus),
+            spent: spent.into_iter().map(ModelUse::from).fold(ModelUse::default(), ModelUse::plus),
         })
     }
 

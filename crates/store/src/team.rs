@@ -139,7 +139,7 @@ pub struct TeamToken {
 
 /// The identity of a member.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenOwner<'a> {
+pub struct MemberIdentity<'a> {
     /// The issuer that vouches for the member.
     pub issuer: &'a str,
     /// The member, as the issuer knows it.
@@ -155,7 +155,7 @@ pub enum Tokens<'a> {
     /// The tokens of one tenant.
     OfTenant(&'a str),
     /// The tokens of one member.
-    Of(TokenOwner<'a>),
+    Of(MemberIdentity<'a>),
     /// The token with this id, and the tokens that were [made with it](NewToken::made_with).
     Id(&'a str),
     /// The token with this hash.
@@ -343,17 +343,17 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_signed_in(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, GivenRole::Keep, caller).await
+        self.write_member(member, GivenRole::AnswerScope, caller).await
     }
 
     async fn write_member(&self, new: &Principal, given: GivenRole, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a member of the team";
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
-        let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
+        let owner = MemberIdentity { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
         let before = member(&mut transaction, owner).await?;
         let role = match given {
-            GivenRole::Keep => given_role(&mut transaction, owner, new.tenant()).await?,
+            GivenRole::AnswerScope => given_role(&mut transaction, owner, new.tenant()).await?,
             GivenRole::Replace => None,
         };
         let membership = removed::membership(&mut transaction, new).await?;
@@ -408,7 +408,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn member(&self, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
+    pub async fn member(&self, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
         let mut connection = self.read("reading a member of the team").await?;
         member(&mut connection, owner).await
     }
@@ -420,7 +420,7 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn keep_token(
         &self,
-        owner: TokenOwner<'_>,
+        owner: MemberIdentity<'_>,
         token: &NewToken,
         caller: &Caller,
     ) -> Result<Option<String>, StoreError> {
@@ -513,14 +513,14 @@ impl TeamStore {
 /// What happens to a role that an administrator gave to a member when the member is written again.
 #[derive(Clone, Copy)]
 enum GivenRole {
-    Keep,
+    AnswerScope,
     Replace,
 }
 
 /// Returns the role that an administrator of `tenant` gave to the member, if one did.
 async fn given_role(
     connection: &mut Transaction,
-    owner: TokenOwner<'_>,
+    owner: MemberIdentity<'_>,
     tenant: &str,
 ) -> Result<Option<Role>, StoreError> {
     let word: Option<String> = query_scalar(
@@ -534,7 +534,7 @@ async fn given_role(
     Ok(word.and_then(|word| word.parse().ok()))
 }
 
-async fn member(connection: &mut Transaction, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
+async fn member(connection: &mut Transaction, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
     let row: Option<MemberRow> = query(
         "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
          WHERE issuer = $1 AND subject = $2",

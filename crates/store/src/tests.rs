@@ -77,16 +77,16 @@ async fn an_answer_of_a_member_covers_only_their_calls_and_is_deleted_with_them(
     }
     assert!(store.remember(answer(None)).await);
     let by = Caller::local(Way::Daemon);
-    let seen = async |principal| store.answers(Whose::Of(principal)).await.unwrap().len();
-    assert_eq!((seen(&ann).await, seen(&bob).await, store.answers(Whose::All).await.unwrap().len()), (2, 1, 2));
+    let seen = async |principal| store.answers(OwnerFilter::Of(principal)).await.unwrap().len();
+    assert_eq!((seen(&ann).await, seen(&bob).await, store.answers(OwnerFilter::All).await.unwrap().len()), (2, 1, 2));
     // A member cannot take back an answer that also covers the calls of others.
-    assert_eq!(store.forget_answers(None, None, Whose::Of(&bob), &by).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, OwnerFilter::Of(&bob), &by).await.unwrap(), 0);
     assert!(store.recall(about(&bob)).await.is_some());
-    assert_eq!(store.forget_answers(None, None, Whose::Of(&ann), &by).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(None, None, OwnerFilter::Of(&ann), &by).await.unwrap(), 1);
     assert!(store.remember(answer(Some(&bob))).await);
     store.forget_answers_of(&bob.key()).await.unwrap();
     store.forget_answers_of("").await.unwrap();
-    let left = store.answers(Whose::All).await.unwrap();
+    let left = store.answers(OwnerFilter::All).await.unwrap();
     assert!(left.len() == 1 && left[0].owner.is_none(), "{left:?}");
 }
 
@@ -123,11 +123,14 @@ async fn an_answer_covers_one_definition_of_one_server_until_it_is_taken_back(st
     assert!(store.remember(answer(&[("write".to_owned(), two)], false)).await);
     assert_eq!(store.recall(about("a", "write", one)).await, None);
     assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
-    assert_eq!(store.answers(Whose::All).await.unwrap().len(), 2);
+    assert_eq!(store.answers(OwnerFilter::All).await.unwrap().len(), 2);
 
-    assert_eq!(store.forget_answers(Some("fs"), Some("write"), Whose::All, &Caller::local(Way::Cli)).await.unwrap(), 1);
-    assert_eq!(store.forget_answers(Some("git"), None, Whose::All, &Caller::local(Way::Cli)).await.unwrap(), 0);
-    assert_eq!(store.forget_answers(None, None, Whose::All, &Caller::local(Way::Daemon)).await.unwrap(), 1);
+    assert_eq!(
+        store.forget_answers(Some("fs"), Some("write"), OwnerFilter::All, &Caller::local(Way::Cli)).await.unwrap(),
+        1
+    );
+    assert_eq!(store.forget_answers(Some("git"), None, OwnerFilter::All, &Caller::local(Way::Cli)).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, OwnerFilter::All, &Caller::local(Way::Daemon)).await.unwrap(), 1);
     assert_eq!(store.recall(about("a", "read", one)).await, None);
     let rows = store.audit(&audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() }).await.unwrap();
     let decisions: Vec<_> =
@@ -311,7 +314,7 @@ async fn migrations_keep_the_content_of_older_files() {
 
         let store = Store::open_existing(&path).await.unwrap().unwrap();
         assert_has_old_rows(&store).await;
-        assert_eq!(store.find_session("last", Whose::All).await.unwrap(), session);
+        assert_eq!(store.find_session("last", OwnerFilter::All).await.unwrap(), session);
         store.close().await;
     }
 }
@@ -330,7 +333,7 @@ async fn an_older_file_that_many_open_at_once_is_migrated_once() {
         });
         futures::future::join_all(opening).await;
         let store = Store::open(&path).await.unwrap();
-        assert_eq!(store.session_totals(Whose::All).await.unwrap().sessions, CHILDREN as u64);
+        assert_eq!(store.session_totals(OwnerFilter::All).await.unwrap().sessions, CHILDREN as u64);
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolrack_host::text::map_texts;
 
-use crate::{Role, Spent, StoredMessage};
+use crate::{ModelUse, Role, StoredMessage};
 
 /// A message, as JSON. Known secrets are hidden in it. Untrusted.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub struct TranscriptMessage {
     /// When the message was added, in RFC 3339.
     pub timestamp: String,
     /// The cost of the message.
-    pub spent: Option<Spent>,
+    pub spent: Option<ModelUse>,
     /// The role.
     #[serde(skip)]
     pub kind: Role,

@@ -1,4 +1,4 @@
-//! Exports audit logs to a place that an operator of the database cannot change. Other programs can verify the logs
+//! Exports audit logs to an object store that an operator of the database cannot change. Other programs can verify the logs
 //! there.
 //!
 //! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as `toolrack
@@ -10,15 +10,15 @@
 //! process that takes over after a crash writes exactly the same objects again, which does no harm.
 //!
 //! - `rounds` decides when each log is written, and handles failures.
-//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `place` (the trait for where objects go)
+//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects go)
 //!   and `head` (the signed statements) with `key`.
-//! - `s3` is a place: a bucket.
+//! - `s3` is an object store: a bucket.
 //! - `verify` checks what was written, without the database.
 
 mod exporter;
 mod head;
 mod key;
-mod place;
+mod object_store;
 mod reading;
 mod rounds;
 mod s3;
@@ -27,9 +27,9 @@ mod verify;
 pub use exporter::ExportError;
 pub use head::{Head, LogName, NamedObject};
 pub use key::{BadKey, PublicKey, SigningKey};
-pub use place::{Place, PlaceError};
-pub use rounds::{AuditExportStatus, AuditExporter, OpenLog, OpenLogs, ReadSigningKey};
-pub use s3::{ReadS3Credentials, S3Credentials, S3Place};
+pub use object_store::{ObjectStore, ObjectStoreError};
+pub use rounds::{AuditExportStatus, AuditExporter, OpenLog, OpenedLog, ReadSigningKey};
+pub use s3::{ReadS3Credentials, S3Credentials, S3Store};
 pub use verify::{ExportedFiles, LogReport, Problem, verify};
 
 #[cfg(test)]

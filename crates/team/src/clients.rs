@@ -148,7 +148,7 @@ impl Clients {
         Ok(Self {
             store,
             sealer: Sealer::new(key),
-            http: Http::new(egress.named_by(url), MAX_DOCUMENT)?,
+            http: Http::new(egress.guard_for_server(url), MAX_DOCUMENT)?,
             is_local: url.scheme() == "http",
             documents: Mutex::default(),
             limit: RateLimiter::direct(Quota::per_minute(DOCUMENTS_PER_MINUTE)),

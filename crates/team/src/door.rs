@@ -228,7 +228,7 @@ pub(crate) const SCOPE: &str = "mcp";
 pub(crate) fn caller_of(member: &Principal, client: Option<&str>) -> Caller {
     let caller = Caller::of(member.clone(), Way::Daemon);
     match client {
-        Some(client) => caller.client(client),
+        Some(client) => caller.with_client(client),
         None => caller,
     }
 }
@@ -329,7 +329,7 @@ mod tests {
             let member = Principal::new(toolrack_host::principal::Kind::Person, tenant, "i", tenant).unwrap();
             door.store.put_member(&member, &by).await.unwrap();
             let secret = crate::tokens::Secret::new(purpose).unwrap();
-            let owner = toolrack_store::TokenOwner { issuer: "i", subject: tenant };
+            let owner = toolrack_store::MemberIdentity { issuer: "i", subject: tenant };
             let token = toolrack_store::NewToken::new(secret.hash(), purpose);
             door.store.keep_token(owner, &token, &by).await.unwrap();
             let cookie = format!("{}={}", door.session_cookie(), secret.reveal());

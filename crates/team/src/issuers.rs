@@ -236,7 +236,7 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metada
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
             let guard = egress.configured();
-            guard.check_for_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
+            guard.check_with_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
                 Unreachable::new(&issuer, format!("names an address in its metadata that cannot be used: {refused}"))
             })?;
             Ok(Arc::new(metadata))

@@ -284,7 +284,7 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metada
             let guard = egress.configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
             for endpoint in endpoints.into_iter().chain(&metadata.userinfo_endpoint) {
-                guard.check_for_secrets(endpoint, &issuer).map_err(|refused| {
+                guard.check_with_secrets(endpoint, &issuer).map_err(|refused| {
                     Unreachable::new(
                         &issuer,
                         format!("names an address in its metadata that cannot be used: {refused}"),

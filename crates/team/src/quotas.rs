@@ -19,7 +19,9 @@ use std::{
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use toolrack_host::{Admitted, Caller, OverQuota, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UnderWay, Work};
+use toolrack_host::{
+    Admitted, Caller, OverQuota, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UsageMeter, Work,
+};
 
 pub use self::{
     limits::Limits,
@@ -223,7 +225,7 @@ impl Inner {
             };
             &mut by_member.entry(member.clone()).or_insert_with(new_meters).meters
         });
-        let of_profile = caller.in_profile().and_then(|name| by_profile.get_mut(name));
+        let of_profile = caller.profile().and_then(|name| by_profile.get_mut(name));
         if all.meters.is_empty() && of_member.is_none() && of_profile.is_none() {
             return Ok(None);
         }
@@ -239,7 +241,7 @@ impl Inner {
         // the first holder.
         let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
         if let Some((index, meter, wait)) = refusal {
-            let holder = match (index, caller.in_profile()) {
+            let holder = match (index, caller.profile()) {
                 (0, _) => Holder::of_member(principal),
                 (1, Some(name)) => Holder::Profile { name: name.into() },
                 _ => Holder::Tenant,
@@ -250,7 +252,7 @@ impl Inner {
             meters.begin(work);
             self.notify_if_due(meters);
         }
-        Ok(Some(CountedWork { member, profile: caller.in_profile().map(Arc::from), work }))
+        Ok(Some(CountedWork { member, profile: caller.profile().map(Arc::from), work }))
     }
 }
 
@@ -304,7 +306,7 @@ struct Running {
     quotas: Arc<Inner>,
 }
 
-impl UnderWay for Running {
+impl UsageMeter for Running {
     fn used(&self, quantity: Quantity, amount: u64) {
         let now = self.quotas.clock.now();
         self.quotas.counts.lock().for_each_holder(&self.counted, |meters| {

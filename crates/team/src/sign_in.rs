@@ -16,7 +16,7 @@ use http::{
     header::{SET_COOKIE, USER_AGENT},
 };
 use toolrack_host::{Principal, principal::Kind, text};
-use toolrack_store::{NewToken, Purpose, StoreError, TokenHash, TokenOwner, Tokens, audit::DoorRefusal};
+use toolrack_store::{MemberIdentity, NewToken, Purpose, StoreError, TokenHash, Tokens, audit::DoorRefusal};
 use url::form_urlencoded;
 
 use self::attempts::{Browser, Returned};
@@ -182,7 +182,7 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
         ends_at: Utc::now().checked_add_signed(SESSION_TIME),
         ..NewToken::new(session.hash(), Purpose::Browser)
     };
-    let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
+    let owner = MemberIdentity { issuer: member.issuer(), subject: member.subject() };
     if door.store.keep_token(owner, &token, &by).await?.is_none() {
         return Err(SignInFailure::Internal("this person was removed from the team a moment ago".to_owned()));
     }
@@ -312,7 +312,7 @@ mod tests {
         Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap()
     }
 
-    const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+    const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "https://login.example", subject: "ann" };
 
     /// Signs Ann in, in the browser that sends `headers`.
     async fn sign_ann_in(door: &FrontDoor, headers: &HeaderMap) -> Secret {

@@ -249,7 +249,7 @@ impl FakeAuthorization {
 
     /// Issues an access token without a sign-in, as if a user had created it on a web page.
     #[must_use]
-    pub fn hand_out(&self) -> String {
+    pub fn issue_token(&self) -> String {
         let resource = self.mcp_url();
         self.shared
             .state
@@ -260,7 +260,7 @@ impl FakeAuthorization {
     }
 
     /// Expires all access tokens; refresh tokens stay valid.
-    pub fn expire(&self) {
+    pub fn expire_access_tokens(&self) {
         self.shared.state.lock().grants.expire();
     }
 
@@ -271,7 +271,7 @@ impl FakeAuthorization {
 
     /// Returns every token and secret that the server has issued, so that a test can search for them.
     #[must_use]
-    pub fn given(&self) -> Vec<String> {
+    pub fn issued_secrets(&self) -> Vec<String> {
         self.shared.state.lock().grants.issued()
     }
 }

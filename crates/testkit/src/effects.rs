@@ -8,19 +8,19 @@ use tempfile::TempDir;
 
 /// A file in which fake servers log their effects. Dropping this value removes it.
 #[derive(Debug)]
-pub struct SideEffects {
+pub struct EffectLog {
     path: PathBuf,
     text: String,
     _folder: TempDir,
 }
 
-impl Default for SideEffects {
+impl Default for EffectLog {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl SideEffects {
+impl EffectLog {
     /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {

@@ -2,7 +2,7 @@
 //!
 //! * [`fake`]: a scripted MCP server of both eras, with a [table of faults](fake::faults::FAULTS). As a program it is
 //!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
-//! * [`SideEffects`]: which tools that server really ran, so that a test can prove that none ran twice.
+//! * [`EffectLog`]: which tools that server really ran, so that a test can prove that none ran twice.
 //! * [`FakeAuthorization`]: an authorization server with scripted faults, in front of an MCP server.
 //! * [`FakeModel`]: a scripted model provider over HTTP, which records its requests.
 //! * [`Postgres`]: a database server for one test, on a socket in a temporary folder.
@@ -31,9 +31,9 @@
 //! ```
 //!
 //! ```no_run
-//! use toolrack_testkit::{FakeHttp, SideEffects};
+//! use toolrack_testkit::{FakeHttp, EffectLog};
 //!
-//! let effects = SideEffects::new();
+//! let effects = EffectLog::new();
 //! let server = FakeHttp::start(&["--era", "both", "--fault", "cut-sse", "--log", effects.path_str()]);
 //! // … call the tool `write` at `server.url()`, then:
 //! assert_eq!(effects.read().runs_of("write"), 1);
@@ -55,7 +55,7 @@ mod postgres;
 
 pub use authorization::FakeAuthorization;
 pub use certificate::Certificate;
-pub use effects::{Effect, Effects, SideEffects};
+pub use effects::{Effect, EffectLog, Effects};
 pub use home::Home;
 pub use launch::{FakeHttp, fake_server_path};
 pub use locks::LockedDatabase;

@@ -21,7 +21,7 @@ use toolrack_agent::{
         provider::{PROVIDERS, Provider, Selector},
     },
 };
-use toolrack_config::{Environment, Interpolate, Loaded, Places, Request, SecretGate, Unset, load, trust::NoLedger};
+use toolrack_config::{Environment, Interpolate, Loaded, Places, Request, SecretGate, UnsetPolicy, load, trust::NoLedger};
 use toolrack_host::{Host, ask::Confirm, supervisor, text};
 
 fn main() -> ExitCode {
@@ -100,7 +100,7 @@ fn servers(file: &Path, places: &Places, cwd: PathBuf) -> Loaded {
 
 /// Builds a host that fills in `${VARIABLES}`, follows the user's rules, and asks about every call that no rule decides.
 fn host(loaded: &Loaded, places: &Places, environment: Environment) -> Host {
-    let values = Arc::new(Interpolate::new(environment, Unset::Error).with_own_folders(places.own_folders()));
+    let values = Arc::new(Interpolate::new(environment, UnsetPolicy::Error).with_own_folders(places.own_folders()));
     let rules = Arc::new(loaded.settings.policy.clone());
     Host::builder()
         .gate(Arc::new(SecretGate::new(rules, Arc::clone(&values))))

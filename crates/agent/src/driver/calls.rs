@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::{Agent, AgentError, Front, TurnEvent};
 use crate::{
     message::{ToolCallData, is_in_text},
-    turn::{Next, Pending, Sending, ToolResult, Turn},
+    turn::{Next, Pending, SendState, ToolResult, Turn},
 };
 
 /// The maximum number of reports of progress that wait to be shown. Beyond that, new reports are dropped.
@@ -100,7 +100,7 @@ impl Agent {
         &self,
         call: &ToolCallData,
         catalog: &Arc<Catalog>,
-        sending: Sending,
+        sending: SendState,
         report: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
         self.check_offered(&call.name, catalog)?;
@@ -162,7 +162,7 @@ struct CallTask {
     agent: Agent,
     catalog: Arc<Catalog>,
     call: ToolCallData,
-    sending: Sending,
+    sending: SendState,
     report: mpsc::Sender<Report>,
 }
 

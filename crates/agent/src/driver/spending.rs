@@ -42,7 +42,7 @@ mod tests {
         stream::{self, BoxStream},
     };
     use parking_lot::Mutex;
-    use toolrack_host::{Caller, Host, OverQuota, Quota, Quotas, UnderWay, Wire, Work};
+    use toolrack_host::{Caller, Host, OverQuota, Quota, Quotas, UsageMeter, Wire, Work};
 
     use crate::{
         Agent, AgentError, Message, Role, Turn,
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    impl UnderWay for Noted {
+    impl UsageMeter for Noted {
         fn used(&self, quantity: Quantity, amount: u64) {
             self.0.lock().push((quantity, amount));
         }

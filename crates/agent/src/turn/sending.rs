@@ -17,9 +17,9 @@ const GIVEN_UP: u8 = 3;
 /// report here, and the first report wins. A call that is not [watched](Self::watch) counts as one that may have been
 /// sent. A clone is independent of the original.
 #[derive(Debug, Default)]
-pub struct Sending(Arc<AtomicU8>);
+pub struct SendState(Arc<AtomicU8>);
 
-impl Sending {
+impl SendState {
     /// Returns a handle for the task that makes the call. The task reports with [`Self::begin`] that it sends the call.
     #[must_use]
     pub fn watch(&self) -> Self {
@@ -46,13 +46,13 @@ impl Sending {
     }
 }
 
-impl Clone for Sending {
+impl Clone for SendState {
     fn clone(&self) -> Self {
         Self(Arc::new(AtomicU8::new(self.state())))
     }
 }
 
-impl PartialEq for Sending {
+impl PartialEq for SendState {
     fn eq(&self, other: &Self) -> bool {
         self.state() == other.state()
     }
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn a_call_is_sent_or_given_up_and_never_both() {
-        let sent = Sending::default();
+        let sent = SendState::default();
         assert!(sent.watch().begin() && sent.begin() && sent.give_up());
-        let given_up = Sending::default();
+        let given_up = SendState::default();
         let maker = given_up.watch();
         assert!(!given_up.give_up() && !maker.begin() && !given_up.give_up());
         assert!(given_up.clone() == given_up && given_up != sent);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_copy_of_a_turn_that_is_given_up_stops_no_call_of_the_other() {
-        let one = Sending::default();
+        let one = SendState::default();
         let maker = one.watch();
         assert!(!one.clone().give_up());
         assert!(maker.begin());
@@ -82,6 +82,6 @@ mod tests {
 
     #[test]
     fn a_call_that_is_not_watched_may_have_been_sent() {
-        assert!(Sending::default().give_up());
+        assert!(SendState::default().give_up());
     }
 }

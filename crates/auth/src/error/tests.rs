@@ -6,7 +6,7 @@ use url::Url;
 use super::*;
 
 fn not_let_out() -> Refused {
-    let guard = Egress::default().named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
+    let guard = Egress::default().guard_for_server(&Url::parse("https://mcp.example.com/mcp").unwrap());
     guard.check(&Url::parse("http://127.0.0.1:1/").unwrap()).unwrap_err()
 }
 

@@ -52,8 +52,8 @@ impl SignInBuilder {
 
     /// Sets the function that makes the advice on how to sign in to a server: one line, such as `toolrack login
     /// sentry`. If scopes are given, the sign-in has to request them.
-    pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
-        self.sign_in_hint = Box::new(how);
+    pub fn sign_in_hint(mut self, hint: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
+        self.sign_in_hint = Box::new(hint);
         self
     }
 

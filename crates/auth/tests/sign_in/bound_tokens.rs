@@ -53,7 +53,7 @@ async fn every_request_has_a_proof_of_its_own() {
 async fn the_key_survives_a_restart_and_renewed_tokens_are_bound_to_it() {
     let stage = bound([]);
     stage.login().await.unwrap();
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     let host = stage.host_with(stage.another()).await;
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
@@ -103,7 +103,7 @@ async fn after_one_refusal_every_proof_has_the_nonce_that_the_server_wants() {
     echo(&host).await.unwrap();
     assert_eq!(stage.server.counts().rejected, rejected);
     // A refused token is still renewed.
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     stage.server.set_faults([AuthorizationFault::WantsNonce("n-2".to_owned())]);
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
@@ -196,7 +196,7 @@ async fn an_unbound_token_is_not_renewed_once_the_server_requires_bound_ones() {
     let host = stage.host().await;
     echo(&host).await.unwrap();
     stage.server.set_faults(only_bound());
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     assert!(echo(&host).await.is_err());
     assert_eq!(stage.server.counts().refreshes, 0, "a renewed token would be unbound as well");
     host.shutdown().await;

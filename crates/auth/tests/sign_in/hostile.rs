@@ -31,7 +31,7 @@ async fn a_server_that_lies_gets_no_code_and_no_token() {
         assert_eq!(error.code(), code, "{wrong:?}: {error}");
         assert_eq!(stage.server.counts().admitted, 0, "{wrong:?}");
         let text = format!("{error} {error:?}");
-        assert!(stage.server.given().iter().all(|secret| !text.contains(secret)), "{text}");
+        assert!(stage.server.issued_secrets().iter().all(|secret| !text.contains(secret)), "{text}");
         let exchanged = stage.server.counts().exchanges;
         assert!(
             exchanged == 0 || matches!(wrong, AuthorizationFault::TokenType(_)),
@@ -82,7 +82,7 @@ async fn no_debug_and_no_error_shows_a_secret() {
     let signed = stage.login().await.unwrap();
     let accounts = stage.sign_in.accounts().await.unwrap();
     let shown = format!("{:?} {:?} {signed:?} {accounts:?} {:?}", stage.sign_in, stage.store, stage.destination());
-    let given = stage.server.given();
+    let given = stage.server.issued_secrets();
     assert!(given.len() >= 2, "{given:?}");
     assert!(given.iter().all(|secret| !shown.contains(secret)), "{shown}");
 }

@@ -26,7 +26,7 @@ async fn a_workload_signs_in_by_itself_and_again_when_its_token_has_ended() {
         let stage = Stage::with(FakeAuthorization::start([]), OAuth { dpop, ..workload(ASSERTION) });
         let host = stage.host().await;
         echo(&host).await.unwrap();
-        stage.server.expire();
+        stage.server.expire_access_tokens();
         echo(&host).await.unwrap();
         assert_eq!((token_requests(&stage), stage.server.counts().authorizations), (2, 0));
         host.shutdown().await;

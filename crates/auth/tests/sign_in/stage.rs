@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use serde_json::json;
-use toolrack_auth::{AuthError, Browser, BrowserError, MemoryTokens, SignIn, Signed, TokenStore};
+use toolrack_auth::{AuthError, Browser, BrowserError, MemoryTokens, SignIn, SignedIn, TokenStore};
 use toolrack_host::{
     Call, CallError, Desired, Destination, Host, ServerName, ServerSpec, State,
     spec::{OAuth, Transport},
@@ -74,7 +74,7 @@ impl Stage {
         Destination { server: &self.name, url: &self.url, spec: http }
     }
 
-    pub(crate) async fn login(&self) -> Result<Signed, AuthError> {
+    pub(crate) async fn login(&self) -> Result<SignedIn, AuthError> {
         self.sign_in.login(self.destination(), &[], &self.browser).await
     }
 
@@ -92,7 +92,7 @@ impl Stage {
     pub(crate) async fn call_before_and_after_expiry(&self) {
         let host = self.host().await;
         echo(&host).await.unwrap();
-        self.server.expire();
+        self.server.expire_access_tokens();
         echo(&host).await.unwrap();
         host.shutdown().await;
     }
@@ -109,7 +109,7 @@ impl Stage {
 fn sign_in(store: &Arc<MemoryTokens>) -> SignIn {
     let store: Arc<dyn TokenStore> = Arc::<MemoryTokens>::clone(store);
     SignIn::builder(store)
-        .how(|server, scopes| format!("login {server} {}", scopes.join(" ")).trim().to_owned())
+        .sign_in_hint(|server, scopes| format!("login {server} {}", scopes.join(" ")).trim().to_owned())
         .build()
 }
 

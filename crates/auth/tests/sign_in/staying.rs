@@ -39,7 +39,7 @@ async fn a_refused_token_is_renewed_once_and_the_call_continues() {
     stage.login().await.unwrap();
     let host = stage.host().await;
     for round in 1..=3 {
-        stage.server.expire();
+        stage.server.expire_access_tokens();
         echo(&host).await.unwrap();
         assert_eq!((stage.server.counts().refreshes, stage.server.counts().reused), (round, 0));
     }
@@ -65,7 +65,7 @@ async fn twenty_processes_that_need_a_renewal_at_once_share_one_and_lose_no_toke
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let hosts = join_all((0..20).map(|_| stage.host_with(stage.another()))).await;
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     for answer in join_all(hosts.iter().map(echo)).await {
         answer.unwrap();
     }
@@ -97,7 +97,7 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
     let host = stage.host().await;
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     stage.server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
     let refused = echo(&host).await.unwrap_err();
     assert_eq!(refused.code(), "NO_ACCESS_TOKEN", "{refused}");
@@ -173,7 +173,7 @@ async fn a_client_signs_in_without_a_user_if_the_entry_says_so() {
     let stage = Stage::with(FakeAuthorization::start([]), oauth);
     let host = stage.host().await;
     echo(&host).await.unwrap();
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     echo(&host).await.unwrap();
     assert_eq!(stage.server.counts().authorizations, 0);
     host.shutdown().await;
@@ -185,7 +185,7 @@ async fn another_process_renews_tokens_with_the_secret_of_the_configured_client(
         OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
     let stage = Stage::with(FakeAuthorization::start([]), oauth);
     stage.login().await.unwrap();
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     let host = stage.host_with(stage.another()).await;
     echo(&host).await.unwrap();
     assert_eq!((stage.server.counts().registrations, stage.server.counts().refreshes), (0, 1));
@@ -257,7 +257,7 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
 
     let host = stage.host().await;
     stage.server.set_faults([AuthorizationFault::TokenError("temporarily_unavailable")]);
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     for _ in 0..3 {
         assert!(echo(&host).await.is_err());
     }
@@ -284,7 +284,7 @@ async fn a_call_that_is_dropped_while_its_token_is_renewed_loses_no_sign_in() {
     stage.login().await.unwrap();
     let host = stage.host().await;
     stage.server.set_faults([AuthorizationFault::HoldsTokens]);
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     tokio::select! {
         _ = echo(&host) => panic!("no token can have been issued"),
         () = stage.server.wait_for_held_back(1) => {}
@@ -302,7 +302,7 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
     stage.login().await.unwrap();
     let host = stage.host().await;
     stage.server.set_faults([AuthorizationFault::HoldsTokens]);
-    stage.server.expire();
+    stage.server.expire_access_tokens();
     tokio::select! {
         _ = echo(&host) => panic!("no token can have been issued"),
         () = stage.server.wait_for_held_back(1) => {}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use toolrack_host::{
     Way,
-    ask::{Callers, Confirm, Confirmed, Keep, Lasting},
+    ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed},
     findings::Finding,
     text,
 };
@@ -17,24 +17,24 @@ use crate::{
 };
 
 /// Returns the question with its possible answers, on one line.
-fn choices(lasting: Lasting) -> &'static str {
+fn choices(lasting: AnswerLifetime) -> &'static str {
     match lasting {
-        Lasting::Once => "Run it? [y]es [n]o [e]dit [?] ",
-        Lasting::Session => "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ",
-        Lasting::Always => "Run it? [y]es [n]o [t]his session [a]lways [s]erver always [e]dit [?] ",
+        AnswerLifetime::Once => "Run it? [y]es [n]o [e]dit [?] ",
+        AnswerLifetime::Session => "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ",
+        AnswerLifetime::Always => "Run it? [y]es [n]o [t]his session [a]lways [s]erver always [e]dit [?] ",
     }
 }
 
 /// Returns what each possible answer means, one per line.
-fn answers(lasting: Lasting) -> String {
+fn answers(lasting: AnswerLifetime) -> String {
     let more = match lasting {
-        Lasting::Once => "",
-        Lasting::Session => {
+        AnswerLifetime::Once => "",
+        AnswerLifetime::Session => {
             "
   a  run it, and this tool without asking until the program ends
   s  run it, and every tool of this server without asking until the program ends"
         }
-        Lasting::Always => {
+        AnswerLifetime::Always => {
             "
   t  run it, and this tool without asking until the program ends
   a  run it, and this tool without asking from now on, as long as it does not change
@@ -52,12 +52,12 @@ fn answers(lasting: Lasting) -> String {
 
 /// Returns what `answer` allows: this call only, or later calls as well. `None` when it refuses the call or is not
 /// offered.
-fn lasting_answer(answer: &str, lasting: Lasting) -> Option<Keep> {
+fn lasting_answer(answer: &str, lasting: AnswerLifetime) -> Option<AnswerScope> {
     match answer {
-        "y" | "yes" => Some(Keep::Once),
-        "t" | "this" | "session" if lasting > Lasting::Once => Some(Keep::Session),
-        "a" | "always" if lasting > Lasting::Once => Some(Keep::Tool),
-        "s" | "server" if lasting > Lasting::Once => Some(Keep::Server),
+        "y" | "yes" => Some(AnswerScope::Once),
+        "t" | "this" | "session" if lasting > AnswerLifetime::Once => Some(AnswerScope::Session),
+        "a" | "always" if lasting > AnswerLifetime::Once => Some(AnswerScope::Tool),
+        "s" | "server" if lasting > AnswerLifetime::Once => Some(AnswerScope::Server),
         _ => None,
     }
 }
@@ -70,7 +70,7 @@ impl Terminal {
             return Confirmed::Yes;
         }
         let original = question.arguments.clone();
-        self.screen.say(&page(&question));
+        self.screen.message(&page(&question));
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask_key(choices(question.lasting)).await else {
                 break;
@@ -79,8 +79,8 @@ impl Terminal {
             if let Some(keep) = lasting_answer(&answer, question.lasting) {
                 let edited = (question.arguments != original).then_some(question.arguments);
                 return match (keep, edited) {
-                    (Keep::Once, None) => Confirmed::Yes,
-                    (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
+                    (AnswerScope::Once, None) => Confirmed::Yes,
+                    (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                     (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
                 };
             }
@@ -88,12 +88,12 @@ impl Terminal {
                 "e" | "edit" => {
                     if let Some(arguments) = self.edited(&question).await {
                         question.arguments = arguments;
-                        self.screen.say(&page(&question));
+                        self.screen.message(&page(&question));
                     }
                 }
-                "?" => self.screen.say(&reasons(&question)),
+                "?" => self.screen.message(&reasons(&question)),
                 "" | "n" | "no" => break,
-                _ => self.screen.say(&answers(question.lasting)),
+                _ => self.screen.message(&answers(question.lasting)),
             }
         }
         Confirmed::No { why: None }
@@ -108,7 +108,7 @@ impl Terminal {
                 Edited::Text(text) => text,
                 Edited::NoEditor => return self.typed_again(question).await,
                 Edited::Failed(why) => {
-                    self.screen.say(&format!("  {}; the arguments stay as they are", text::for_line(&why)));
+                    self.screen.message(&format!("  {}; the arguments stay as they are", text::for_line(&why)));
                     return None;
                 }
             };
@@ -117,7 +117,7 @@ impl Terminal {
             }
             match checked(&text, question).await {
                 Ok(arguments) => return Some(arguments),
-                Err(problem) => self.screen.say(&format!("  {problem}")),
+                Err(problem) => self.screen.message(&format!("  {problem}")),
             }
             let again = self.ask_key("Edit again? [y]es, any other key leaves the arguments as they are ").await;
             if !again.is_some_and(|key| matches!(key.trim(), "y" | "Y" | "e" | "E")) {
@@ -136,7 +136,7 @@ impl Terminal {
             }
             match checked(&typed, question).await {
                 Ok(arguments) => return Some(arguments),
-                Err(problem) => self.screen.say(&format!("  {problem}")),
+                Err(problem) => self.screen.message(&format!("  {problem}")),
             }
         }
         None
@@ -233,14 +233,17 @@ mod tests {
             asked.lasting = lasting;
             asked
         };
-        for (typed_word, keep) in [("t", Keep::Session), ("a", Keep::Tool), ("S", Keep::Server)] {
+        for (typed_word, keep) in [("t", AnswerScope::Session), ("a", AnswerScope::Tool), ("S", AnswerScope::Server)] {
             let kept = Confirmed::Kept { keep, callers: Callers::Same, arguments: None };
-            assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Always)).await, kept);
-            assert_eq!(typed(&[typed_word]).confirm(asked(Lasting::Session)).await, kept);
-            let refused = typed(&[typed_word, "n"]).confirm(asked(Lasting::Once)).await;
+            assert_eq!(typed(&[typed_word]).confirm(asked(AnswerLifetime::Always)).await, kept);
+            assert_eq!(typed(&[typed_word]).confirm(asked(AnswerLifetime::Session)).await, kept);
+            let refused = typed(&[typed_word, "n"]).confirm(asked(AnswerLifetime::Once)).await;
             assert_eq!(refused, Confirmed::No { why: None }, "a secret is asked about each time");
         }
-        assert!(!choices(Lasting::Once).contains("always") && choices(Lasting::Always).contains("[t]his session"));
+        assert!(
+            !choices(AnswerLifetime::Once).contains("always")
+                && choices(AnswerLifetime::Always).contains("[t]his session")
+        );
     }
 
     #[tokio::test]
@@ -259,7 +262,7 @@ mod tests {
     #[test]
     fn a_question_names_the_caller_unless_the_user_typed_the_call() {
         let mut question = question("rm");
-        question.caller = Caller::local(Way::Gateway).client("an\neditor");
+        question.caller = Caller::local(Way::Gateway).with_client("an\neditor");
         let plain = anstream::adapter::strip_str(&page(&question)).to_string();
         assert!(plain.contains("\nWanted by a client that calls itself `an"), "{plain}");
         question.caller = Caller::local(Way::Cli);

@@ -96,7 +96,7 @@ impl Terminal {
         }
         // The user sees the error, the server does not: it may name addresses and files of the user.
         sampler.answer(&sampling).await.map_err(|why| {
-            self.screen.say(&format!("{} {}", paint(Tone::Bad, "no answer:"), text::for_line(&why)));
+            self.screen.message(&format!("{} {}", paint(Tone::Bad, "no answer:"), text::for_line(&why)));
             AskRefused::new("the model did not answer")
         })
     }
@@ -106,7 +106,7 @@ impl Terminal {
         let Ok(_permit) = self.permit.acquire().await else {
             return false;
         };
-        self.screen.say(page);
+        self.screen.message(page);
         // A line that was typed before the question was shown does not answer it.
         self.lines.forget();
         self.ask_yes_no(&format!("Send it to the model, and the answer to `{server}`?")).await == Some(true)

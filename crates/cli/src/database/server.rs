@@ -3,7 +3,7 @@
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use tokio::{process::Command, time::timeout};
-use toolrack_config::{Environment, Interpolate, Unset};
+use toolrack_config::{Environment, Interpolate, UnsetPolicy};
 use toolrack_store::{DatabaseSettings, MoveError, Moved, Store};
 use toolrack_team::{StoreTable, StoreUrl};
 
@@ -122,7 +122,7 @@ async fn with_placeholders_filled(text: &str, environment: &Environment) -> Resu
         return Err(bad_url("names a stored secret, and those are in that database")
             .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));
     }
-    let placeholders = Interpolate::new(environment.clone(), Unset::Error);
+    let placeholders = Interpolate::new(environment.clone(), UnsetPolicy::Error);
     placeholders.setting("url of [store]", text, true).await.map_err(|error| bad_url(with_causes(&error)))
 }
 

@@ -95,7 +95,7 @@ impl TurnPrinter {
         // Waiting lines are shown between two lines of the answer.
         let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(complete) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
-            self.screen.piece(text::for_terminal(part).into_owned()).await?;
+            self.screen.fragment(text::for_terminal(part).into_owned()).await?;
             self.at_line_start = part.ends_with('\n');
             self.show_news();
         }
@@ -104,7 +104,7 @@ impl TurnPrinter {
 
     async fn end_line(&mut self) -> Result<(), Failure> {
         if !mem::replace(&mut self.at_line_start, true) {
-            self.screen.piece("\n".to_owned()).await?;
+            self.screen.fragment("\n".to_owned()).await?;
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl TurnPrinter {
             return;
         }
         for line in self.news.drain(..) {
-            self.screen.aside(&line);
+            self.screen.safe_note(&line);
         }
         self.show_status();
     }

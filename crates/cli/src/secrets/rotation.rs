@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
 
 use super::{
-    KeyOrigin, KeychainError, SecretsError, Stored, VariableValue, digits,
+    KeyOrigin, KeychainError, SecretStore, SecretsError, VariableValue, digits,
     file::{self, KeyLock, StoredKey},
     key_in, new_key,
 };
@@ -43,7 +43,7 @@ pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
     }
 }
 
-impl Stored {
+impl SecretStore {
     /// Returns whether the caller must provide the new key, because the key is in a place that cannot be written.
     pub(crate) fn requires_given_key(&self) -> bool {
         matches!(self.origin, KeyOrigin::Variable(_))

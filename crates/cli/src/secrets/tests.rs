@@ -11,9 +11,9 @@ fn no_keychain() -> Keychain {
     Keychain::of(&Environment::default())
 }
 
-async fn stored(folder: &Path, variable: Option<&str>) -> Stored {
+async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {
     let store = Store::open(folder.join("t.db")).await.unwrap();
-    Stored::new(Some(store), variable.map(Into::into), folder, no_keychain())
+    SecretStore::new(Some(store), variable.map(Into::into), folder, no_keychain())
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn the_variable_is_a_key_or_a_passphrase_and_overrides_the_file() {
 #[tokio::test]
 async fn without_a_database_there_are_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
-    let stored = Stored::new(None, None, folder.path(), no_keychain());
+    let stored = SecretStore::new(None, None, folder.path(), no_keychain());
     assert!(matches!(stored.get("a").await, Err(SecretsError::NoDatabase)));
     assert!(matches!(stored.set("a", "x").await, Err(SecretsError::NoDatabase)));
     assert!(!folder.path().join(FILE).exists(), "no key without a place for what it seals");

@@ -1,7 +1,7 @@
 //! Turns the list of verbs into an enum for clap, and into the code that runs each verb.
 //!
-//! A world is what a command works with: its configuration, database, screen and servers. A running daemon can run a
-//! verb for the process of a command; it then lends that verb a world with the daemon's servers.
+//! The [`Context`](crate::context::Context) is what a command works with: its configuration, database, screen and servers. A running daemon can run a
+//! verb for the process of a command; it then lends that verb a context with the daemon's servers.
 
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(crate) enum RunMode {
 
 /// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
 ///
-/// The function gets the arguments and the world. With the option `words`, it gets the arguments, the whole command
-/// line and the world. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken` and
+/// The function gets the arguments and the context. With the option `words`, it gets the arguments, the whole command
+/// line and the context. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken` and
 /// `alone` also choose a [`RunMode`].
 macro_rules! verbs {
     ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)?;)+) => {
@@ -44,27 +44,27 @@ macro_rules! verbs {
             pub(crate) async fn run(
                 self,
                 words: &[std::ffi::OsString],
-                world: &$crate::wire::World,
+                context: &$crate::context::Context,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
                 if matches!(self.run_mode(), RunMode::Sound | RunMode::Lent) {
-                    world.check_strict().await?;
+                    context.check_strict().await?;
                 }
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, world $(, $option)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, context $(, $option)?),)+
                 }
             }
 
-            /// Runs the verb in a world that a daemon lends, if it [can be lent](RunMode::Lent).
+            /// Runs the verb in a context that a daemon lends, if it [can be lent](RunMode::Lent).
             ///
             /// # Errors
             /// As [`Self::run`]; any other verb is refused.
             pub(crate) async fn run_lent(
                 self,
-                world: &$crate::wire::World,
+                context: &$crate::context::Context,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
-                world.check_strict().await?;
+                context.check_strict().await?;
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, world $(, $option)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, context $(, $option)?),)+
                 }
             }
         }
@@ -89,27 +89,27 @@ macro_rules! run_mode {
 
 /// Calls the function of a verb. Verbs with `lent` are run most often, so their futures are not boxed.
 macro_rules! run {
-    ($run:path, $args:ident, $words:ident, $world:ident, lent) => {
-        $run($args, $world).await
+    ($run:path, $args:ident, $words:ident, $context:ident, lent) => {
+        $run($args, $context).await
     };
-    ($run:path, $args:ident, $words:ident, $world:ident, words) => {
-        Box::pin($run($args, $words, $world)).await
+    ($run:path, $args:ident, $words:ident, $context:ident, words) => {
+        Box::pin($run($args, $words, $context)).await
     };
-    ($run:path, $args:ident, $words:ident, $world:ident, alone) => {
-        Box::pin($run($args, $words, &$world.screen)).await
+    ($run:path, $args:ident, $words:ident, $context:ident, alone) => {
+        Box::pin($run($args, $words, &$context.screen)).await
     };
-    ($run:path, $args:ident, $words:ident, $world:ident $(, broken)?) => {
-        Box::pin($run($args, $world)).await
+    ($run:path, $args:ident, $words:ident, $context:ident $(, broken)?) => {
+        Box::pin($run($args, $context)).await
     };
 }
 
 /// Like [`run`], but for a daemon. Must not call verbs that a daemon cannot run: `serve` calls this, so its future
 /// would contain itself.
 macro_rules! run_lent {
-    ($run:path, $args:ident, $world:ident, lent) => {
-        $run($args, $world).await
+    ($run:path, $args:ident, $context:ident, lent) => {
+        $run($args, $context).await
     };
-    ($run:path, $args:ident, $world:ident $(, $option:ident)?) => {{
+    ($run:path, $args:ident, $context:ident $(, $option:ident)?) => {{
         let _ = $args;
         Err($crate::error::Failure::new($crate::error::Exit::Other, "INTERNAL", "a daemon cannot run this command"))
     }};

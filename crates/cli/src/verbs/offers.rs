@@ -12,7 +12,7 @@ use serde::Serialize;
 use toolrack_config::Loaded;
 use toolrack_host::{Host, ServerName};
 
-use crate::{error::Failure, verbs::reach, wire::World};
+use crate::{context::Context, error::Failure, verbs::reach};
 
 /// An item of one server, as JSON documents show it.
 #[derive(Debug, Serialize)]
@@ -36,12 +36,12 @@ impl<'a, T> ServerItem<'a, T> {
 /// Asks the servers in `named` for their items, or all servers if `named` is empty. The second list has the failures of
 /// servers that did not answer.
 async fn ask_named<O, F: Future<Output = Result<O, Failure>>>(
-    world: &World,
+    context: &Context,
     loaded: &Loaded,
     named: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
-    let host = reach::connect_to_show(world, loaded, named).await?;
+    let host = reach::connect_to_show(context, loaded, named).await?;
     let mut complaints = reach::complaints(&host, named);
     let (offers, failures) = ask_each(&host, &reach::connected(&host), ask).await;
     complaints.extend(failures);
@@ -67,18 +67,18 @@ async fn ask_each<O, F: Future<Output = Result<O, Failure>>>(
 /// Prints `document` with `--json`, and otherwise `page`. If the page is empty and there are no failures, prints
 /// `empty_note`.
 async fn show(
-    world: &World,
+    context: &Context,
     complaints: &[Failure],
     document: impl Serialize,
     page: impl FnOnce() -> String,
     empty_note: &str,
 ) -> Result<(), Failure> {
-    if world.screen.json() {
-        return world.screen.document(&document).await;
+    if context.screen.json() {
+        return context.screen.document(&document).await;
     }
     let page = page();
     if page.is_empty() && complaints.is_empty() {
-        world.screen.note(empty_note);
+        context.screen.note(empty_note);
     }
-    world.screen.page(page).await
+    context.screen.page(page).await
 }

@@ -6,9 +6,9 @@ use toolrack_config::{Loaded, closest};
 use toolrack_host::{Dashes, Desired, Host, NameStyle, Naming, ServerName, ServerStatus, State};
 
 use crate::{
-    args::ONCE,
+    args::ONE_OFF_NAME,
+    context::Context,
     error::{Exit, Failure},
-    wire::World,
 };
 
 /// Returns the servers in `named`, or all servers if `named` is empty.
@@ -32,10 +32,10 @@ pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desire
 /// servers cannot be used, and a daemon already knows the result of its own attempts.
 ///
 /// # Errors
-/// As for [`select_servers`] and [`World::connect`].
-pub(crate) async fn connect_to_show(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
+/// As for [`select_servers`] and [`Context::connect`].
+pub(crate) async fn connect_to_show(context: &Context, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
     let desired = select_servers(loaded, named)?;
-    if named.is_empty() { world.connect_to_show(desired).await } else { world.connect(desired).await }
+    if named.is_empty() { context.connect_to_show(desired).await } else { context.connect(desired).await }
 }
 
 /// The failure for a name that no server has, or whose entry is broken.
@@ -68,11 +68,11 @@ pub(crate) enum Target {
 }
 
 /// Splits `selector` for a command line that describes a server for only this command. Returns the fixed name of that
-/// server ([`ONCE`]), and the name of the tool or prompt. `selector` may begin with `ONCE/`, because other commands
+/// server ([`ONE_OFF_NAME`]), and the name of the tool or prompt. `selector` may begin with `ONE_OFF_NAME/`, because other commands
 /// print it so.
 pub(crate) fn split_once_selector(selector: &str) -> (String, String) {
-    let name = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
-    (ONCE.to_owned(), name.unwrap_or(selector).to_owned())
+    let name = selector.strip_prefix(ONE_OFF_NAME).and_then(|rest| rest.strip_prefix('/'));
+    (ONE_OFF_NAME.to_owned(), name.unwrap_or(selector).to_owned())
 }
 
 impl Target {
@@ -171,12 +171,12 @@ pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
 ///
 /// A server that cannot be used causes only a warning, because the other servers were shown. If the user named servers,
 /// the first of these failures fails the command.
-pub(crate) fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
+pub(crate) fn conclude(context: &Context, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
     let mut complaints = complaints.into_iter();
     let first = if named.is_empty() { None } else { complaints.next() };
     // In JSON, the document contains the warnings.
-    if !world.screen.json() {
-        complaints.for_each(|complaint| world.screen.warning(&complaint.message));
+    if !context.screen.json() {
+        complaints.for_each(|complaint| context.screen.warning(&complaint.message));
     }
     first.map_or(Ok(Exit::Ok), Err)
 }
@@ -194,9 +194,9 @@ pub(crate) fn connected(host: &Host) -> Vec<ServerName> {
 ///
 /// # Errors
 /// When there is no such server or it cannot be used.
-pub(crate) async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host, ServerName), Failure> {
+pub(crate) async fn connect_to(context: &Context, loaded: &Loaded, name: &str) -> Result<(Host, ServerName), Failure> {
     let desired = select_servers(loaded, &[name.to_owned()])?;
-    let host = world.connect(desired).await?;
+    let host = context.connect(desired).await?;
     let servers = host.status();
     let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));

@@ -2,7 +2,7 @@
 
 mod common_verbs;
 mod configuration;
-mod once;
+mod one_off;
 
 use std::ffi::OsString;
 
@@ -66,9 +66,9 @@ impl Cli {
             cli.take_once()?;
             return Ok(cli);
         }
-        let mut cli = Self::try_parse_from(words).or_else(|error| match once::tool_before_command(words) {
+        let mut cli = Self::try_parse_from(words).or_else(|error| match one_off::tool_before_command(words) {
             Some(sorted) if error.kind() == ErrorKind::MissingRequiredArgument => Self::try_parse_from(sorted),
-            _ => Err(once::explained(error, words)),
+            _ => Err(one_off::explained(error, words)),
         })?;
         cli.take_once()?;
         if let Verb::Add(args) = &mut cli.verb {

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, fake, work_file},
@@ -16,8 +16,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The end of the question.
 const RUN_IT: &str = "[e]dit [?] ";
 
-fn rack(answers: &Value) -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn rack(answers: &Value) -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     work_file(&rack, "script.json", &answers.to_string());
     (rack.env("TERM", "xterm-256color").env("LANG", "C.UTF-8"), effects)

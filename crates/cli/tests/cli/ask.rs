@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use toolrack_testkit::{
-    LockedDatabase, SideEffects,
+    EffectLog, LockedDatabase,
     model::{Answer, RecordedRequest},
 };
 
@@ -21,8 +21,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A home with the server `fake`, and the log of what its tools did.
-fn rack() -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn rack() -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     (Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]), effects)
 }
 
@@ -352,7 +352,7 @@ fn two_processes_on_one_session_do_not_mix_their_messages() {
     let (rack, _effects) = rack();
     let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
     // The first command waits for a call while the second continues the session.
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);
     let provider = Provider::start([
         Speech::Chat.calls(&[("call_1", "mcp__fake__sleep", json!({ "ms": 3000 }))]),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::rack::{Rack, fake, mcp_json, work_file};
 
@@ -70,7 +70,7 @@ fn json_arguments_come_from_the_command_line_a_file_or_stdin() {
 
 #[test]
 fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "b=two"]), @"
         $ toolrack call fake/add a=1 b=two
@@ -217,7 +217,7 @@ fn a_server_that_wants_a_sign_in_ends_with_3() {
 
 #[test]
 fn an_untrusted_server_of_a_project_is_not_started_and_ends_with_7() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::new();
     let server = fake(&["--log", effects.path_str(), "--log-all"]);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", server)]));
@@ -242,7 +242,7 @@ fn an_untrusted_server_of_a_project_is_not_started_and_ends_with_7() {
 
 #[test]
 fn only_the_server_that_is_named_is_started() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let other = fake(&["--log", effects.path_str(), "--log-all"]);
     let rack = Rack::with(&[("fake", fake(&[])), ("other", other)]);
     let _ = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);
@@ -300,7 +300,7 @@ fn a_result_is_never_cut_for_the_user_who_typed_the_call() {
 
 #[test]
 fn the_user_is_not_asked_where_there_is_no_terminal() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     let ran = rack.run_with_stdin(&["call", "fake/elicit"], "y\ny\ny\n").ends_with(5);
     assert!(!ran.stderr.contains("asks"), "{ran}");

@@ -3,7 +3,7 @@
 use std::{net::TcpListener, os::unix::fs::PermissionsExt as _};
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, fake, work_file},
@@ -121,7 +121,7 @@ fn a_chat_remembers_the_typed_lines_for_the_next_one() {
 
 #[test]
 fn ctrl_c_ends_the_calls_and_the_model_continues() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
     model(&rack, &json!([calls("mcp__fake__sleep", json!({ "ms": 600_000 })), says("then not")]));
     let mut terminal = talk(&rack, &["--allow", "fake/*", "sleep"]);
@@ -224,7 +224,7 @@ const RUN_IT: &str = "[e]dit [?] ";
 
 #[test]
 fn a_call_needs_approval_and_the_approved_arguments_are_sent() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
     let echo = |text: &str| calls("mcp__fake__echo", json!({ "text": text }));
     model(&rack, &json!([echo("one"), echo("two"), says("done"), echo("three"), echo("four"), says("all done")]));
@@ -260,7 +260,7 @@ fn a_call_needs_approval_and_the_approved_arguments_are_sent() {
 
 #[test]
 fn a_question_that_is_interrupted_is_a_no_and_takes_nothing_that_is_typed_later() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = person(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]));
     model(&rack, &json!([calls("mcp__fake__write", json!({})), says("then not"), says("hello to you")]));
     let mut terminal = talk(&rack, &["go"]);
@@ -296,7 +296,7 @@ fn events_of_a_server_appear_above_the_typed_line() {
 
 #[test]
 fn events_of_a_server_during_a_turn_appear_at_once_above_the_live_line() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[
         ("slow", fake(&["--log", effects.path_str()])),
         ("frail", fake(&["--fault", "half-line-then-crash"])),

@@ -1,7 +1,7 @@
 //! `--code`: a model that calls tools in scripts.
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     provider::{Provider, Speech},
@@ -12,8 +12,8 @@ const SUM: &str = "let sum = 0;
 for (const b of [3, 4]) sum += Number(await tools.fake.add({ a: 2, b }));
 print(sum, (await tools.fake.echo({ text: 'hello' })).length);";
 
-fn rack() -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn rack() -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     (Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]), effects)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, fake, mcp_json, work_file},
@@ -17,11 +17,11 @@ use crate::{
 struct Desk {
     rack: Rack,
     /// Everything that a shell or a server wrote while words were completed.
-    effects: SideEffects,
+    effects: EffectLog,
 }
 
 fn desk() -> Desk {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&[])), ("never", fake(&["--log", effects.path_str(), "--log-all"]))])
         .with_binary_on_path()
         .env("TERM", "xterm");

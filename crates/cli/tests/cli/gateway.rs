@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, fake},
@@ -106,7 +106,7 @@ impl Drop for Client {
 
 #[test]
 fn a_client_survives_the_end_of_its_daemon_and_no_call_is_repeated() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");
     let daemon = Daemon::start(&rack, &[]);

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use insta::assert_snapshot;
 use serde_json::json;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::rack::{Rack, fake, mcp_json, work_file};
 
@@ -100,7 +100,7 @@ fn an_error_of_the_tool_is_shown_and_not_written() {
 
 #[test]
 fn a_place_that_is_not_there_is_known_before_a_tool_is_called() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     assert_snapshot!(rack.run(&["call", "fake/echo", "text=x", "-o", "none/file"]), @"
         $ toolrack call fake/echo text=x -o none/file

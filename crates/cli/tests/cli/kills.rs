@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::json;
-use toolrack_testkit::{SideEffects, model::Answer};
+use toolrack_testkit::{EffectLog, model::Answer};
 
 use crate::{
     provider::{Provider, Said, Speech, assert_valid},
@@ -52,7 +52,7 @@ const MOMENTS: [Moment; 8] = [
 struct Chain {
     wire: Speech,
     rack: Rack,
-    effects: SideEffects,
+    effects: EffectLog,
 }
 
 /// The state of the calls in a conversation.
@@ -66,7 +66,7 @@ struct Calls {
 
 impl Chain {
     fn new(wire: Speech) -> Self {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
         Self { wire, rack, effects }
     }

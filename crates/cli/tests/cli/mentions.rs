@@ -1,7 +1,7 @@
 //! Prompts and resources of servers in messages of a user.
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     provider::{Provider, Said, Speech},
@@ -156,7 +156,7 @@ fn a_prompt_that_cannot_be_filled_in_sends_nothing() {
 
 #[test]
 fn the_user_is_asked_for_the_arguments_of_a_prompt() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = rack(&["hello to you"]).env("TERM", "dumb").env("LANG", "C.UTF-8");
     rack.configure(&[("fake", fake(&["--log", effects.path_str()]))]);
     let mut terminal = Terminal::run(&rack, CHAT);

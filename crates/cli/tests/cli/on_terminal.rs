@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use insta::assert_snapshot;
 use serde_json::json;
-use toolrack_testkit::{SideEffects, processes};
+use toolrack_testkit::{EffectLog, processes};
 
 use crate::{
     rack::{Rack, commands_of_help, fake, mcp_json, work_file},
@@ -264,7 +264,7 @@ fn a_user_who_opted_out_is_not_asked() {
 
 #[test]
 fn ctrl_c_ends_with_130_and_restores_the_terminal() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = with_colours(Rack::with(&[("fake", fake(&["--log", effects.path_str()]))])).with_binary_on_path();
     let script = "trap : INT; stty sane; stty -g; toolrack call fake/sleep ms=600000; echo ended:$?; stty -g";
     let mut terminal = Terminal::start(&rack, 80, Path::new("sh"), &["-c", script]);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, Ran, fake, mcp_json, work_file},
@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// A home with these rules and the server `fake`, and the log of what its tools did.
-fn ruled(rules: &str) -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn ruled(rules: &str) -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     rack.home.write("toolrack/toolrack.toml", rules);
     (rack, effects)
@@ -153,8 +153,8 @@ fn policy_test_names_the_deciding_rule_with_its_line_and_why_others_do_not_decid
 const RUN_IT: &str = "[e]dit [?] ";
 
 /// The server `fake` behind a script, so that its definitions can change while its entry stays the same.
-fn changing(says: &str) -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn changing(says: &str) -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     let rack = Rack::new().env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
     write_server(&rack, &effects, says);
     rack.home.write(
@@ -164,7 +164,7 @@ fn changing(says: &str) -> (Rack, SideEffects) {
     (rack, effects)
 }
 
-fn write_server(rack: &Rack, effects: &SideEffects, says: &str) {
+fn write_server(rack: &Rack, effects: &EffectLog, says: &str) {
     let program = toolrack_testkit::fake_server_path().display().to_string();
     let script = format!("{program} stdio --log {} | sed -u 's/Returns the text/{says}/g'\n", effects.path_str());
     work_file(rack, "server.sh", &script);

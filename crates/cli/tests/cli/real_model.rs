@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     provider::Speech,
@@ -66,7 +66,7 @@ struct Trial {
 
 /// Asks for a sum, which the one tool that is there computes.
 fn sum(model: &RealModel, wire: Speech, a: u32, b: u32) -> Trial {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     // Without `--model`: the server has one, and says so.
     let place = ["--base-url", &model.url, "--wire", wire.name(), "--max-tokens", "100"];

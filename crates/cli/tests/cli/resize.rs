@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, fake, work_file},
@@ -22,8 +22,8 @@ const MARK: &str = "❯ ";
 const SIZES: [u16; 3] = [40, 120, 80];
 
 /// A home with the server `fake`, the log of what its tools did, and a model that says these things.
-fn rack(answers: &Value) -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn rack(answers: &Value) -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]).env("LANG", "C.UTF-8");
     work_file(&rack, "script.json", &answers.to_string());
     (rack, effects)

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::process::ExitStatusExt as _, path::Path};
 
 use serde_json::{Value, json};
-use toolrack_testkit::{FakeHttp, SideEffects, fake_server_path};
+use toolrack_testkit::{EffectLog, FakeHttp, fake_server_path};
 
 use crate::{canaries::ask_daemon, keychain::with_keychain, rack::Rack, terminal::Terminal, warm::Daemon};
 
@@ -27,7 +27,7 @@ fn call(daemon: &Daemon, tool: &str) {
 }
 
 /// The header that the server got with its last call.
-fn sent_header(effects: &SideEffects) -> String {
+fn sent_header(effects: &EffectLog) -> String {
     let log = fs::read_to_string(effects.path()).unwrap();
     let calls = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut calls = calls.filter(|entry| entry["method"] == "tools/call");
@@ -45,7 +45,7 @@ fn environment_value(rack: &Rack, daemon: &Daemon) -> String {
 
 #[test]
 fn a_running_daemon_uses_a_changed_secret_at_once_also_after_a_rotation_of_the_key() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let web = FakeHttp::start(&["--log", effects.path_str(), "--log-all"]);
     let header = json!({ "url": web.url(), "headers": { "X-Team": "team ${secret:header}" } });
     let rack = Rack::with(&[("talker", talker()), ("web", header)]);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_testkit::{SideEffects, processes::wait_gone};
+use toolrack_testkit::{EffectLog, processes::wait_gone};
 
 use crate::{
     gateway,
@@ -22,14 +22,14 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server that writes down what it does, and runs once for each session.
-fn of_session(effects: &SideEffects) -> Value {
+fn of_session(effects: &EffectLog) -> Value {
     let mut server = fake(&["--log", effects.path_str()]);
     server["share"] = "session".into();
     server
 }
 
 /// The processes that ran `write`, by the word in its arguments.
-fn processes(effects: &SideEffects) -> BTreeMap<String, BTreeSet<u32>> {
+fn processes(effects: &EffectLog) -> BTreeMap<String, BTreeSet<u32>> {
     let mut by_word = BTreeMap::<_, BTreeSet<u32>>::new();
     for run in effects.read().runs().into_iter().filter(|run| run.tool == "write") {
         by_word.entry(run.args["word"].as_str().unwrap().to_owned()).or_default().insert(run.pid);
@@ -38,7 +38,7 @@ fn processes(effects: &SideEffects) -> BTreeMap<String, BTreeSet<u32>> {
 }
 
 /// The only process that ran `write` with this word.
-fn process(effects: &SideEffects, word: &str) -> u32 {
+fn process(effects: &EffectLog, word: &str) -> u32 {
     let of_word = processes(effects).remove(word).unwrap_or_default();
     assert_eq!(of_word.len(), 1, "{word}: {of_word:?}");
     of_word.into_iter().next().unwrap()
@@ -58,7 +58,7 @@ fn asked(client: &Client<'_>, method: &str, body: &str) -> (u16, String) {
 
 #[test]
 fn each_session_has_a_process_of_its_own_and_all_share_the_other_servers() {
-    let [own, shared] = [SideEffects::new(), SideEffects::new()];
+    let [own, shared] = [EffectLog::new(), EffectLog::new()];
     let team = Team::with(|_| vec![("own", of_session(&own)), ("shared", fake(&["--log", shared.path_str()]))]);
     let [ann, bob] = ["ann", "bob"].map(|name| team.token(name, "acme", "user").0);
     let clients = [("one", &ann), ("two", &ann), ("bob", &bob)]
@@ -96,7 +96,7 @@ fn each_session_has_a_process_of_its_own_and_all_share_the_other_servers() {
 
 #[test]
 fn a_member_s_value_and_their_stop_reach_the_servers_of_their_sessions() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut server = of_session(&effects);
     server["env"] = json!({ "TOKEN": "${user:TOKEN}" });
     let team = Team::with(|_| vec![("own", server.clone())]);
@@ -122,7 +122,7 @@ fn a_member_s_value_and_their_stop_reach_the_servers_of_their_sessions() {
 
 #[test]
 fn a_session_beyond_the_bound_is_refused_and_its_setting_named() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let team = Team::with(|_| vec![("own", of_session(&effects))]);
     fs::write(team.rack.home.root().join("toolrack/toolrack.toml"), "[serve]\nsession_worlds = 1\n").unwrap();
     let team = team.restarted();
@@ -143,7 +143,7 @@ fn a_session_beyond_the_bound_is_refused_and_its_setting_named() {
 
 #[test]
 fn a_viewer_begins_no_session_with_servers() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let team = Team::with(|_| vec![("own", of_session(&effects))]);
     let vic = team.token("vic", "acme", "viewer").0;
     let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {} }).to_string();
@@ -152,7 +152,7 @@ fn a_viewer_begins_no_session_with_servers() {
 
 #[test]
 fn each_gateway_of_one_machine_has_a_process_of_its_own_behind_the_daemon() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", of_session(&effects))]);
     rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");
     let _daemon = Daemon::start(&rack, &[]);

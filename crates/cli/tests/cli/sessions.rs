@@ -4,7 +4,7 @@ use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use toolrack_store::{NewMessage, NewSession, Role, Spent, Step, Store};
+use toolrack_store::{ModelUse, NewMessage, NewSession, Role, Step, Store};
 
 use crate::{
     rack::{Rack, Ran, fake, mcp_json, work_file},
@@ -49,7 +49,7 @@ fn wrote(role: Role, body: &Value) -> NewMessage {
 pub(crate) fn largest_file() -> Vec<NewMessage> {
     let call = json!({ "id": "c1", "name": "builtin__list_directory", "input": { "path": ".", "depth": 2 } });
     let lines: Vec<_> = (1..=20).map(|number| format!("file{number}.txt  {} B", number * 100)).collect();
-    let spent = Spent { input: 1200, output: 40, cost: Some(12_300_000), ..Spent::default() };
+    let spent = ModelUse { input: 1200, output: 40, cost: Some(12_300_000), ..ModelUse::default() };
     vec![
         says(Role::System, "Be brief."),
         says(Role::User, "List the files here and tell me which is largest.\n\nThank you!"),

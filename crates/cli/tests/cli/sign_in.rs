@@ -67,7 +67,7 @@ fn a_user_signs_in_once_for_all_later_commands() {
     let login = signed_in(&rack, &["login", "guarded"]).ends_with(0);
     assert!(login.stdout.starts_with("signed in to guarded by http://127.0.0.1"), "{login}");
     let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
-    server.expire();
+    server.expire_access_tokens();
     let _ = rack.run(&["call", "guarded/echo", "text=x"]).ends_with(0);
     assert_eq!((server.counts().refreshes, server.counts().reused, server.counts().authorizations), (1, 0, 1));
 
@@ -121,7 +121,7 @@ fn of_twenty_commands_that_find_an_old_token_one_renews_it_and_all_succeed() {
     let renewed = |server: &FakeAuthorization| (server.counts().refreshes, server.counts().reused);
 
     // The server refuses it, although it has not expired.
-    server.expire();
+    server.expire_access_tokens();
     twenty_call(&rack);
     assert_eq!(renewed(&server), (1, 0));
 
@@ -162,7 +162,7 @@ fn no_token_is_printed_or_stored_in_plain_text() {
         let ran = signed_in(&rack, args).ends_with(0);
         text += &(ran.stdout + &ran.stderr);
     }
-    server.expire();
+    server.expire_access_tokens();
     for args in [&["call", "guarded/echo", "text=x", "-vv"][..], &["auth", "status", "--json"], &["logs"], &["doctor"]]
     {
         let ran = rack.run(args);
@@ -170,7 +170,7 @@ fn no_token_is_printed_or_stored_in_plain_text() {
     }
     let mut files = Vec::new();
     collect(rack.home.root(), &mut files);
-    let given = server.given();
+    let given = server.issued_secrets();
     assert!(given.len() >= 4, "{given:?}");
     for secret in given {
         assert!(!text.contains(&secret), "{secret} was printed: {text}");
@@ -231,7 +231,7 @@ fn only_servers_with_a_url_are_signed_in_to() {
 #[test]
 fn headers_of_a_helper_program_are_sent_and_never_shown() {
     let server = FakeAuthorization::start([]);
-    let key = server.hand_out();
+    let key = server.issue_token();
     let rack = Rack::new();
     let file = crate::rack::work_file(&rack, "key", &key);
     let script = format!("printf '{{\"Authorization\":\"Bearer %s\"}}' \"$(cat {})\"", file.display());

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use toolrack_testkit::{SideEffects, processes};
+use toolrack_testkit::{EffectLog, processes};
 
 use crate::{
     rack::{Rack, fake},
@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// A call that hangs, its log, and the home it runs in.
 struct Hanging {
     child: Child,
-    effects: SideEffects,
+    effects: EffectLog,
     _rack: Rack,
 }
 
 fn hanging_call() -> Hanging {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     let mut command = rack.command(&["call", "fake/sleep", "ms=600000"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -69,7 +69,7 @@ fn a_terminal_that_is_closed_ends_with_129_and_leaves_nothing_running() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_under_nohup_outlives_its_terminal() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     let mut command = Command::new("sh");
     // As `nohup` does.
@@ -86,7 +86,7 @@ fn a_command_under_nohup_outlives_its_terminal() {
 #[test]
 fn a_daemon_with_a_running_call_ends_within_five_seconds_and_names_the_signal() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
         let daemon = Daemon::start(&rack, &[]);
         let body = "{\"tool\":\"fake/sleep\",\"arguments\":{\"ms\":600000},\"approved\":true}";

@@ -33,7 +33,7 @@ mod needs_postgres {
     };
 
     use serde_json::{Value, json};
-    use toolrack_testkit::{Postgres, SideEffects, processes::wait_gone};
+    use toolrack_testkit::{EffectLog, Postgres, processes::wait_gone};
 
     use crate::{
         rack::fake,
@@ -49,7 +49,7 @@ mod needs_postgres {
     /// Two replicas of a team whose server `own` writes down what it does, and of which the first is the home of `acme`.
     struct Pair {
         _server: Postgres,
-        effects: SideEffects,
+        effects: EffectLog,
         first: Team,
         second: Team,
         ann: String,
@@ -61,7 +61,7 @@ mod needs_postgres {
         }
 
         fn with(settings: &str) -> Self {
-            let (server, effects) = (Postgres::start(), SideEffects::new());
+            let (server, effects) = (Postgres::start(), EffectLog::new());
             let own = |_| vec![("own", fake(&["--log", effects.path_str()]))];
             let first = Team::of_replicas(&server.url(), settings, own);
             let ann = first.token("ann", "acme", "user").0;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use toolrack_testkit::{FakeHttp, SideEffects, processes};
+use toolrack_testkit::{EffectLog, FakeHttp, processes};
 
 use crate::{
     rack::{Rack, Ran, fake, mcp_json, work_file},
@@ -83,14 +83,14 @@ pub(crate) fn kill(signal: &str, pid: u32) {
 }
 
 /// Creates a rack with the server `fake`, which writes down what it does, and with the servers `more`.
-fn logged(more: &[(&str, Value)]) -> (Rack, SideEffects) {
-    let effects = SideEffects::new();
+fn logged(more: &[(&str, Value)]) -> (Rack, EffectLog) {
+    let effects = EffectLog::new();
     let servers = [&[("fake", fake(&["--era", "both", "--log", effects.path_str()]))], more].concat();
     (Rack::with(&servers), effects)
 }
 
 /// Creates the same rack with a daemon that has connected its servers.
-fn warm(more: &[(&str, Value)], options: &[&str]) -> (Rack, SideEffects, Daemon) {
+fn warm(more: &[(&str, Value)], options: &[&str]) -> (Rack, EffectLog, Daemon) {
     let (rack, effects) = logged(more);
     let daemon = Daemon::start(&rack, options);
     wait_until_used(&rack, &effects);
@@ -98,12 +98,12 @@ fn warm(more: &[(&str, Value)], options: &[&str]) -> (Rack, SideEffects, Daemon)
 }
 
 /// Returns how many processes of the server have run a tool.
-fn started(effects: &SideEffects) -> usize {
+fn started(effects: &EffectLog) -> usize {
     effects.read().pids().into_iter().collect::<BTreeSet<_>>().len()
 }
 
 /// Runs a command again and again, until the daemon runs it: then no new process of the server runs the tool.
-fn wait_until_used(rack: &Rack, effects: &SideEffects) {
+fn wait_until_used(rack: &Rack, effects: &EffectLog) {
     let used = (0..TRIES).any(|_| {
         let before = started(effects);
         let _ = rack.run(&["call", "fake/add", "a=1", "b=2"]).ends_with(0);
@@ -113,7 +113,7 @@ fn wait_until_used(rack: &Rack, effects: &SideEffects) {
 }
 
 /// Runs a command; returns whether it started a server of its own.
-fn runs_alone(rack: &Rack, effects: &SideEffects, args: &[&str]) -> bool {
+fn runs_alone(rack: &Rack, effects: &EffectLog, args: &[&str]) -> bool {
     let before = started(effects);
     let _ = rack.run(args).ends_with(0);
     started(effects) > before
@@ -209,7 +209,7 @@ fn shown(rack: &Rack, line: &str, no_daemon: bool) -> Ran {
 #[test]
 fn a_command_prints_the_same_with_and_without_a_daemon() {
     let secret = json!({ "API_TOKEN": "${API_TOKEN}" });
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut server = fake(&["--era", "both", "--log", effects.path_str()]);
     server["env"] = secret;
     let mut off = fake(&[]);
@@ -256,7 +256,7 @@ fn a_file_is_written_in_the_folder_of_the_command_and_its_bytes_stay_as_they_are
 #[test]
 fn without_a_terminal_a_server_s_question_does_not_wait_for_the_dashboard() {
     for era in ["legacy", "modern"] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let rack = Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]);
         let _daemon = Daemon::start(&rack, &[]);
         wait_until_used(&rack, &effects);
@@ -285,7 +285,7 @@ fn a_server_s_question_comes_to_the_terminal_of_the_command() {
         (seen + &rest, code)
     };
     for era in ["legacy", "modern"] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let rack = with_terminal(Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]));
         let _daemon = Daemon::start(&rack, &[]);
         wait_until_used(&rack, &effects);
@@ -385,7 +385,7 @@ fn a_command_with_other_servers_than_the_daemon_runs_alone() {
 #[test]
 fn a_changed_file_applies_to_the_next_command() {
     let (rack, effects, _daemon) = warm(&[], &[]);
-    let second = SideEffects::new();
+    let second = EffectLog::new();
     let servers = [
         ("fake", fake(&["--era", "both", "--log", effects.path_str()])),
         ("second", fake(&["--log", second.path_str()])),
@@ -475,7 +475,7 @@ fn a_command_runs_alone_if_the_daemon_has_ended_or_hangs_or_another_program_has_
 #[test]
 fn a_command_fails_if_the_daemon_dies_while_it_runs_it_and_no_call_is_made_twice() {
     // With a server over HTTP, because a child process would end with the daemon.
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--era", "both", "--log", effects.path_str()]);
     let rack = Rack::with(&[("fake", json!({ "url": server.url() }))]);
     let daemon = Daemon::start(&rack, &[]);
@@ -519,7 +519,7 @@ fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
 
 #[test]
 fn a_command_with_another_variable_that_an_entry_uses_runs_alone_and_names_the_variable() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut entry = fake(&["--era", "both", "--log", effects.path_str()]);
     entry["env"] = json!({ "KEY": "${SERVICE_KEY:-none}" });
     let rack = Rack::with(&[("fake", entry)]);

@@ -12,7 +12,7 @@ use crate::{
 
 /// The place of a program's servers: a file, which need not exist yet, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ClientFile {
     /// The program.
     pub client: Client,
     /// The program's file; symbolic links are not followed.
@@ -21,7 +21,7 @@ pub struct Place {
     pub(super) servers_place: ServersPlace,
 }
 
-impl Place {
+impl ClientFile {
     /// Returns the place where `client` lists the servers that the user of this `environment` has in every folder.
     ///
     /// # Errors

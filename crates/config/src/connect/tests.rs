@@ -34,20 +34,20 @@ impl Disk {
         Environment::new([("HOME", self.home())])
     }
 
-    fn of_user(&self, client: Client) -> Place {
-        Place::of_user(client, &self.environment(), &self.project()).unwrap()
+    fn of_user(&self, client: Client) -> ClientFile {
+        ClientFile::of_user(client, &self.environment(), &self.project()).unwrap()
     }
 
-    fn write(&self, place: &Place, text: &str) {
+    fn write(&self, place: &ClientFile, text: &str) {
         fs::create_dir_all(place.path.parent().unwrap()).unwrap();
         fs::write(&place.path, text).unwrap();
     }
 
-    fn connect(&self, place: &Place) -> Result<(), ConnectError> {
+    fn connect(&self, place: &ClientFile) -> Result<(), ConnectError> {
         connect(place, "toolrack", &gateway(), &self.memories())?.write()
     }
 
-    fn undo(&self, place: &Place) -> Result<Change, ConnectError> {
+    fn undo(&self, place: &ClientFile) -> Result<Change, ConnectError> {
         let change = undo(place, "toolrack", &self.memories())?;
         change.write().map(|()| change)
     }
@@ -61,7 +61,7 @@ fn endpoint() -> Reach {
     Reach::Http { url: "http://127.0.0.1:7717/mcp".to_owned() }
 }
 
-fn read(place: &Place) -> String {
+fn read(place: &ClientFile) -> String {
     fs::read_to_string(&place.path).unwrap()
 }
 
@@ -244,7 +244,7 @@ fn undo_removes_the_file_and_the_folders_that_connect_made() {
 #[test]
 fn a_project_has_its_own_files() {
     let disk = Disk::new();
-    let of_project = |client| Place::of_project(client, &disk.environment(), &disk.project().join(".git"));
+    let of_project = |client| ClientFile::of_project(client, &disk.environment(), &disk.project().join(".git"));
     for (client, path) in [
         (Client::Cursor, ".cursor/mcp.json"),
         (Client::VsCode, ".vscode/mcp.json"),
@@ -270,7 +270,7 @@ fn a_project_has_its_own_files() {
 #[test]
 fn claude_code_has_a_project_s_servers_in_the_user_s_file() {
     let disk = Disk::new();
-    let place = Place::of_project(Client::ClaudeCode, &disk.environment(), &disk.project()).unwrap();
+    let place = ClientFile::of_project(Client::ClaudeCode, &disk.environment(), &disk.project()).unwrap();
     let before = "{\n  \"projects\": {\n    \"/elsewhere\": { \"mcpServers\": {} }\n  }\n}\n";
     disk.write(&place, before);
     disk.connect(&place).unwrap();
@@ -430,7 +430,7 @@ fn the_file_that_is_there_is_the_one_that_is_written() {
     let disk = Disk::new();
     let of_user = |pairs: &[(&str, PathBuf)], client| {
         let home = [("HOME", disk.home())];
-        Place::of_user(client, &Environment::new(home.iter().chain(pairs).cloned()), &disk.project()).unwrap().path
+        ClientFile::of_user(client, &Environment::new(home.iter().chain(pairs).cloned()), &disk.project()).unwrap().path
     };
     assert_eq!(of_user(&[("CODEX_HOME", "/c".into())], Client::Codex), Path::new("/c/config.toml"));
     assert_eq!(of_user(&[("CLAUDE_CONFIG_DIR", "/c".into())], Client::ClaudeCode), Path::new("/c/.claude.json"));
@@ -442,7 +442,7 @@ fn the_file_that_is_there_is_the_one_that_is_written() {
     assert!(is_installed(Client::OpenCode, &disk.environment(), &disk.project()));
     assert!(!is_installed(Client::ClaudeCode, &disk.environment(), &disk.project()));
     // A folder of Codex's that is called otherwise holds Codex's file all the same.
-    let place = Place { path: disk.home().join("other/config.toml"), ..disk.of_user(Client::Codex) };
+    let place = ClientFile { path: disk.home().join("other/config.toml"), ..disk.of_user(Client::Codex) };
     disk.connect(&place).unwrap();
     assert!(read(&place).starts_with("[mcp_servers.toolrack]"));
 }

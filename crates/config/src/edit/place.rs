@@ -6,7 +6,7 @@ use crate::{Entry, Loaded, Places, Scope, project_root};
 
 /// The file for an edit, with its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EditTarget {
     /// The layer that the file belongs to.
     pub scope: Scope,
     /// The file.
@@ -15,20 +15,20 @@ pub struct Place {
 
 /// The reason why an edit of an entry has no single file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum NoEditTarget {
     /// The entry comes from a file on the command line, which Toolrack does not edit.
     CommandLine,
     /// The entry is built into the program, and can only be disabled.
     BuiltIn,
     /// Several files have an entry of this name; the strongest comes first.
-    Several(Vec<Place>),
+    Several(Vec<EditTarget>),
 }
 
-impl Place {
+impl EditTarget {
     /// Returns the file for new entries of `scope` when the user works in `folder`. Only [`Scope::Project`] and
     /// [`Scope::Local`] have their own files; all others use the user's file.
     #[must_use]
-    pub fn of_new(scope: Scope, places: &Places, folder: &Path) -> Self {
+    pub fn for_new_entry(scope: Scope, places: &Places, folder: &Path) -> Self {
         match scope {
             Scope::Project => Self { scope, path: project_root(folder).join(".mcp.json") },
             Scope::Local => Self { scope, path: places.local_file(&project_root(folder)) },
@@ -49,22 +49,22 @@ impl Place {
     /// Returns the file of `scope` that has the entry already. If no such file exists, returns the file for new
     /// entries.
     #[must_use]
-    pub fn within(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
+    pub fn in_scope(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
         let known = entry.into_iter().flat_map(Self::all_of).find(|place| place.scope == scope);
-        known.unwrap_or_else(|| Self::of_new(scope, places, folder))
+        known.unwrap_or_else(|| Self::for_new_entry(scope, places, folder))
     }
 
     /// Returns the only file that has the entry.
     ///
     /// # Errors
     /// When Toolrack does not edit the file, or when several files or no file have the entry.
-    pub fn only(entry: &Entry) -> Result<Self, NoPlace> {
+    pub fn single_file_of(entry: &Entry) -> Result<Self, NoEditTarget> {
         let mut places = Self::all_of(entry);
         match (entry.scope, places.len()) {
-            (Scope::CommandLine, _) => Err(NoPlace::CommandLine),
-            (_, 0) => Err(NoPlace::BuiltIn),
+            (Scope::CommandLine, _) => Err(NoEditTarget::CommandLine),
+            (_, 0) => Err(NoEditTarget::BuiltIn),
             (_, 1) => Ok(places.remove(0)),
-            _ => Err(NoPlace::Several(places)),
+            _ => Err(NoEditTarget::Several(places)),
         }
     }
 
@@ -73,12 +73,12 @@ impl Place {
     /// user's files, for an entry that has only `enabled`.
     ///
     /// # Errors
-    /// [`NoPlace::CommandLine`] for a server of the command line.
-    pub fn to_switch(entry: &Entry, loaded: &Loaded, places: &Places, folder: &Path) -> Result<Self, NoPlace> {
+    /// [`NoEditTarget::CommandLine`] for a server of the command line.
+    pub fn for_switching(entry: &Entry, loaded: &Loaded, places: &Places, folder: &Path) -> Result<Self, NoEditTarget> {
         if entry.scope == Scope::CommandLine {
-            return Err(NoPlace::CommandLine);
+            return Err(NoEditTarget::CommandLine);
         }
-        let local = || Self::of_new(Scope::Local, places, folder);
+        let local = || Self::for_new_entry(Scope::Local, places, folder);
         let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
         if let Some(path) = switched_in {
             if path == local().path {
@@ -91,7 +91,7 @@ impl Place {
         Ok(match (&entry.scope, &entry.source.path) {
             (Scope::User | Scope::Local, Some(path)) => Self { scope: entry.scope, path: path.clone() },
             (Scope::Project, _) => local(),
-            _ => Self::of_new(Scope::User, places, folder),
+            _ => Self::for_new_entry(Scope::User, places, folder),
         })
     }
 }

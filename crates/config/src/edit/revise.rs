@@ -21,7 +21,7 @@ pub struct Revision<'a> {
     pub entry: &'a Json,
     /// The [hash](crate::Entry::hash) of the entry that was shown: an entry with another hash is not changed. No other
     /// Toolrack process can edit the file between this check and the change. `None` skips the check.
-    pub seen: Option<&'a str>,
+    pub shown_hash: Option<&'a str>,
 }
 
 /// Applies the user's changes to the entry `name` in the file at `path`.
@@ -46,7 +46,7 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         }
         let raw = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
         let json = raw.node.to_json();
-        if revision.seen.is_some_and(|seen| seen != hash(&raw.node)) {
+        if revision.shown_hash.is_some_and(|seen| seen != hash(&raw.node)) {
             return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
         }
         let mut revealed = revision.entry.clone();
@@ -85,11 +85,11 @@ mod tests {
         file: &Path,
         name: &str,
         entry: &Json,
-        seen: Option<&str>,
+        shown_hash: Option<&str>,
         options: Options,
     ) -> Result<Edited, EditError> {
         let shown = shown(file.parent().unwrap(), name);
-        super::revise(file, name, &Revision { shown: &shown, entry, seen }, options)
+        super::revise(file, name, &Revision { shown: &shown, entry, shown_hash }, options)
     }
 
     fn shown(folder: &std::path::Path, name: &str) -> Json {
@@ -131,9 +131,9 @@ mod tests {
         let mut entry = now.view.clone();
         entry["env"]["NEW"] = json!("x");
         let edited = revise(&file, "a", &entry, Some(&now.hash), Options::default()).unwrap();
-        assert_eq!(edited.before, Some(now.hash));
-        assert_eq!(edited.after.as_ref(), Some(&loaded().entry("a").unwrap().hash));
-        let again = revise(&file, "a", &entry, edited.before.as_deref(), Options::default());
+        assert_eq!(edited.hash_before, Some(now.hash));
+        assert_eq!(edited.hash_after.as_ref(), Some(&loaded().entry("a").unwrap().hash));
+        let again = revise(&file, "a", &entry, edited.hash_before.as_deref(), Options::default());
         assert!(matches!(again, Err(EditError::Moved { .. })), "the first of two changes of one version wins");
     }
 
@@ -233,7 +233,7 @@ mod tests {
         let shown = &loaded.entry("a").unwrap().view;
         let mut entry = shown.clone();
         set(&mut entry);
-        let revision = Revision { shown, entry: &entry, seen: None };
+        let revision = Revision { shown, entry: &entry, shown_hash: None };
         super::revise(&path, "a", &revision, Options::default()).unwrap();
         fs::read_to_string(&path).unwrap()
     }
@@ -310,7 +310,7 @@ mod tests {
         assert!(shown["cwd"].is_string(), "{shown}");
         let mut entry = shown.clone();
         entry["args"] = json!(["z"]);
-        super::revise(&file, "a", &Revision { shown, entry: &entry, seen: None }, Options::default()).unwrap();
+        super::revise(&file, "a", &Revision { shown, entry: &entry, shown_hash: None }, Options::default()).unwrap();
         let expected = text.replace("[\"y\"]", "[\"y\"], \"args\": [\"z\"]");
         assert_eq!(fs::read_to_string(&file).unwrap(), expected);
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use toolrack_host::{
     ServerSpec,
-    spec::{Given, Retry, Timeouts},
+    spec::{FieldValue, Retry, Timeouts},
 };
 
 use super::fields::{Field, Fields, MAX_DURATION};
 use crate::{
     node::{Node, Value},
     problem::Problem,
-    rows::{ATTEMPTS, ENTRY, Kind, Row, Sets},
+    rows::{ATTEMPTS, ENTRY, Kind, Row, SpecSetting},
 };
 
 /// Reads `timeout`, whose meaning differs between programs: see [`Fields::take_milliseconds`].
@@ -32,36 +32,36 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
 pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row)) {
         let sets = match row.sets {
-            Some(Sets::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
+            Some(SpecSetting::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
             sets => sets,
         };
-        if let Some(Sets::Field(field)) = sets {
+        if let Some(SpecSetting::Field(field)) = sets {
             read_row(fields, row, |given| (field.set)(spec, given));
         }
     }
 }
 
 /// Reads the field of `row`, and passes its value to `set` if it is of the row's kind.
-fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Given<'_>) -> bool) {
+fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(FieldValue<'_>) -> bool) {
     let given = match row.kind {
         Kind::Words(_) => {
-            fields.word(row.key, |word| set(Given::Text(word)).then_some(()));
+            fields.word(row.key, |word| set(FieldValue::Text(word)).then_some(()));
             return;
         }
         Kind::Text => {
             let text = fields.take(row.key).and_then(|field| fields.text(field));
-            text.map(|text| set(Given::Text(&text)));
+            text.map(|text| set(FieldValue::Text(&text)));
             return;
         }
         Kind::Texts => {
             let items = fields.take(row.key).map(|field| fields.texts(field));
             let texts = items.map(|items| items.into_iter().map(|item| item.value).collect::<Vec<_>>());
-            texts.map(|texts| set(Given::Texts(&texts)));
+            texts.map(|texts| set(FieldValue::Texts(&texts)));
             return;
         }
-        Kind::Flag => fields.take(row.key).and_then(|field| fields.flag(field)).map(Given::Flag),
-        Kind::Time => fields.duration(row.key).map(Given::Time),
-        _ => fields.number(row.key).map(Given::Number),
+        Kind::Flag => fields.take(row.key).and_then(|field| fields.flag(field)).map(FieldValue::Flag),
+        Kind::Time => fields.duration(row.key).map(FieldValue::Time),
+        _ => fields.number(row.key).map(FieldValue::Number),
     };
     given.map(set);
 }

@@ -196,12 +196,12 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
 
     /// Reads a whole number within the bounds of `kind`.
     pub(super) fn count(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
-        let (least, most) = kind.bounds()?;
+        let (min, max) = kind.bounds()?;
         match &field.node.value {
-            Value::Number(number) => number.as_u64().filter(|number| (least..=most).contains(number)),
+            Value::Number(number) => number.as_u64().filter(|number| (min..=max).contains(number)),
             _ => None,
         }
-        .or_else(|| self.wrong(field, &format!("a whole number from {least} to {most}")))
+        .or_else(|| self.wrong(field, &format!("a whole number from {min} to {max}")))
     }
 
     /// Takes the text `key` and reads it with `parse`, which knows the words of its row.

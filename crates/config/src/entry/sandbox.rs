@@ -11,7 +11,7 @@ use super::{
 use crate::{
     node::{Member, Value},
     problem::Problem,
-    rows::{SANDBOX, SANDBOX_LIMITS, Sets, Table},
+    rows::{SANDBOX, SANDBOX_LIMITS, SpecSetting, Table},
 };
 
 /// The maximum number of ports in one list.
@@ -45,7 +45,7 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     ports(&mut inside, "connect", &mut sandbox.connect);
     ports(&mut inside, "bind", &mut sandbox.bind);
     for row in SANDBOX.rows {
-        if let Some(Sets::Confines(flag)) = row.sets
+        if let Some(SpecSetting::Confines(flag)) = row.sets
             && let Some(field) = inside.take(row.key)
         {
             *flag(&mut sandbox) = inside.flag(field).unwrap_or_default();

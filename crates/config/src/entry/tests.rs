@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use toolrack_host::{
     CallError, LinkError,
-    spec::{FieldKind, Grant, Http, InheritEnv, Limits, Ports, Sandbox, Servers, Setting, Stdio, Timeouts, Transport},
+    spec::{
+        FieldKind, FieldScope, Grant, Http, InheritEnv, Limits, Ports, Sandbox, Setting, Stdio, Timeouts, Transport,
+    },
 };
 
 use super::*;
@@ -735,7 +737,7 @@ fn every_bound_is_set_by_the_key_of_its_row_and_shown() {
     for entry in [json!({ "command": "x" }), json!({ "url": "https://x" })] {
         for field in [Timeouts::FIELDS, Limits::FIELDS].concat() {
             let value = match field.kind {
-                FieldKind::Number { least, .. } => least + 76,
+                FieldKind::Number { min, .. } => min + 76,
                 _ => 77,
             };
             let mut entry = entry.clone();

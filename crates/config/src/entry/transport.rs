@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
 use toolrack_host::{
-    spec::{Http, InheritEnv, Servers, Stdio, Transport},
+    spec::{FieldScope, Http, InheritEnv, Stdio, Transport},
     text,
 };
 
@@ -30,9 +30,9 @@ impl Kind {
     /// Returns whether the field of `row` has no meaning for such a server.
     pub(super) fn excludes(self, row: &Row) -> bool {
         match row.servers {
-            Servers::Any => false,
-            Servers::Stdio => self != Self::Stdio,
-            Servers::Http => self == Self::Stdio,
+            FieldScope::Any => false,
+            FieldScope::Stdio => self != Self::Stdio,
+            FieldScope::Http => self == Self::Stdio,
         }
     }
 }

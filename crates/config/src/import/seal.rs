@@ -44,7 +44,7 @@ pub struct Sealed {
 /// A secret of a new entry, on its way into the store.
 pub struct SealedSecret {
     /// The name of its variable or header in the entry, such as `API_TOKEN`; `argument` for one among the arguments.
-    pub what: String,
+    pub field: String,
     /// The name under which it is stored.
     pub name: String,
     /// The secret.
@@ -59,7 +59,7 @@ impl fmt::Debug for Sealed {
 
 impl fmt::Debug for SealedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SealedSecret").field("what", &self.what).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("SealedSecret").field("what", &self.field).field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -81,7 +81,7 @@ impl Sealed {
             (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
-        self.secrets.push(SealedSecret { what: what.to_owned(), name, value });
+        self.secrets.push(SealedSecret { field: what.to_owned(), name, value });
         placeholder
     }
 

@@ -100,7 +100,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::{Environment, Unset};
+    use crate::{Environment, UnsetPolicy};
 
     #[test]
     fn a_key_comes_out_of_its_file_and_is_concealed() {
@@ -109,7 +109,7 @@ mod tests {
         let line = "MIGHAgEAMBMGByqGSM49canarycanary";
         std::fs::write(&path, format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n")).unwrap();
         let environment = Environment::new([("DIR", folder.path())]);
-        let interpolate = Interpolate::new(environment, Unset::Error);
+        let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
         let file = |file: &str| OAuth {
             private_key: TextOrFile { text: None, file: Some(file.to_owned()) },
             ..OAuth::default()

@@ -365,7 +365,7 @@ fn sb_10_an_agent_replaces_complete_entries_and_adds_its_own() {
     assert_eq!((entry.agent.as_deref(), entry.shadows.len(), entry.line), (Some("main"), 1, Some(12)));
     assert_eq!(loaded.entry("user").unwrap().agent, None);
     assert_eq!(loaded.agents, ["main", "odd", "plain"]);
-    assert_eq!(loaded.settings.unset, crate::Unset::Empty);
+    assert_eq!(loaded.settings.unset, crate::UnsetPolicy::Empty);
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn the_rules_of_every_layer_count_and_a_project_allows_nothing() {
     let loaded = disk.load();
     let denied = ["wipe", "send", "mail", "read"].map(|tool| denies(&loaded, tool));
     assert_eq!(denied, [true, true, true, false]);
-    assert!(loaded.is_complete && loaded.settings.unset == crate::Unset::Error);
+    assert!(loaded.is_complete && loaded.settings.unset == crate::UnsetPolicy::Error);
     let shown: Vec<_> =
         loaded.problems.iter().map(|problem| (problem.is_error(), problem.line, &*problem.message)).collect();
     assert_eq!(
@@ -429,7 +429,7 @@ fn a_strict_load_keeps_the_denials_of_the_user() {
     );
     let loaded = load(&Request { strict: true, ..disk.request() }, &NoLedger);
     assert!(loaded.desired.is_empty() && denies(&loaded, "wipe") && !denies(&loaded, "read"));
-    assert_eq!(loaded.settings.unset, crate::Unset::Error);
+    assert_eq!(loaded.settings.unset, crate::UnsetPolicy::Error);
     // If the file cannot be read, it might deny any call, so every call is denied.
     disk.write("home/toolrack.toml", "[policy");
     assert!(denies(&load(&Request { strict: true, ..disk.request() }, &NoLedger), "read"));

@@ -3,22 +3,22 @@
 use serde_json::{Value as Json, json};
 use toolrack_host::{
     ServerSpec, Who,
-    spec::{Container, Engine, Grant, Http, Limits, Protocol, Retry, Sandbox, Servers, Stdio, Timeouts},
+    spec::{Container, Engine, FieldScope, Grant, Http, Limits, Protocol, Retry, Sandbox, Stdio, Timeouts},
 };
 
 use super::{
     Hidden::{Everything as Secret, Parts},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
     Row,
-    Sets::{Confines, Other, Same},
+    SpecSetting::{Confines, Other, Same},
     Table,
     fields::{count, joined, rows},
 };
 
 /// The value of `retry`, a number of attempts to reconnect.
-pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: Retry::MOST_ATTEMPTS };
+pub(crate) const ATTEMPTS: super::Kind = Whole { min: 0, max: Retry::MAX_ATTEMPTS };
 /// The value of `processes`, the number of processes of a server at once.
-const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
+const PROCESSES: super::Kind = Whole { min: 1, max: u16::MAX as u64 };
 
 /// An entry.
 pub(crate) const ENTRY: &Table =
@@ -66,7 +66,7 @@ const SERVER: &[Row] = &[
         "The container in which the server runs: an image, or a table with an image and options. `command` and \
          `cwd` then refer to the image.",
     )
-    .servers(Servers::Stdio)
+    .servers(FieldScope::Stdio)
     .filled()
     .otherwise("none")
     .identity()
@@ -77,27 +77,27 @@ const SERVER: &[Row] = &[
         "The program: a path, or a name that is looked up in `PATH`. A list is the program with its arguments \
          (opencode).",
     )
-    .servers(Servers::Stdio)
+    .servers(FieldScope::Stdio)
     .filled()
     .identity()
     .hidden(Parts)
     .characteristic(),
     Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
-        .servers(Servers::Stdio)
+        .servers(FieldScope::Stdio)
         .filled()
         .identity()
         .hidden(Parts)
         .otherwise("none"),
     Row::new("env", Map, "Variables of the program. They override inherited ones.")
         .aliases(&[("environment", "opencode")])
-        .servers(Servers::Stdio)
+        .servers(FieldScope::Stdio)
         .filled()
         .identity()
         .hidden(Secret)
         .otherwise("none"),
     Row::new("cwd", Text, "The working folder of the program.")
         .aliases(&[("chdir", "other programs")])
-        .servers(Servers::Stdio)
+        .servers(FieldScope::Stdio)
         .filled()
         .identity()
         .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
@@ -106,7 +106,7 @@ const SERVER: &[Row] = &[
         Texts,
         "Names of variables that the program inherits in addition to the harmless ones, as Codex writes them.",
     )
-    .servers(Servers::Stdio)
+    .servers(FieldScope::Stdio)
     .identity()
     .shown_as("inherit_env")
     .otherwise("none"),
@@ -116,22 +116,22 @@ const SERVER: &[Row] = &[
         "Which variables the program inherits: harmless ones such as `PATH` and `HOME`, all, none, or the \
          harmless ones and those of a list.",
     )
-    .servers(Servers::Stdio)
+    .servers(FieldScope::Stdio)
     .identity()
     .by_default(|| json!("safe")),
     Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
-        .servers(Servers::Stdio)
+        .servers(FieldScope::Stdio)
         .by_default(|| json!(false)),
     Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
         .aliases(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
-        .servers(Servers::Http)
+        .servers(FieldScope::Http)
         .filled()
         .identity()
         .hidden(Parts)
         .characteristic(),
     Row::new("headers", Map, "Headers of every request.")
         .aliases(&[("http_headers", "Codex")])
-        .servers(Servers::Http)
+        .servers(FieldScope::Http)
         .filled()
         .identity()
         .hidden(Secret)
@@ -141,7 +141,7 @@ const SERVER: &[Row] = &[
         Map,
         "Headers whose values are in variables: for each header the name of its variable, as Codex writes them.",
     )
-    .servers(Servers::Http)
+    .servers(FieldScope::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -150,7 +150,7 @@ const SERVER: &[Row] = &[
         Text,
         "The variable that holds the token for `Authorization: Bearer`, as Codex writes it.",
     )
-    .servers(Servers::Http)
+    .servers(FieldScope::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -160,7 +160,7 @@ const SERVER: &[Row] = &[
         "A program that prints headers as a JSON object: a list, or a line that is split into words without a \
          shell. With it there is no sign-in.",
     )
-    .servers(Servers::Http)
+    .servers(FieldScope::Http)
     .filled()
     .identity()
     .hidden(Parts)
@@ -172,7 +172,7 @@ const SERVER: &[Row] = &[
          configured.",
     )
     .aliases(&[("auth", "Cursor")])
-    .servers(Servers::Http)
+    .servers(FieldScope::Http)
     .otherwise("as the server says"),
 ];
 
@@ -196,10 +196,10 @@ const PROTOCOL: &[Row] = &[
 /// The bound that HTTP clients know by another name.
 const RESPONSE_BYTES: &[Row] = &[Row::new(
     "max_response_bytes",
-    Whole { least: 1024, most: 1024 * 1024 * 1024 },
+    Whole { min: 1024, max: 1024 * 1024 * 1024 },
     "The same as `max_message_bytes`, under the name that HTTP clients use.",
 )
-.servers(Servers::Http)
+.servers(FieldScope::Http)
 .sets(Same("max_message_bytes"))
 .shown_as("max_message_bytes")];
 
@@ -308,11 +308,11 @@ pub(crate) const SANDBOX_LIMITS: &Table = &Table {
     title: "sandbox.limits",
     is_closed: true,
     rows: &[
-        Row::new("memory", Size { least: 1 << 20 }, "The memory of each process, without what it shares with others.")
+        Row::new("memory", Size { min: 1 << 20 }, "The memory of each process, without what it shares with others.")
             .otherwise("no bound"),
         Row::new("processes", PROCESSES, "Processes at once, including all that it starts.")
             .by_default(|| json!(Sandbox::default().processes)),
-        Row::new("files", Whole { least: 16, most: 1 << 20 }, "Open files of each process.").otherwise("no bound"),
+        Row::new("files", Whole { min: 16, max: 1 << 20 }, "Open files of each process.").otherwise("no bound"),
         Row::new("cpu", Time, "The processor time of each process, at least a second.").otherwise("no bound"),
     ],
 };
@@ -358,11 +358,11 @@ pub(crate) const CONTAINER_LIMITS: &Table = &Table {
     is_closed: true,
     rows: &[
         // Engines take no less than 6 MiB.
-        Row::new("memory", Size { least: 6 << 20 }, "The memory of all its processes.")
+        Row::new("memory", Size { min: 6 << 20 }, "The memory of all its processes.")
             .by_default(|| json!(Container::default().memory)),
         Row::new("processes", PROCESSES, "Processes and threads at once.")
             .by_default(|| json!(Container::default().processes)),
-        Row::new("cpus", Number { least: 0.01, most: 1024.0 }, "Processors that it may use.").otherwise("no bound"),
+        Row::new("cpus", Number { min: 0.01, max: 1024.0 }, "Processors that it may use.").otherwise("no bound"),
     ],
 };
 

@@ -4,7 +4,7 @@
 
 use toolrack_host::spec::{Field, FieldKind};
 
-use super::{Kind, Row, Sets};
+use super::{Kind, Row, SpecSetting};
 
 /// The names that other programs have for these fields.
 const ALIASES: &[(&str, &[(&str, &str)])] = &[("call_timeout", &[("tool_timeout", "Codex")])];
@@ -25,12 +25,12 @@ const fn row(field: Field) -> Row {
         FieldKind::Flag => Kind::Flag,
         FieldKind::Texts => Kind::Texts,
         FieldKind::Time => Kind::Time,
-        FieldKind::Number { least, most } => Kind::Whole { least, most },
+        FieldKind::Number { min, max } => Kind::Whole { min, max },
         FieldKind::Words(words) => Kind::Words(words),
         _ => Kind::Text,
     };
     let row = Row::new(field.key, kind, field.about).servers(field.servers).otherwise(field.otherwise);
-    let row = row.sets(Sets::Field(field));
+    let row = row.sets(SpecSetting::Field(field));
     let mut at = 0;
     while at < ALIASES.len() {
         if is_same(ALIASES[at].0, field.key) {

@@ -42,7 +42,7 @@ fn of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
         Kind::Text => json!("sample"),
         Kind::Flag => json!(default != Some(&json!(true))),
         Kind::Words(words) => json!(words.iter().rev().find(|word| default != Some(&json!(word)))?),
-        Kind::Whole { least, .. } => json!(if *least > 77 { 2077 } else { 77 }),
+        Kind::Whole { min, .. } => json!(if *min > 77 { 2077 } else { 77 }),
         Kind::Number { .. } => json!(1.5),
         Kind::Numbers(numbers) => json!(numbers.last()?),
         Kind::Time | Kind::Milliseconds => json!(77),

@@ -16,12 +16,12 @@ use super::{
 };
 
 /// A number of 1 or more.
-const AT_LEAST_ONE: super::Kind = Whole { least: 1, most: u32::MAX as u64 };
+const AT_LEAST_ONE: super::Kind = Whole { min: 1, max: u32::MAX as u64 };
 /// A number; 0 means no bound.
-const ZERO_OR_MORE: super::Kind = Whole { least: 0, most: u32::MAX as u64 };
+const ZERO_OR_MORE: super::Kind = Whole { min: 0, max: u32::MAX as u64 };
 /// A time in seconds, up to a day.
-const SECONDS: super::Kind = Number { least: 0.001, most: 86_400.0 };
-const DOLLARS: super::Kind = Number { least: 0.0, most: f64::MAX };
+const SECONDS: super::Kind = Number { min: 0.001, max: 86_400.0 };
+const DOLLARS: super::Kind = Number { min: 0.0, max: f64::MAX };
 /// A text, or several.
 const GLOBS: super::Kind = Either(&[Text, Texts]);
 
@@ -91,7 +91,7 @@ pub(crate) const PROFILE: &Table = &Table {
 };
 
 /// A number that every JSON parser reads exactly: at most 2^53 - 1.
-const COUNT: super::Kind = Whole { least: 1, most: 9_007_199_254_740_991 };
+const COUNT: super::Kind = Whole { min: 1, max: 9_007_199_254_740_991 };
 
 pub(crate) const PROFILE_LIMITS: &Table = &Table {
     title: "profiles.limits",
@@ -176,7 +176,7 @@ pub(crate) const MODEL: &Table = &Table {
             .otherwise("the provider's usual variable"),
         Row::new(
             "context_tokens",
-            Whole { least: 1, most: u64::MAX },
+            Whole { min: 1, max: u64::MAX },
             "The number of tokens that fit into its context, input and output together.",
         )
         .otherwise("what Toolrack knows about the model"),
@@ -187,7 +187,7 @@ pub(crate) const MODEL: &Table = &Table {
         Row::new("max_rounds", AT_LEAST_ONE, "The maximum number of its answers in one turn.").otherwise("10"),
         Row::new(
             "max_total_tokens",
-            Whole { least: 1, most: u64::MAX },
+            Whole { min: 1, max: u64::MAX },
             "The maximum number of tokens of all answers in one turn, input and output together.",
         )
         .otherwise("no bound"),
@@ -261,7 +261,7 @@ pub(crate) const SERVE: &Table = &Table {
     title: "serve",
     is_closed: false,
     rows: &[
-        Row::new("connections", Whole { least: 2, most: u32::MAX as u64 }, "Connections at once.").otherwise("4096"),
+        Row::new("connections", Whole { min: 2, max: u32::MAX as u64 }, "Connections at once.").otherwise("4096"),
         Row::new("member_connections", AT_LEAST_ONE, "Connections at once with tokens of the same member of a team.")
             .otherwise("an eighth of `connections`"),
         Row::new(

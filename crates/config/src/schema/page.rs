@@ -1,7 +1,7 @@
 //! Writes the reference page: a table for each section, a line for each field.
 
 use serde_json::Value as Json;
-use toolrack_host::spec::Servers;
+use toolrack_host::spec::FieldScope;
 
 use crate::rows::{ENTRY, Hidden, Kind, NOTES, Row, TOOLRACK, Table};
 
@@ -41,12 +41,12 @@ const IN_AN_ENTRY: &str = " in an entry";
 pub fn reference() -> String {
     let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: IN_AN_ENTRY };
     let kinds = [
-        ("For every server", Servers::Any),
-        ("For child processes (`stdio`)", Servers::Stdio),
-        ("For endpoints (`http`, `sse`)", Servers::Http),
+        ("For every server", FieldScope::Any),
+        ("For child processes (`stdio`)", FieldScope::Stdio),
+        ("For endpoints (`http`, `sse`)", FieldScope::Http),
     ];
     for (title, servers) in kinds {
-        let notes = NOTES.rows.iter().filter(|_| servers == Servers::Any);
+        let notes = NOTES.rows.iter().filter(|_| servers == FieldScope::Any);
         page.section(title, ENTRY.rows.iter().filter(|row| row.servers == servers).chain(notes));
     }
     page.sections_below(ENTRY, &mut Vec::new());
@@ -93,14 +93,14 @@ impl Page {
             Kind::Text => "text".to_owned(),
             Kind::Flag => "`true`, `false`".to_owned(),
             Kind::Words(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-            Kind::Whole { least, most } if *most >= u64::from(u32::MAX) => format!("whole number from {least}"),
-            Kind::Whole { least, most } => format!("whole number, {least} to {most}"),
-            Kind::Number { least, most } if *most >= f64::MAX => format!("number from {least}"),
-            Kind::Number { least, most } => format!("number, {least} to {most}"),
+            Kind::Whole { min, max } if *max >= u64::from(u32::MAX) => format!("whole number from {min}"),
+            Kind::Whole { min, max } => format!("whole number, {min} to {max}"),
+            Kind::Number { min, max } if *max >= f64::MAX => format!("number from {min}"),
+            Kind::Number { min, max } => format!("number, {min} to {max}"),
             Kind::Numbers(numbers) => numbers.iter().map(number).collect::<Vec<_>>().join(", "),
             Kind::Time => "time".to_owned(),
             Kind::Milliseconds => "milliseconds".to_owned(),
-            Kind::Size { least } => format!("size from {} MiB", least >> 20),
+            Kind::Size { min } => format!("size from {} MiB", min >> 20),
             Kind::Texts => "list of texts".to_owned(),
             Kind::Ports => "list of TCP ports".to_owned(),
             Kind::Map => "object of texts".to_owned(),

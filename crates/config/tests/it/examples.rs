@@ -125,7 +125,7 @@ fn revising_an_entry_writes_nothing_without_a_change_and_only_the_lines_of_a_cha
             entries += 1;
             let case = format!("{} in {}", entry.name, example.display());
             let revise = |changed: &serde_json::Value| {
-                let revision = Revision { shown: &entry.view, entry: changed, seen: Some(&entry.hash) };
+                let revision = Revision { shown: &entry.view, entry: changed, shown_hash: Some(&entry.hash) };
                 edit::revise(&path, &entry.name, &revision, Options::default()).expect(&case)
             };
             assert_eq!(revise(&entry.view).diff, "", "{case}");

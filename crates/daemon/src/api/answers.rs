@@ -3,7 +3,7 @@
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use toolrack_host::{Caller, Principal, SessionAnswer};
-use toolrack_store::{StandingAnswer, Whose};
+use toolrack_store::{OwnerFilter, StandingAnswer};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Query, SentBy, State};
@@ -32,8 +32,8 @@ pub(super) struct Which {
 
 /// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the
 /// caller's own if not. A member sees the answers that cover the calls of all in addition.
-fn whose(caller: &Caller) -> Whose<'_> {
-    if Right::Operate.is_of(caller.principal()) { Whose::All } else { Whose::Of(caller.principal()) }
+fn whose(caller: &Caller) -> OwnerFilter<'_> {
+    if Right::Operate.is_of(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }
 
 /// Whether `caller` sees and takes back this answer, which is valid until the daemon ends.

@@ -80,7 +80,7 @@ pub(super) async fn call(
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
     let name = new.id.as_ref().map(|id| name_of(caller.principal(), id));
-    let running = world.under_way.begin(Work::Call, name)?;
+    let running = world.work_in_progress.begin(Work::Call, name)?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
     if new.approved && caller.principal().kind() != Kind::Person {
         let message = "only a person approves a call, and this token is a service's";
@@ -88,7 +88,7 @@ pub(super) async fn call(
             .hint("leave out `approved`: then a user is asked"));
     }
     let caller = match &new.id {
-        Some(id) => caller.request(id.as_str()),
+        Some(id) => caller.with_request(id.as_str()),
         None => caller,
     };
     let call = call_from(new).caller(caller).trace(trace);
@@ -165,5 +165,5 @@ pub(super) async fn cancel(
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    cancelled(world.under_way.cancel(Work::Call, &name_of(&principal, &id)))
+    cancelled(world.work_in_progress.cancel(Work::Call, &name_of(&principal, &id)))
 }

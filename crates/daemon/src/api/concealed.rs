@@ -94,12 +94,12 @@ fn conceal_in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&s
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use toolrack_config::{Environment, Unset};
+    use toolrack_config::{Environment, UnsetPolicy};
 
     use super::*;
 
     fn secrets(secrets: &[&str]) -> Interpolate {
-        let known = Interpolate::new(Environment::new(std::iter::empty::<(String, String)>()), Unset::Error);
+        let known = Interpolate::new(Environment::new(std::iter::empty::<(String, String)>()), UnsetPolicy::Error);
         secrets.iter().for_each(|secret| known.add_secret(secret));
         known
     }

@@ -38,7 +38,7 @@ pub(super) async fn list(
         world.questions.open(&principal).into_iter().map(|question| shown(question, &world)).collect();
     for (agent, world) in worlds(&agents) {
         let open = world.questions.open(&principal).into_iter();
-        approvals.extend(open.map(|question| shown(question.of_agent(&agent), &world)));
+        approvals.extend(open.map(|question| shown(question.for_agent(&agent), &world)));
     }
     Json(Open { approvals })
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_config::{
     Entry, Loaded, Scope,
-    edit::{Edited as Written, Place},
+    edit::{EditTarget, Edited as Written},
 };
 use toolrack_host::{Caller, LinkError, Principal, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
@@ -110,7 +110,7 @@ impl Server {
             line: entry.line,
             enabled: entry.enabled,
             own: world.runs_for_one_member(&entry.name),
-            editable: Place::only(entry).is_ok(),
+            editable: EditTarget::single_file_of(entry).is_ok(),
             tools: 0,
             tools_hidden: 0,
             tokens: 0,
@@ -355,7 +355,7 @@ pub(super) async fn add_all(
     // `sealed` are the secrets that were moved from the entry into the secret store.
     let shown = |Added { name, scope, edited, sealed }| {
         let secrets = sealed.iter();
-        let secrets = secrets.map(|secret| KeptSecret { what: secret.what.clone(), name: secret.name.clone() });
+        let secrets = secrets.map(|secret| KeptSecret { what: secret.field.clone(), name: secret.name.clone() });
         Edited { secrets: secrets.collect(), ..Edited::new(&name, scope, edited, dry_run) }
     };
     Ok(added.into_iter().map(shown).collect())

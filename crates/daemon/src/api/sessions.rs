@@ -8,7 +8,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use toolrack_host::Caller;
 use toolrack_store::{
-    Session, SessionQuery, Store, StoreError, Uuid, Whose,
+    OwnerFilter, Session, SessionQuery, Store, StoreError, Uuid,
     transcript::{TranscriptMessage, markdown},
 };
 use utoipa::{IntoParams, ToSchema};
@@ -63,7 +63,7 @@ fn store(world: &World) -> Result<&Store, ApiError> {
 /// administrator can also find conversations of other members, by the full id.
 async fn find(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, OwnedBy), ApiError> {
     let principal = caller.principal();
-    let own = store.find_session(reference, Whose::Of(principal)).await;
+    let own = store.find_session(reference, OwnerFilter::Of(principal)).await;
     let id = Uuid::try_parse(reference).ok().filter(|_| Right::Administer.is_of(principal));
     match (own, id) {
         (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, OwnedBy::OtherMember)),
@@ -99,10 +99,10 @@ pub(super) async fn list(
 ) -> Answer<Sessions> {
     let store = store(&world)?;
     let whose = match params.of {
-        ConversationsOf::Me => Whose::Of(caller.principal()),
+        ConversationsOf::Me => OwnerFilter::Of(caller.principal()),
         ConversationsOf::All => {
             check(Right::Administer, caller.principal())?;
-            Whose::All
+            OwnerFilter::All
         }
     };
     let after = match &params.after {

@@ -21,8 +21,8 @@ use toolrack_agent::{
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Quantity, Selection, ServerName, Way, Work};
 use toolrack_store::{
-    Claim, StoreError, Whose,
-    journal::{self, Journal, Opened},
+    Claim, OwnerFilter, StoreError,
+    journal::{self, Journal, OpenedSession},
 };
 use utoipa::ToSchema;
 
@@ -36,7 +36,7 @@ use crate::{
     gateway::FIRST_LIST_TIMEOUT,
     rights::Right,
     routes::check,
-    world::{ChosenModel, NoModel, RunningWork, Work as UnderWay, World, discovery_name},
+    world::{ChosenModel, NoModel, RunningWork, Work as WorkInProgress, World, discovery_name},
 };
 
 /// The maximum number of events in the channel to the reader. For a slower reader, the texts of events are joined.
@@ -77,7 +77,7 @@ pub(super) async fn begin(
         check(right_to_choose(model), &principal)?;
     }
     let name = new.id.as_ref().map(|id| name_of(&principal, id));
-    let running = world.under_way.begin(UnderWay::Turn, name)?;
+    let running = world.work_in_progress.begin(WorkInProgress::Turn, name)?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -90,9 +90,9 @@ pub(super) async fn begin(
     let (journal, claim, opened) = open(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
     let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
-    agent.caller = world.questions.caller(principal, Way::Agent).conversation(journal.prefix());
+    agent.caller = world.questions.caller(principal, Way::Agent).with_conversation(journal.prefix());
     if let Some(id) = new.id {
-        agent.caller = agent.caller.request(id);
+        agent.caller = agent.caller.with_request(id);
     }
     // Check the quotas now, so that a refusal is the answer; the refusals of later requests are events of the stream.
     drop(agent.host.begin(&agent.caller, Work::Model, agent.model.name())?);
@@ -131,7 +131,7 @@ pub(super) async fn cancel(
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    cancelled(world.under_way.cancel(UnderWay::Turn, &name_of(&principal, &id)))
+    cancelled(world.work_in_progress.cancel(WorkInProgress::Turn, &name_of(&principal, &id)))
 }
 
 /// Opens the conversation `session`, or a new one. An error if another turn is running in the conversation: the calls
@@ -141,7 +141,7 @@ async fn open(
     principal: &Principal,
     session: Option<&str>,
     model: &str,
-) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
+) -> Result<(Journal, Option<Claim>, OpenedSession), ApiError> {
     let busy = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
             .hint("wait until that turn has ended, or cancel it"),
@@ -151,10 +151,10 @@ async fn open(
     let Some(session) = session else {
         let journal = Journal::new(world.store.clone(), model, conceal).owned_by(principal);
         let claim = journal.claim().map_err(busy)?;
-        return Ok((journal, claim, Opened::default()));
+        return Ok((journal, claim, OpenedSession::default()));
     };
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let session = store.find_session(session, Whose::Of(principal)).await?;
+    let session = store.find_session(session, OwnerFilter::Of(principal)).await?;
     let claim = store.claim(&session).map_err(busy)?;
     let (journal, opened) = Journal::open(store, session, model, conceal).await?;
     Ok((journal, Some(claim), opened))
@@ -167,8 +167,8 @@ fn concealer(world: &World) -> Conceal {
 }
 
 /// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
-fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
-    let Opened { messages, open } = opened;
+fn turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
+    let OpenedSession { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
     if text.trim().is_empty() {
         let message = "there is no message, and no interrupted turn to continue";
@@ -403,7 +403,7 @@ impl Front for Live {
 
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
         Box::pin(async move {
-            self.journal.keep(turn).await.map_err(|error| NotStored { why: error.to_string() })?;
+            self.journal.store_turn(turn).await.map_err(|error| NotStored { why: error.to_string() })?;
             self.send_session();
             Ok(())
         })

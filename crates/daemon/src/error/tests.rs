@@ -53,10 +53,12 @@ fn a_failed_edit_has_different_errors_for_an_unwritable_and_for_a_changed_file()
     assert_eq!(of(EditFailed::Edit(EditError::Busy { path: path() })), (409, "BUSY".to_owned()));
     assert_eq!(of(EditFailed::Unknown), (404, "UNKNOWN_SERVER".to_owned()));
     assert_eq!(of(EditFailed::Store(StoreError::Full { path: path() })), (507, "DISK_FULL".to_owned()));
-    for (no_place, hint) in
-        [(NoPlace::CommandLine, "by hand"), (NoPlace::BuiltIn, "disabled"), (NoPlace::Several(vec![]), "--scope")]
-    {
-        let error = ApiError::from(EditFailed::NoPlace(no_place));
+    for (no_place, hint) in [
+        (NoEditTarget::CommandLine, "by hand"),
+        (NoEditTarget::BuiltIn, "disabled"),
+        (NoEditTarget::Several(vec![]), "--scope"),
+    ] {
+        let error = ApiError::from(EditFailed::NoEditTarget(no_place));
         assert_eq!((error.status().as_u16(), &*error.error.code), (409, "NOT_EDITABLE"));
         assert!(error.error.hint.is_some_and(|text| text.contains(hint)), "{hint}");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{
-    ask::{Callers, Confirm, Confirmed, Keep, Lasting},
+    ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed},
     text,
 };
 
@@ -22,9 +22,9 @@ const ALWAYS_SERVER: &str = "always_server";
 /// accepts every form with its default values does not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
     let (decisions, meaning): (&[&str], _) = match question.lasting {
-        Lasting::Once => (&["allow", "deny"], ""),
-        Lasting::Session => (&["allow", ALLOW_SESSION, "deny"], ", `allow_session` until Toolrack ends"),
-        Lasting::Always => (
+        AnswerLifetime::Once => (&["allow", "deny"], ""),
+        AnswerLifetime::Session => (&["allow", ALLOW_SESSION, "deny"], ", `allow_session` until Toolrack ends"),
+        AnswerLifetime::Always => (
             &["allow", ALLOW_SESSION, ALWAYS_TOOL, ALWAYS_SERVER, "deny"],
             ", `allow_session` until Toolrack ends, `always_tool` this tool from now on, `always_server` every tool that its \
              server has now, each as long as it does not change",
@@ -80,10 +80,10 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
     match answer {
         Ok(answer) if answer["action"] == "accept" => {
             let keep = match answer["content"]["decision"].as_str() {
-                Some("allow") => Keep::Once,
-                Some(ALLOW_SESSION) => Keep::Session,
-                Some(ALWAYS_TOOL) => Keep::Tool,
-                Some(ALWAYS_SERVER) => Keep::Server,
+                Some("allow") => AnswerScope::Once,
+                Some(ALLOW_SESSION) => AnswerScope::Session,
+                Some(ALWAYS_TOOL) => AnswerScope::Tool,
+                Some(ALWAYS_SERVER) => AnswerScope::Server,
                 _ => return no("it was declined"),
             };
             let typed = answer["content"]["arguments"].as_str().map(str::trim).filter(|typed| !typed.is_empty());
@@ -92,8 +92,8 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
                 Err(_) => return no("the other arguments were not a JSON object"),
             };
             match (keep, arguments) {
-                (Keep::Once, None) => Confirmed::Yes,
-                (Keep::Once, Some(arguments)) => Confirmed::Edited(arguments),
+                (AnswerScope::Once, None) => Confirmed::Yes,
+                (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                 // A client answers only for the principal that connected it.
                 (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
             }
@@ -128,12 +128,19 @@ mod tests {
     fn an_answer_may_cover_later_calls_and_change_the_arguments() {
         let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
         let arguments = json!({ "path": "b" }).as_object().cloned();
-        for (word, keep) in [(ALLOW_SESSION, Keep::Session), (ALWAYS_TOOL, Keep::Tool), (ALWAYS_SERVER, Keep::Server)] {
+        for (word, keep) in [
+            (ALLOW_SESSION, AnswerScope::Session),
+            (ALWAYS_TOOL, AnswerScope::Tool),
+            (ALWAYS_SERVER, AnswerScope::Server),
+        ] {
             let expected = Confirmed::Kept { keep, callers: Callers::Same, arguments: None };
             assert_eq!(answer(json!({ "decision": word, "arguments": " " })), expected);
         }
         let edited = answer(json!({ "decision": ALWAYS_TOOL, "arguments": "{\"path\": \"b\"}" }));
-        assert_eq!(edited, Confirmed::Kept { keep: Keep::Tool, callers: Callers::Same, arguments: arguments.clone() });
+        assert_eq!(
+            edited,
+            Confirmed::Kept { keep: AnswerScope::Tool, callers: Callers::Same, arguments: arguments.clone() }
+        );
         let edited = answer(json!({ "decision": "allow", "arguments": "{\"path\": \"b\"}" }));
         assert_eq!(Some(edited), arguments.map(Confirmed::Edited));
         assert!(matches!(answer(json!({ "decision": "allow", "arguments": "rm" })), Confirmed::No { .. }));
@@ -143,7 +150,7 @@ mod tests {
             question.lasting = lasting;
             form(&question)["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().len()
         };
-        assert_eq!([Lasting::Once, Lasting::Session, Lasting::Always].map(words), [2, 3, 5]);
+        assert_eq!([AnswerLifetime::Once, AnswerLifetime::Session, AnswerLifetime::Always].map(words), [2, 3, 5]);
     }
 
     #[test]

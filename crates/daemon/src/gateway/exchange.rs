@@ -20,7 +20,7 @@ use super::{
     tools::Cacheable,
     words::META_SUBSCRIPTION,
 };
-use crate::shares::Place;
+use crate::shares::Share;
 
 /// The next message to send back.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     id: Id,
     work: Work,
     /// The request's place in the gateway's limit of calls or of streams. Dropping the exchange frees the place.
-    _place: Place,
+    _place: Share,
     /// The request's place in the limit of calls of its session, if it has a session.
     _slot: Option<OwnedSemaphorePermit>,
 }

@@ -50,20 +50,21 @@ impl Caller {
     /// Returns the caller as the host knows it, for the policy, the asker and the audit log. Its name is what the
     /// client calls itself in this request, or else in its `initialize`.
     fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
-        let mut host_caller = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.transport);
+        let mut host_caller =
+            toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).with_transport(self.transport);
         if let Some(agent) = &gateway.options.agent {
-            host_caller = host_caller.agent(Arc::clone(agent));
+            host_caller = host_caller.with_agent(Arc::clone(agent));
         }
         if let Some(profile) = self.view.profile() {
-            host_caller = host_caller.profile(Arc::clone(profile));
+            host_caller = host_caller.with_profile(Arc::clone(profile));
         }
         if let Some(session) = &self.session {
-            host_caller = host_caller.session(session.short_id());
+            host_caller = host_caller.with_session(session.short_id());
         }
         let own_name = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let initialize_name = || self.session.as_ref()?.agreed.get()?.name.clone();
         match own_name.or_else(initialize_name) {
-            Some(name) => host_caller.client(name),
+            Some(name) => host_caller.with_client(name),
             None => host_caller,
         }
     }

@@ -23,7 +23,7 @@ use super::{
     relay,
     view::View,
 };
-use crate::shares::{Place, Shares};
+use crate::shares::{Share, Shares};
 
 /// Identifies a request in all of its rounds.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Waiting {
 /// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct Parked {
     /// The calls, by their `requestState`.
-    all: HashMap<String, (Instant, Place, Waiting)>,
+    all: HashMap<String, (Instant, Share, Waiting)>,
     shares: Shares,
 }
 

@@ -55,7 +55,7 @@ impl Asker for ClientAsker {
         Abilities { confirm: self.client.forms, ..self.client }.or(self.fallback_abilities())
     }
 
-    fn named(&self, name: &str) -> Option<SharedAsker> {
+    fn for_question(&self, name: &str) -> Option<SharedAsker> {
         Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
     }
 

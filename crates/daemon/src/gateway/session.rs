@@ -26,7 +26,7 @@ use super::{
     subscribed::Subscribed,
     view::View,
 };
-use crate::shares::{Full, Place, Shares};
+use crate::shares::{Full, Share, Shares};
 
 /// The maximum number of questions that wait for the answer of one client.
 const MAX_QUESTIONS: usize = 64;
@@ -294,7 +294,7 @@ impl Drop for RunningRequest {
 /// All sessions over HTTP.
 pub(super) struct Sessions {
     /// The sessions, by id.
-    all: HashMap<String, (Arc<Session>, Place)>,
+    all: HashMap<String, (Arc<Session>, Share)>,
     shares: Shares,
     /// How long a session may be idle before it ends.
     max_idle: Duration,

@@ -170,7 +170,7 @@ impl ViewSnapshot<'_> {
     pub(super) fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match &self.profile {
             Some(profile) => profile.find(catalog, name),
-            None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
+            None => catalog.get(name).or_else(|| catalog.quarantined_tool(name)),
         };
         found.filter(|tool| self.has(tool))
     }

@@ -10,7 +10,7 @@ use tokio::{
 };
 use toolrack_host::Principal;
 
-use crate::shares::{Full, Place, Shares};
+use crate::shares::{Full, Share, Shares};
 
 /// How many of the oldest connections are compared to choose a connection to end. The number is limited because the
 /// choice must be quick even while very many clients connect.
@@ -40,7 +40,7 @@ pub(crate) struct Connection {
     known: Shares,
     /// The place of this connection in the limits of known connections. It counts for the principal that sent the last
     /// request.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<Share>>,
 }
 
 /// The state of a connection.

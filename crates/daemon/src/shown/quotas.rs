@@ -50,7 +50,7 @@ impl From<Usage> for Shown {
             quantity: quantity.word(),
             window: usage.quota.window().word(),
             used: quantity.number(usage.used),
-            limit: quantity.number(usage.quota.most()),
+            limit: quantity.number(usage.quota.limit()),
             free_at: usage.free_at.map(seconds),
             renews_at: usage.renews_at.map(seconds),
         }

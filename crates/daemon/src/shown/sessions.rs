@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use toolrack_store::{Session, Spent};
+use toolrack_store::{ModelUse, Session};
 use utoipa::ToSchema;
 
 /// A conversation.
@@ -25,7 +25,7 @@ pub struct About {
     /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`,
     /// `reasoning_tokens`, `cost_usd`.
     #[schema(value_type = Object)]
-    spent: Spent,
+    spent: ModelUse,
 }
 
 /// The member whose conversation it is.

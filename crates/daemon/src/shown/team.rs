@@ -194,7 +194,7 @@ fn time(at: i64) -> Option<DateTime<Utc>> {
 #[cfg(test)]
 mod tests {
     use toolrack_host::{Caller, Way, principal::Kind};
-    use toolrack_store::{Code, NewGrant, Store, TokenHash, TokenOwner};
+    use toolrack_store::{Code, MemberIdentity, NewGrant, Store, TokenHash};
 
     use super::*;
 
@@ -207,7 +207,7 @@ mod tests {
         store.put_member(&ann, &by).await.unwrap();
         let code = TokenHash::of("code");
         let new = NewGrant {
-            owner: TokenOwner { issuer: ann.issuer(), subject: ann.subject() },
+            owner: MemberIdentity { issuer: ann.issuer(), subject: ann.subject() },
             client: "trc_1",
             client_name: "Cursor\u{202e}",
             redirect_uri: "https://client.example/back",

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use toolrack_config::{
     Entry, Scope,
-    edit::{self, EditError, Edited, NoPlace, Options, Place, Revision},
+    edit::{self, EditError, EditTarget, Edited, NoEditTarget, Options, Revision},
     import::{Sealed, has_secrets},
 };
 use toolrack_host::{Caller, spec::Trust};
@@ -67,7 +67,7 @@ pub(crate) enum EditFailed {
     /// There is no entry of this name.
     Unknown,
     /// The entry is in no file, or in several files, so that the name does not say which file to edit.
-    NoPlace(NoPlace),
+    NoEditTarget(NoEditTarget),
     /// The file was not edited.
     Edit(EditError),
     /// The change was written, but the agreement to run the changed entry was not stored.
@@ -76,9 +76,9 @@ pub(crate) enum EditFailed {
     Unfinished,
 }
 
-impl From<NoPlace> for EditFailed {
-    fn from(no_place: NoPlace) -> Self {
-        Self::NoPlace(no_place)
+impl From<NoEditTarget> for EditFailed {
+    fn from(no_place: NoEditTarget) -> Self {
+        Self::NoEditTarget(no_place)
     }
 }
 
@@ -153,9 +153,9 @@ impl World {
         let existing = || entry.ok_or(EditFailed::Unknown);
         let (places, folder) = (&self.request.places, &self.request.cwd);
         let place = match &change {
-            Change::Add { scope, .. } => Place::of_new(*scope, places, folder),
-            Change::Revise { .. } | Change::Remove => Place::only(existing()?)?,
-            Change::Switch(_) => Place::to_switch(existing()?, &loaded, places, folder)?,
+            Change::Add { scope, .. } => EditTarget::for_new_entry(*scope, places, folder),
+            Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(existing()?)?,
+            Change::Switch(_) => EditTarget::for_switching(existing()?, &loaded, places, folder)?,
         };
         let is_new = matches!(change, Change::Add { .. });
         let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
@@ -191,9 +191,9 @@ impl World {
             }
             return Ok(());
         };
-        let is_as_written = edited.after.as_ref() == Some(&after.hash);
+        let is_as_written = edited.hash_after.as_ref() == Some(&after.hash);
         let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
-        let was_agreed_to = is_new || trusted.is_some_and(|before| edited.before.as_ref() == Some(&before.hash));
+        let was_agreed_to = is_new || trusted.is_some_and(|before| edited.hash_before.as_ref() == Some(&before.hash));
         if is_only_switched || (is_as_written && was_agreed_to) {
             self.trust(after, caller).await?;
             // Applies the agreement. The world itself reports files that cannot be used.
@@ -239,7 +239,7 @@ async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_ru
     let edit = move || match change {
         Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
         Change::Revise { entry, seen_hash } => {
-            let revision = Revision { shown: &shown, entry: &entry, seen: seen_hash.as_deref() };
+            let revision = Revision { shown: &shown, entry: &entry, shown_hash: seen_hash.as_deref() };
             edit::revise(&path, &name, &revision, options)
         }
         Change::Remove => edit::remove(&path, &name, options),

@@ -115,12 +115,12 @@ impl LatestSignIns {
 impl World {
     /// The state of the last sign-in to this server.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.under_way.sign_ins(|latest| latest.0.get(server).map(|sign_in| sign_in.status.clone()))
+        self.work_in_progress.sign_ins(|latest| latest.0.get(server).map(|sign_in| sign_in.status.clone()))
     }
 
     /// Takes the address at which a browser on another machine ended up.
     pub(crate) fn accept_pasted_address(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
-        self.under_way.sign_ins(|latest| latest.paste(server, pasted))
+        self.work_in_progress.sign_ins(|latest| latest.paste(server, pasted))
     }
 
     /// Begins to sign in, and waits until there is a page to show, or no page is needed. An earlier sign-in is
@@ -128,7 +128,7 @@ impl World {
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
         let (paste_sender, pasted) = oneshot::channel();
-        let earlier = self.under_way.sign_ins(|latest| latest.begin(server.as_str(), &given_up, paste_sender));
+        let earlier = self.work_in_progress.sign_ins(|latest| latest.begin(server.as_str(), &given_up, paste_sender));
         earlier.inspect(CancellationToken::cancel);
         let (shows, mut page) = oneshot::channel();
         let (result_sender, mut result) = oneshot::channel();
@@ -144,7 +144,7 @@ impl World {
                     (status.state, status.error, status.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
             };
-            world.under_way.sign_ins(|latest| latest.change(name.as_str(), &token, ended));
+            world.work_in_progress.sign_ins(|latest| latest.change(name.as_str(), &token, ended));
             if signed.is_ok() {
                 // The host would reconnect without this, but later. Fails only if the server was removed meanwhile.
                 let _ = world.host.reconnect(name.as_str());
@@ -164,7 +164,7 @@ impl World {
         };
         if let Some(page) = page {
             let shown = |status: &mut SigningIn| status.page = Some(page.into());
-            self.under_way.sign_ins(|latest| latest.change(server.as_str(), &given_up, shown));
+            self.work_in_progress.sign_ins(|latest| latest.change(server.as_str(), &given_up, shown));
         }
         self.signing_in(server.as_str()).filter(|_| !given_up.is_cancelled()).ok_or_else(replaced)
     }

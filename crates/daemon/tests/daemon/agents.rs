@@ -6,13 +6,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use toolrack_daemon::{MetricValue, Metrics};
-use toolrack_testkit::{Home, SideEffects, fake_server_path, processes};
+use toolrack_testkit::{EffectLog, Home, fake_server_path, processes};
 
 use crate::up::{DaemonOptions, Events, LONG, Up};
 
 /// A configuration with the agents `coder` and `a/b c`, each with a server of its own beside the one that they share.
 /// The fake servers write what they do to `effects`.
-fn home(effects: &SideEffects) -> Home {
+fn home(effects: &EffectLog) -> Home {
     let home = Home::new();
     let args = json!(["stdio", "--era", "both", "--log", effects.path_str()]);
     let entry = |name: &str| format!("name = \"{name}\"\ncommand = {:?}\nargs = {args}\n", fake_server_path());
@@ -40,7 +40,7 @@ async fn is_running(up: &Up, id: &str) -> bool {
 
 #[tokio::test]
 async fn no_agent_sees_the_servers_of_another() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     let listed = up.get("/api/v1/agents").await;
     let expected = json!({ "agents": [
@@ -85,7 +85,7 @@ fn lines(up: &Up, wanted: impl Fn(&MetricValue) -> bool) -> Vec<String> {
 
 #[tokio::test]
 async fn collectors_get_what_the_pages_of_the_daemon_and_its_agents_have() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     let call = json!({ "tool": "shared/echo", "arguments": { "text": "hi" }, "approved": true });
     for base in ["", "/agents/coder"] {
@@ -117,7 +117,7 @@ async fn collectors_get_what_the_pages_of_the_daemon_and_its_agents_have() {
 
 #[tokio::test]
 async fn the_token_of_an_agent_opens_only_its_own_mcp_endpoint() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     let (status, given) = up.post("/api/v1/agents/coder/token", json!({})).await;
     assert_eq!((status.as_u16(), &given["mcp"]), (200, &json!("/agents/coder/mcp")));
@@ -161,7 +161,7 @@ async fn the_token_of_an_agent_opens_its_endpoint_in_every_percent_encoding() {
 
 #[tokio::test]
 async fn an_unused_world_ends_with_its_servers_and_starts_again_on_demand() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
     // A client listens to the events of one agent, so that its world stays in use.
     let listening = up.request(Method::GET, "/agents/coder/api/v1/events").send().await.unwrap();
@@ -181,7 +181,7 @@ async fn an_unused_world_ends_with_its_servers_and_starts_again_on_demand() {
 
 #[tokio::test]
 async fn an_agent_that_is_not_configured_is_unknown() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     for (method, path) in [
         (Method::GET, "/agents/missing/api/v1/servers"),
@@ -213,7 +213,7 @@ async fn an_agent_that_is_not_configured_is_unknown() {
 
 #[tokio::test]
 async fn the_daemon_lists_and_answers_questions_of_agents() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     for (at, server) in [("", "shared"), ("/agents/coder", "one")] {
         up.eventually("its server is connected", async || {
@@ -262,7 +262,7 @@ async fn the_daemon_lists_and_answers_questions_of_agents() {
 
 #[tokio::test]
 async fn a_late_answer_approves_nothing_in_the_next_world_of_the_agent() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let daemon_options = DaemonOptions { grace: Duration::from_millis(100), ..DaemonOptions::default() };
     let up = Up::started(home(&effects), daemon_options).await;
     let write = || up.post("/agents/coder/api/v1/calls", json!({ "tool": "one/write", "arguments": { "path": "a" } }));
@@ -295,7 +295,7 @@ async fn a_late_answer_approves_nothing_in_the_next_world_of_the_agent() {
 
 #[tokio::test]
 async fn a_daemon_that_ends_waits_for_running_calls_of_agents() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::of(home(&effects)).await;
     up.eventually("its server is connected", async || {
         let found = up.get("/agents/coder/api/v1/servers/one").await;

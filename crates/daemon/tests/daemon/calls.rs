@@ -6,12 +6,12 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use toolrack_testkit::{Effects, SideEffects};
+use toolrack_testkit::{EffectLog, Effects};
 
 use crate::up::{Events, LONG, Up, fake};
 
 /// Waits until the server has logged the call.
-async fn wait_for(effects: &SideEffects, says: impl Fn(&Effects) -> bool) {
+async fn wait_for(effects: &EffectLog, says: impl Fn(&Effects) -> bool) {
     let waited = timeout(LONG, async {
         while !says(&effects.read()) {
             sleep(Duration::from_millis(20)).await;
@@ -66,7 +66,7 @@ async fn progress_is_sent_in_order_and_the_result_last() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_can_be_cancelled_by_its_name_and_the_server_hears_of_it() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = json!({ "tool": "fake/sleep", "arguments": { "ms": 60_000 }, "approved": true, "id": "mine" });
     let cancel = async {
@@ -85,7 +85,7 @@ async fn a_call_can_be_cancelled_by_its_name_and_the_server_hears_of_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_who_goes_away_cancels_the_call() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = json!({ "tool": "fake/sleep", "arguments": { "ms": 60_000 }, "approved": true });
     let request = up.request(Method::POST, "/api/v1/calls").json(&call).send();
@@ -99,7 +99,7 @@ async fn a_caller_who_goes_away_cancels_the_call() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_in_flight_are_finished_when_the_daemon_ends() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = json!({ "tool": "fake/sleep", "arguments": { "ms": 500 }, "approved": true });
     let request = up.request(Method::POST, "/api/v1/calls").json(&call);

@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 
 use reqwest::Method;
 use serde_json::json;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::up::{Up, fake};
 
@@ -143,14 +143,14 @@ async fn a_server_can_be_tested_and_its_logs_read() {
 
 #[tokio::test]
 async fn reconnect_affects_only_the_named_server() {
-    let (one, other) = (SideEffects::new(), SideEffects::new());
+    let (one, other) = (EffectLog::new(), EffectLog::new());
     let up =
         Up::with(&[("one", fake(&["--log", one.path_str()])), ("other", fake(&["--log", other.path_str()]))]).await;
     for name in ["one", "other"] {
         up.until(name, "connected").await;
     }
     // The processes of servers that ran a call.
-    let processes = |effects: &SideEffects| effects.read().pids().len();
+    let processes = |effects: &EffectLog| effects.read().pids().len();
     let call = async |server: &str| up.call(&format!("{server}/write"), json!({ "path": "a" })).await;
     call("one").await;
     call("other").await;

@@ -1,7 +1,7 @@
 //! Servers of other programs, imported through the daemon.
 
 use serde_json::{Value, json};
-use toolrack_testkit::{Home, SideEffects};
+use toolrack_testkit::{EffectLog, Home};
 
 use crate::up::{Up, fake, servers};
 
@@ -21,7 +21,7 @@ fn choice(offer: &Value) -> Value {
 
 #[tokio::test]
 async fn an_imported_server_equals_its_view_plus_the_hidden_secret() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut theirs = fake(&["--log", effects.path_str()]);
     theirs["env"] = json!({ "API_KEY": SECRET });
     let up = Up::of(home(&[("theirs", theirs), ("known", fake(&[]))])).await;

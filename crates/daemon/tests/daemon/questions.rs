@@ -3,13 +3,13 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use toolrack_testkit::{Home, SideEffects};
+use toolrack_testkit::{EffectLog, Home};
 
 use crate::up::{Up, fake, servers};
 
 #[tokio::test]
 async fn a_call_without_a_rule_waits_for_an_answer_and_sends_the_approved_arguments() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let mut events = up.events(None).await;
     let call = up.post("/api/v1/calls", json!({ "tool": "fake/write", "arguments": { "path": "a" } }));
@@ -37,7 +37,7 @@ async fn a_call_without_a_rule_waits_for_an_answer_and_sends_the_approved_argume
 
 #[tokio::test]
 async fn a_call_that_is_denied_fails_with_the_reason_and_nothing_runs() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = up.post("/api/v1/calls", json!({ "tool": "fake/write" }));
     let answer = async {
@@ -84,7 +84,7 @@ async fn a_tool_that_is_always_allowed_is_asked_about_once_until_that_is_taken_b
 
 #[tokio::test]
 async fn arguments_that_the_tool_does_not_take_leave_the_question_open() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = up.post("/api/v1/calls", json!({ "tool": "fake/write", "arguments": { "path": "a" } }));
     let answer = async {
@@ -116,7 +116,7 @@ async fn a_form_of_a_server_is_filled_in_over_the_api() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_answers_that_come_at_once_one_counts_and_the_call_runs_once() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     for round in 1..=5 {
         let call = up.post("/api/v1/calls", json!({ "tool": "fake/write", "arguments": { "path": "a" } }));
@@ -135,7 +135,7 @@ async fn of_many_answers_that_come_at_once_one_counts_and_the_call_runs_once() {
 
 #[tokio::test]
 async fn an_unanswered_question_is_a_no_and_a_late_answer_gets_an_error() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&["--log", effects.path_str()]))]));
     let up = Up::patient(home, Duration::from_millis(300)).await;
@@ -157,7 +157,7 @@ async fn an_unanswered_question_is_a_no_and_a_late_answer_gets_an_error() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_question_of_a_caller_who_disconnects_closes_and_an_answer_starts_nothing() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let mut events = up.events(None).await;
     let mut waiting = JoinSet::new();
@@ -211,7 +211,7 @@ async fn every_answer_word_fits_only_its_kind_of_question() {
 
 #[tokio::test]
 async fn questions_are_listed_from_the_oldest_and_answered_in_any_order() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let call = async |path: &str| {
         let call = json!({ "tool": "fake/write", "arguments": { "path": path }, "id": path });

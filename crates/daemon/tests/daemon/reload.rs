@@ -5,13 +5,13 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use serde_json::json;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::up::{Up, fake, servers};
 
 #[tokio::test]
 async fn an_edited_file_counts_at_once_and_leaves_unchanged_servers_alone() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let same = fake(&["--log", effects.path_str()]);
     let up = Up::with(&[("same", same.clone()), ("goes", fake(&[]))]).await;
     up.call("same/echo", json!({ "text": "before" })).await;
@@ -54,7 +54,7 @@ async fn a_broken_file_leaves_the_old_world_and_says_where_it_is_broken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_calls_survive_a_hundred_changes_around_them() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let same = fake(&["--log", effects.path_str()]);
     let up = Up::with(&[("same", same.clone())]).await;
     let changes = AtomicUsize::new(0);

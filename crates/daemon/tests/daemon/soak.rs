@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt as _, future::join_all, stream};
 use serde_json::json;
 use tokio::time::sleep;
-use toolrack_testkit::{SideEffects, memory::rss_kib, processes};
+use toolrack_testkit::{EffectLog, memory::rss_kib, processes};
 
 use crate::up::{LONG, Up, fake};
 
@@ -103,7 +103,7 @@ async fn watcher(counts: &Counts) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_crash_at_random_leave_nothing_behind_and_every_approval_is_answered_once() {
-    let effects: Vec<_> = (0..SERVERS).map(|_| SideEffects::new()).collect();
+    let effects: Vec<_> = (0..SERVERS).map(|_| EffectLog::new()).collect();
     let names: Vec<_> = (0..SERVERS).map(|n| format!("s{n}")).collect();
     let entries: Vec<_> = names
         .iter()

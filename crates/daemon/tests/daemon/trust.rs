@@ -2,13 +2,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_host::Event;
-use toolrack_testkit::{Home, SideEffects};
+use toolrack_testkit::{EffectLog, Home};
 
 use crate::up::{LONG, Up, fake, project};
 
 #[tokio::test]
 async fn an_entry_of_a_project_runs_only_after_exactly_that_entry_was_approved() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let home = Home::new();
     project(&home, &[("theirs", fake(&["--log", effects.path_str()]))]);
     let up = Up::of(home).await;

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::up::{Events, Up, fake};
 
@@ -73,7 +73,7 @@ async fn a_model_calls_a_tool_and_answers_and_the_conversation_is_stored() {
 
 #[tokio::test]
 async fn a_call_of_a_model_waits_for_approval_like_every_other_call() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "It was not allowed." }]));
@@ -112,7 +112,7 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
 
 #[tokio::test]
 async fn a_call_cancelled_during_its_approval_is_stored_as_not_run() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
     let calls = json!([{ "name": "mcp__fake__write", "input": { "path": "a" } }]);
     let model = script(json!([{ "tool_calls": calls }, { "text": "never" }]));
@@ -193,7 +193,7 @@ async fn without_a_model_or_a_message_the_error_says_what_is_missing() {
 
 #[tokio::test]
 async fn tools_beyond_the_budget_are_found_by_search_and_called_under_their_names() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let many = fake(&["--tools", "400", "--log", effects.path_str()]);
     let up = Up::with(&[("fake", many.clone()), ("other", many), ("toolrack", fake(&[]))]).await;
     let call = |tool: &str, arguments: Value| {

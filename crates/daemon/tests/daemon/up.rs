@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
-use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset, Watcher};
+use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, UnsetPolicy, Watcher};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, Metrics, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
     Vault, WorldKind, WorldParts,
@@ -203,7 +203,7 @@ impl Up {
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
         let store_of_test = store.clone();
         let vault = Arc::<MemoryVault>::default();
-        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+        let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
             .with_own_folders(places.own_folders())
             .with_secrets(Arc::<MemoryVault>::clone(&vault));
         let vault_of_daemon = Arc::clone(&vault);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_daemon::gateway::GatewayOptions;
 use toolrack_host::Call;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{PATIENCE, Raw, World, fake, json_of, messages_of, object, request, until};
 
@@ -44,7 +44,7 @@ async fn next(stream: &mut Response, left: &mut String) -> Option<Value> {
 
 #[tokio::test]
 async fn a_client_cancels_its_own_request_and_not_the_one_that_another_gave_the_same_id() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let (one, other) = (Raw::legacy(&world, json!({})).await, Raw::legacy(&world, json!({})).await);
     let (body, cancelled) = (sleep(7), notification("notifications/cancelled", json!({"requestId": 7})));
@@ -71,7 +71,7 @@ async fn a_client_cancels_its_own_request_and_not_the_one_that_another_gave_the_
 
 #[tokio::test]
 async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_no_others() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let (one, other) = (Raw::legacy(&world, json!({})).await, Raw::legacy(&world, json!({})).await);
     let (mut stream, mut theirs) = (listen(&one).await, listen(&other).await);

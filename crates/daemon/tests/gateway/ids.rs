@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{Raw, World, json_of, messages_of, modern, request, until};
 
@@ -68,7 +68,7 @@ async fn a_request_id_is_echoed_exactly_or_refused_over_stdio() {
 
 #[tokio::test]
 async fn over_stdio_a_client_begins_once_and_cancels_by_the_id_of_its_request() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let (ours, theirs) = duplex(1_000_000);
     let (reader, writer) = split(theirs);

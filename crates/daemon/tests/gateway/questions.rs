@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use toolrack_daemon::gateway::GatewayOptions;
 use toolrack_host::{Abilities, Asker, Call, Host, Policy, SharedAsker, ask::Confirm, ask::Confirmed};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{PATIENCE, Person, World, call, client, fake, object};
 
@@ -95,7 +95,7 @@ async fn calls_without_a_client_do_not_offer_what_only_clients_can_answer() {
 }
 
 /// Servers whose tool `write` must be approved.
-async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
+async fn guarded(effects: &EffectLog, options: GatewayOptions) -> World {
     let rules = Policy::default().allow("*".parse().unwrap()).confirm("write".parse().unwrap());
     let host = Host::builder().gate(Arc::new(rules)).build();
     World::around(host, [("fake", fake(&format!("--log {}", effects.path_str())))], options).await
@@ -103,7 +103,7 @@ async fn guarded(effects: &SideEffects, options: GatewayOptions) -> World {
 
 #[tokio::test]
 async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
     for (number, (way, spec)) in world.client_entries().into_iter().enumerate() {
         let person = Person::new();
@@ -121,7 +121,7 @@ async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
 
 #[tokio::test]
 async fn without_a_user_to_ask_a_call_is_denied_in_words() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
     for (way, spec) in world.client_entries() {
         let host = client(spec, None).await;
@@ -149,7 +149,7 @@ impl Asker for Inbox {
 
 #[tokio::test]
 async fn for_a_client_that_cannot_be_asked_another_one_is_asked() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut options = GatewayOptions::default();
     options.asker = Some(Arc::new(Inbox) as SharedAsker);
     let world = guarded(&effects, options).await;

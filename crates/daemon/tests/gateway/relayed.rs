@@ -9,13 +9,13 @@ use std::{
 use futures::future::join_all;
 use serde_json::json;
 use tokio::time::timeout;
-use toolrack_config::{Environment, Interpolate, Unset};
+use toolrack_config::{Environment, Interpolate, UnsetPolicy};
 use toolrack_daemon::gateway::{GatewayOptions, Profiles};
 use toolrack_host::{
     Call, Content, Fact, Host, OnProgress, Relay, Selection, ToolProfile, TraceContext, Way, Witness, mcp::Progress,
     spec::Protocol,
 };
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, object, until};
 
@@ -62,7 +62,7 @@ async fn errors_of_a_server_are_relayed_with_message_and_data() {
 async fn the_trace_context_is_passed_to_the_server() {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     for era in ["legacy", "modern"] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let world = World::new(&format!("--era {era} --log {} --log-all", effects.path_str())).await;
         for (way, spec) in world.client_entries() {
             let host = client(spec, None).await;
@@ -114,7 +114,7 @@ async fn a_tool_keeps_its_icons_and_other_metadata() {
 
 #[tokio::test]
 async fn a_secret_that_a_server_repeats_reaches_no_client() {
-    let secrets = Arc::new(Interpolate::new(Environment::new([("THE_TOKEN", "canary-1")]), Unset::Error));
+    let secrets = Arc::new(Interpolate::new(Environment::new([("THE_TOKEN", "canary-1")]), UnsetPolicy::Error));
     let mut spec = fake("--era both");
     let toolrack_host::spec::Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
     stdio.env.insert("CANARY".into(), "${THE_TOKEN}".into());
@@ -134,7 +134,7 @@ async fn a_secret_that_a_server_repeats_reaches_no_client() {
 
 #[tokio::test]
 async fn a_shutdown_ends_running_calls_with_an_error() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let raw = Raw::new(&world);
     let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
@@ -185,7 +185,7 @@ async fn progress_arrives_in_order_and_before_the_result() {
 #[tokio::test]
 async fn a_call_that_the_client_gives_up_is_cancelled_at_the_server() {
     for era in ["legacy", "modern"] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
         for (number, (way, spec)) in world.client_entries().into_iter().enumerate() {
             let host = client(spec, None).await;
@@ -324,7 +324,7 @@ struct Callers(Mutex<Vec<(Way, Option<String>)>>);
 impl Witness for Callers {
     fn record(&self, fact: Fact) {
         if let Fact::Called(called) = fact {
-            let name = called.caller.name().map(ToOwned::to_owned);
+            let name = called.caller.client_name().map(ToOwned::to_owned);
             self.0.lock().unwrap().push((called.caller.way(), name));
         }
     }

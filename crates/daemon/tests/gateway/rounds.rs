@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{Raw, World, fake, json_of, modern};
 
@@ -18,7 +18,7 @@ fn elicit() -> Value {
 
 #[tokio::test]
 async fn a_call_asks_in_one_round_and_continues_in_the_next() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     // The server behind the gateway is of the older era: while it asks, its call waits, and the gateway must not make
     // the call again.
     let world = World::new(&format!("--log {} --log-all", effects.path_str())).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_daemon::gateway::GatewayOptions;
 use toolrack_host::spec::Protocol;
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, messages_of, modern, request, until};
 
@@ -51,7 +51,7 @@ async fn each_legacy_version_is_accepted_and_unknown_ones_get_the_newest() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_has_its_calls_cancelled() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let legacy = Raw::legacy(&world, json!({})).await;
     let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
@@ -74,7 +74,7 @@ async fn a_client_that_goes_away_has_its_calls_cancelled() {
 
 #[tokio::test]
 async fn a_request_that_is_taken_back_has_no_answer() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let raw = Raw::legacy(&world, json!({})).await;
     let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
@@ -93,7 +93,7 @@ async fn a_request_that_is_taken_back_has_no_answer() {
 
 #[tokio::test]
 async fn an_id_of_a_running_request_is_refused() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
     let raw = Raw::legacy(&world, json!({})).await;
     let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
@@ -161,7 +161,7 @@ async fn a_session_too_many_is_refused_while_all_are_in_use() {
 async fn only_so_many_requests_of_one_session_run_at_once() {
     let mut options = GatewayOptions::default();
     options.bounds.calls_per_session = 1;
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let log = format!("--log {}", effects.path_str());
     let world = World::with([("fake", fake(&log))], options).await;
     let raw = Raw::legacy(&world, json!({})).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_daemon::gateway::GatewayOptions;
 use toolrack_host::{Host, Subscriptions, spec::Protocol};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::world::{PATIENCE, Raw, World, call, client, fake, json_of, name, object, request};
 
@@ -83,13 +83,13 @@ async fn a_resource_of_two_servers_is_reported_under_the_name_that_the_client_us
 }
 
 /// How often the gateway sent this request to the server.
-fn sent(effects: &SideEffects, method: &str) -> usize {
+fn sent(effects: &EffectLog, method: &str) -> usize {
     effects.read().count_of(method)
 }
 
 #[tokio::test]
 async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let args = format!("--era legacy --log {} --log-all", effects.path_str());
     let world = World::new(&args).await;
     let mut clients = Vec::new();
@@ -123,7 +123,7 @@ async fn many_clients_share_one_subscription_which_the_last_of_them_ends() {
 
 #[tokio::test]
 async fn a_session_that_ends_ends_its_subscriptions() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let args = format!("--era legacy --log {} --log-all", effects.path_str());
     let world = World::new(&args).await;
     let raw = Raw::legacy(&world, json!({})).await;

@@ -14,7 +14,7 @@ use super::{
     running::Running,
 };
 use crate::{
-    ask::{Callers, Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
+    ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed, Review, SharedAsker},
     catalog::CatalogTool,
     event::Event,
     findings,
@@ -173,12 +173,12 @@ impl CallContext {
         });
         let review = self.review(call, tool, fingerprint);
         let question = self.question(call, tool, why.clone(), lasting);
-        let question = question.under(Arc::<UnderReview>::clone(&review));
+        let question = question.with_review(Arc::<UnderReview>::clone(&review));
         // This decision is recorded if the caller abandons the call before the user answers.
         running.record_decision(Decision::Unanswered, why.clone());
         let (keep, callers, arguments) = match asker.confirm(question).await {
-            Confirmed::Yes => (Keep::Once, Callers::Same, None),
-            Confirmed::Edited(arguments) => (Keep::Once, Callers::Same, Some(arguments)),
+            Confirmed::Yes => (AnswerScope::Once, Callers::Same, None),
+            Confirmed::Edited(arguments) => (AnswerScope::Once, Callers::Same, Some(arguments)),
             Confirmed::Kept { keep, callers, arguments } => (keep, callers, arguments),
             Confirmed::No { why: reason } => {
                 running.report_answer(Decision::Declined, &why, review.answerer.get());
@@ -187,7 +187,7 @@ impl CallContext {
         };
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
         let why = match keep {
-            Keep::Once => why,
+            AnswerScope::Once => why,
             keep if lasting => format!("{why}; {}", self.remember(keep, callers, &review, server).await),
             _ => why,
         };
@@ -237,19 +237,25 @@ impl CallContext {
             description: definition.description.clone(),
             findings: findings::in_tool(tool.as_listed()),
             lasting: match (lasting, &self.answers) {
-                (false, _) => Lasting::Once,
-                (true, None) => Lasting::Session,
-                (true, Some(_)) => Lasting::Always,
+                (false, _) => AnswerLifetime::Once,
+                (true, None) => AnswerLifetime::Session,
+                (true, Some(_)) => AnswerLifetime::Always,
             },
             ..Confirm::new(tool.server.clone(), definition.name.clone(), call.arguments.clone(), why)
         }
     }
 
     /// Remembers that calls like this one may run. Returns for how long and for which tools, as text.
-    async fn remember(&self, keep: Keep, callers: Callers, review: &UnderReview, server: &Server) -> &'static str {
+    async fn remember(
+        &self,
+        keep: AnswerScope,
+        callers: Callers,
+        review: &UnderReview,
+        server: &Server,
+    ) -> &'static str {
         let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
-        let of_server = keep == Keep::Server;
+        let of_server = keep == AnswerScope::Server;
         let tools: Vec<_> = match of_server {
             true => {
                 let tools = server.snapshot().tools.clone();
@@ -258,7 +264,7 @@ impl CallContext {
             false => vec![(tool.tool().name.clone(), tool.definition())],
         };
         let stored = match (&self.answers, keep) {
-            (Some(answers), Keep::Tool | Keep::Server) => {
+            (Some(answers), AnswerScope::Tool | AnswerScope::Server) => {
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
                 answers.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
             }

@@ -58,21 +58,21 @@ impl Work {
 }
 
 /// Counts what one piece of admitted work uses. The host drops it when the work ends.
-pub trait UnderWay: Send + Sync {
+pub trait UsageMeter: Send + Sync {
     /// Counts what the work has used, in addition to the call that [`Quotas::begin`] has counted. The amount may go
     /// beyond a quota, because it is known only now.
     fn used(&self, quantity: Quantity, amount: u64);
 }
 
 /// Work that no quota refused. The host drops this when the work ends.
-pub struct Admitted(Option<Box<dyn UnderWay>>);
+pub struct Admitted(Option<Box<dyn UsageMeter>>);
 
 impl Admitted {
     /// Work that no quota bounds.
     pub const UNBOUNDED: Self = Self(None);
 
     /// Creates admitted work whose use `work` counts; `work` is dropped when the work ends.
-    pub fn counted_by(work: impl UnderWay + 'static) -> Self {
+    pub fn counted_by(work: impl UsageMeter + 'static) -> Self {
         Self(Some(Box::new(work)))
     }
 

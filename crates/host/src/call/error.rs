@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    catalog::Unknown,
+    catalog::UnknownTool,
     link::{LinkError, METHOD_NOT_FOUND, RpcError},
     pins::Cause,
     quota::OverQuota,
@@ -17,7 +17,7 @@ use crate::{
 pub enum CallError {
     /// There is no such tool.
     #[error("{0}")]
-    Unknown(Unknown),
+    Unknown(UnknownTool),
     /// There is no such server.
     #[error("no server is called `{server}`")]
     UnknownServer {

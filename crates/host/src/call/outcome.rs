@@ -108,7 +108,7 @@ pub struct Artifact {
 /// Content other than the result of a call, such as a resource or the message of a prompt, in a form for a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Shaped {
+pub struct ShapedContent {
     /// All its text, with a line for each part that is stored elsewhere or left out; cut to
     /// [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
@@ -123,12 +123,12 @@ pub struct Shaped {
 }
 
 /// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
-pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
+pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> ShapedContent {
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
     outcome.text = shape.store_files(&mut outcome).await;
     shape.cut_text(&mut outcome).await;
     let ToolOutcome { text, content: media, warnings, truncated, artifacts, .. } = outcome;
-    Shaped { text, media, warnings, truncated, artifacts }
+    ShapedContent { text, media, warnings, truncated, artifacts }
 }
 
 /// Turns decoded blocks into text and media for a model. The fields name the source of the blocks and their limits.

@@ -96,7 +96,7 @@ impl ToolProfile {
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match self.tool_renamed_to(name) {
             Some((server, tool)) => catalog.tool_of(server, tool),
-            None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
+            None => catalog.get(name).or_else(|| catalog.quarantined_tool(name)),
         };
         // `in_quarantine` also accepts other spellings, by which a renamed tool must not be found.
         found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))

@@ -101,7 +101,7 @@ impl ToolSet {
     }
 
     /// Returns the tool `name` in quarantine.
-    pub(crate) fn in_quarantine(&self, name: &str) -> Option<&MismatchedTool> {
+    pub(crate) fn quarantined_tool(&self, name: &str) -> Option<&MismatchedTool> {
         self.mismatched.iter().find(|mismatched| !mismatched.usable && mismatched.listed.tool.name == name)
     }
 

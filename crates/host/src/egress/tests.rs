@@ -110,7 +110,7 @@ fn hosted_lets_out_nothing_but_https_to_public_addresses() {
 #[test]
 fn configured_addresses_may_be_anywhere_and_addresses_that_a_server_names_may_not() {
     let egress = egress(Profile::Local, &[]);
-    let mismatched = egress.named_by(&url("https://mcp.example.com/mcp"));
+    let mismatched = egress.guard_for_server(&url("https://mcp.example.com/mcp"));
     for inside in INSIDE {
         let there = url(&format!("http://{inside}/"));
         assert_eq!(egress.configured().check(&there), Ok(()), "{inside}");
@@ -124,14 +124,14 @@ fn configured_addresses_may_be_anywhere_and_addresses_that_a_server_names_may_no
 #[test]
 fn an_address_in_the_network_of_the_server_is_allowed() {
     let egress = egress(Profile::Local, &[]);
-    let here = egress.named_by(&url("http://127.0.0.1:9000/mcp"));
+    let here = egress.guard_for_server(&url("http://127.0.0.1:9000/mcp"));
     assert!(here.check(&url("http://localhost:9001/")).is_ok() && here.check(&url("http://[::1]/")).is_ok());
     assert!(here.check(&url("http://10.0.0.1/")).is_err() && here.check(&url("http://169.254.169.254/")).is_err());
-    let near = egress.named_by(&url("https://192.168.1.5/mcp"));
+    let near = egress.guard_for_server(&url("https://192.168.1.5/mcp"));
     assert!(near.check(&url("https://10.1.1.1/")).is_ok() && near.check(&url("https://127.0.0.1/")).is_err());
     let hosted = Egress::default();
     hosted.set(EgressRules::strictest(""));
-    let here = hosted.named_by(&url("http://127.0.0.1:9000/mcp"));
+    let here = hosted.guard_for_server(&url("http://127.0.0.1:9000/mcp"));
     assert!(here.check(&url("http://localhost:9001/")).is_err(), "a hosted program has no local addresses");
 }
 
@@ -147,7 +147,7 @@ fn secrets_go_in_the_clear_only_where_the_server_is_in_the_clear_itself() {
     ];
     for (server, endpoint, fine) in cases {
         let (server, endpoint) = (url(server), url(endpoint));
-        let checked = Egress::default().named_by(&server).check_for_secrets(&endpoint, &server);
+        let checked = Egress::default().guard_for_server(&server).check_with_secrets(&endpoint, &server);
         assert_eq!(checked.is_ok(), fine, "{server} {endpoint}: {checked:?}");
     }
 }
@@ -252,8 +252,8 @@ async fn names_as_the_system_knows_them_lead_inside_only_for_servers_that_are_th
         guard.allowed_addresses("localhost", found).is_ok()
     };
     let egress = Egress::default();
-    assert!(!localhost(egress.named_by(&url("https://mcp.example.com/"))).await);
-    assert!(localhost(egress.named_by(&url("http://127.0.0.1/"))).await);
+    assert!(!localhost(egress.guard_for_server(&url("https://mcp.example.com/"))).await);
+    assert!(localhost(egress.guard_for_server(&url("http://127.0.0.1/"))).await);
     assert!(localhost(egress.configured()).await);
 }
 
@@ -273,7 +273,7 @@ async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_n
             let lookup = Arc::new(Answers(Mutex::new(vec![vec!["10.0.0.1".parse().unwrap()]])));
             let rules = EgressRules { profile, ..EgressRules::default() };
             let egress = Egress::new(rules, lookup).with_proxies_of_environment(["", "http://", proxy]);
-            let server = egress.named_by(&url("https://mcp.example.com/"));
+            let server = egress.guard_for_server(&url("https://mcp.example.com/"));
             async move { (resolved(&server).await.is_ok(), server.check(&url("http://name.example/admin")).is_err()) }
         };
         assert_eq!(resolves(Profile::Local).await, (true, true), "{proxy}");
@@ -281,7 +281,7 @@ async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_n
         assert_eq!(resolves(Profile::Hosted).await, (false, true), "{proxy}");
     }
     let other = Egress::default().with_proxies_of_environment(["http://proxy.example"]);
-    assert!(other.named_by(&url("https://mcp.example.com/")).check(&url("https://name.example/")).is_ok());
+    assert!(other.guard_for_server(&url("https://mcp.example.com/")).check(&url("https://name.example/")).is_ok());
 }
 
 proptest! {
@@ -318,7 +318,7 @@ proptest! {
 #[test]
 fn an_address_without_an_origin_is_not_called_null() {
     let egress = Egress::default();
-    let guard = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
+    let guard = egress.guard_for_server(&Url::parse("https://mcp.example.com/mcp").unwrap());
     let refused = guard.check(&Url::parse("file:///etc/passwd").unwrap()).unwrap_err().to_string();
     assert!(
         refused.starts_with("the egress rules refuse an address of the scheme `file`: it is neither http nor https"),

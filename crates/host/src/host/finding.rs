@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     call::{Call, CallError, Target},
-    catalog::{CatalogTool, ToolReference, Unknown},
+    catalog::{CatalogTool, ToolReference, UnknownTool},
     server::Server,
     spec::{ServerName, Transport},
     state::State,
@@ -25,7 +25,7 @@ type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
 /// The reason why a call has no tool.
 enum RouteError {
     /// No tool of the catalog has this name.
-    Missing(ToolReference, Unknown),
+    Missing(ToolReference, UnknownTool),
     Failed(CallError),
 }
 
@@ -140,7 +140,7 @@ impl Host {
         let tool = match catalog.select_within(&inner.selector, &inner.selection) {
             Ok(tool) => tool,
             Err(unknown) => {
-                let quarantined = catalog.in_quarantine(&inner.selector).filter(|tool| inner.selection.has(tool));
+                let quarantined = catalog.quarantined_tool(&inner.selector).filter(|tool| inner.selection.has(tool));
                 quarantined
                     .ok_or_else(|| RouteError::Missing(ToolReference::Written(inner.selector.clone()), unknown))?
             }
@@ -151,7 +151,7 @@ impl Host {
     }
 
     /// Returns the error for a tool that is not in the catalog, often because its server is not connected.
-    fn missing_error(&self, named: &ToolReference, unknown: Unknown) -> CallError {
+    fn missing_error(&self, named: &ToolReference, unknown: UnknownTool) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
             return self.shut_down_error().unwrap_or(CallError::Unknown(unknown));

@@ -24,7 +24,7 @@ use crate::{
     native::Native,
 };
 
-pub use self::script::{Interpreter, Printed, ScriptCallError, ScriptTools};
+pub use self::script::{Interpreter, ScriptCallError, ScriptOutput, ScriptTools};
 pub(super) use self::{
     discovery::{Discovery, InnerCall, hits_as_json},
     run_code::Scripts,

@@ -142,7 +142,7 @@ impl fmt::Display for Why {
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let found = catalog.select(selector).ok();
-    let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
+    let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
     match &found {
         Some(tool) => why_of(tool.server.as_str(), &tool.tool().name, selector, servers, catalog),
         None => {
@@ -247,7 +247,7 @@ impl Trail {
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
         }
-        if let Some(quarantined) = set.in_quarantine(tool) {
+        if let Some(quarantined) = set.quarantined_tool(tool) {
             self.step("list", true, "listed")?;
             return self.step("pins", false, format!("in quarantine: {}", quarantined.cause));
         }

@@ -33,10 +33,10 @@ type Held = BTreeMap<(ServerName, String), Subscription>;
 #[non_exhaustive]
 pub enum SubscribeError {
     /// This listener, or all listeners of the server together, have reached the limit of resources.
-    #[error("no more than {most} resources can be subscribed to; end another subscription first")]
+    #[error("no more than {limit} resources can be subscribed to; end another subscription first")]
     TooMany {
         /// The limit.
-        most: usize,
+        limit: usize,
     },
     /// The server cannot be reached, or refuses the subscription.
     #[error(transparent)]
@@ -63,7 +63,7 @@ impl Subscriptions {
         }
         let topics = host.watched().of_server(&key.0);
         let subscription = Subscription::new(topics, uri, &self.wake);
-        let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { most: MAX_RESOURCES_PER_SERVER })?;
+        let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { limit: MAX_RESOURCES_PER_SERVER })?;
         host.subscribed(server, uri, state).await?;
         self.add(key, subscription)
     }
@@ -74,7 +74,7 @@ impl Subscriptions {
         match held.contains_key(key) {
             true => Ok(true),
             false if held.len() < self.limit => Ok(false),
-            false => Err(SubscribeError::TooMany { most: self.limit }),
+            false => Err(SubscribeError::TooMany { limit: self.limit }),
         }
     }
 

@@ -23,14 +23,14 @@ use crate::link::{
 
 /// The open transport to a server.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum LinkTransport {
     Duplex(Duplex),
     Http(HttpWire),
     /// There is no server: a recording answers.
     Recorded(Player),
 }
 
-impl Wire {
+impl LinkTransport {
     /// Sends a request and waits for its answer, without a time-out. Dropping the future cancels the request at the
     /// server.
     pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
@@ -57,7 +57,7 @@ impl Wire {
 /// A wire, with the parts that receive messages from it.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) wire: Wire,
+    pub(crate) wire: LinkTransport,
     pub(crate) inbound: Arc<Inbound>,
     pub(crate) closed: Arc<Closed>,
     next_id: AtomicI64,
@@ -88,7 +88,7 @@ impl<'a, P: Serialize> NewRequest<'a, P> {
 }
 
 impl Channel {
-    pub(crate) fn new(wire: Wire, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
+    pub(crate) fn new(wire: LinkTransport, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
         Self { wire, inbound, closed, next_id: AtomicI64::new(1) }
     }
 

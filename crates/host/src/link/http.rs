@@ -199,7 +199,7 @@ impl HttpWire {
         closed: &Arc<Closed>,
     ) -> Result<Self, LinkError> {
         let url = endpoint_url(plan).await?;
-        inbound.set_page_guard(plan.egress.named_by(&url));
+        inbound.set_page_guard(plan.egress.guard_for_server(&url));
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.client_for(plan.spec, plan.egress.configured())?,
             url,
@@ -243,7 +243,7 @@ impl HttpWire {
         self.0.session_headers.load().session.is_some()
     }
 
-    /// See [`Wire::exchange`](super::channel::Wire::exchange).
+    /// See [`LinkTransport::exchange`](super::channel::Wire::exchange).
     pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
         let mut abandoned = Abandoned {
             wire: self,
@@ -405,9 +405,9 @@ impl Drop for Abandoned<'_> {
 }
 
 /// Counts a request as under way until this value is dropped.
-struct UnderWay<'a>(&'a Endpoint);
+struct CountedRequest<'a>(&'a Endpoint);
 
-impl Drop for UnderWay<'_> {
+impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
     }
@@ -415,10 +415,10 @@ impl Drop for UnderWay<'_> {
 
 impl Endpoint {
     /// Counts a request as under way, unless it is a subscription.
-    fn count_under_way(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
+    fn count_under_way(&self, request: &Outgoing) -> Option<CountedRequest<'_>> {
         (request.method != "subscriptions/listen").then(|| {
             self.under_way.fetch_add(1, Ordering::AcqRel);
-            UnderWay(self)
+            CountedRequest(self)
         })
     }
 

@@ -162,7 +162,7 @@ impl Client {
         // In rules, the way that the audit log calls `daemon` is also called `api`.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
         (is_api || self.way.glob.is_match(caller.way().word()))
-            && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.name().unwrap_or_default()))
+            && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.client_name().unwrap_or_default()))
     }
 
     fn written(&self) -> String {

@@ -226,7 +226,7 @@ fn rules_match_clients_by_way_and_by_self_given_name() {
     };
     let is_denied =
         |client: &str, caller: Caller| judged(&rule(client), &caller, &Annotations::default()) == Effect::Deny;
-    let editor = || Caller::local(Way::Gateway).client("an editor");
+    let editor = || Caller::local(Way::Gateway).with_client("an editor");
     assert!(
         is_denied("gateway", editor()) && is_denied("gateway/an *", editor()) && is_denied("*/an editor", editor())
     );
@@ -243,8 +243,8 @@ fn rules_for_an_agent_or_tenant_apply_to_no_other() {
     let by = |policy: &Policy, caller: &Caller| judged(policy, caller, &Annotations::default());
     let local = |policy: Policy| by(&policy, &Caller::default());
     assert_eq!(local(agent.clone()), Effect::Allow);
-    assert_eq!(local(agent.clone().of_agent(Some("writer"))), Effect::Allow);
-    assert_eq!(local(agent.of_agent(Some("reviewer"))), Effect::Deny);
+    assert_eq!(local(agent.clone().for_agent(Some("writer"))), Effect::Allow);
+    assert_eq!(local(agent.for_agent(Some("reviewer"))), Effect::Deny);
     assert_eq!(local(tenant.clone()), Effect::Allow);
     let of_tenant = |tenant| Caller::of(person(tenant, "u-1"), Way::Gateway);
     assert_eq!(by(&tenant, &of_tenant("acme")), Effect::Deny);
@@ -260,7 +260,7 @@ fn a_rule_matches_users_by_group_role_and_subject_but_never_by_display_name() {
     let ann = || person("acme", "u-17").named("bob").unwrap().in_groups(["eng", "on-call"]).unwrap();
     let is_denied = |who: &str, principal: Principal| {
         let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).who(&[who.to_owned()]).unwrap();
-        let caller = Caller::of(principal, Way::Gateway).client("group:ops");
+        let caller = Caller::of(principal, Way::Gateway).with_client("group:ops");
         judged(&Policy::new(DefaultEffect::Allow).rule(rule), &caller, &Annotations::default()) == Effect::Deny
     };
     for who in ["group:eng", "group:on-*", "role:user", "person:u-17", "person:u-*"] {

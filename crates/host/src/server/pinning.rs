@@ -132,7 +132,7 @@ impl Server {
 
     /// Returns whether `tool` was in quarantine at the last check of the pins.
     pub(crate) fn may_be_quarantined(&self, tool: &str) -> bool {
-        self.published.borrow().tools.in_quarantine(tool).is_some()
+        self.published.borrow().tools.quarantined_tool(tool).is_some()
     }
 
     /// Returns whether the server still lists `tool` with the definition of the call.
@@ -153,8 +153,9 @@ impl Server {
     /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if the tool is no longer
     /// in quarantine.
     pub(crate) async fn quarantine_cause(&self, tool: &str) -> Option<Cause> {
-        let cause_in =
-            |snapshot: &super::Snapshot| snapshot.tools.in_quarantine(tool).map(|mismatched| mismatched.cause.clone());
+        let cause_in = |snapshot: &super::Snapshot| {
+            snapshot.tools.quarantined_tool(tool).map(|mismatched| mismatched.cause.clone())
+        };
         let rechecks = {
             let snapshot = self.published.borrow();
             cause_in(&snapshot)?;

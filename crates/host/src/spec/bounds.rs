@@ -86,7 +86,7 @@ macro_rules! bounds {
 
 impl Limits {
     /// The largest [`Self::schema_depth`]: deeper schemas cannot be parsed.
-    pub const MOST_SCHEMA_DEPTH: usize = 100;
+    pub const MAX_SCHEMA_DEPTH: usize = 100;
 }
 
 /// Writes the key.
@@ -120,7 +120,7 @@ bounds! {
         MaxListBytes "max_list_bytes" listing_bytes: usize = 64 * 1024 * 1024, BYTES;
         /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper item is
         /// set aside.
-        MaxSchemaDepth "max_schema_depth" schema_depth: usize = 64, (1, Self::MOST_SCHEMA_DEPTH as u64);
+        MaxSchemaDepth "max_schema_depth" schema_depth: usize = 64, (1, Self::MAX_SCHEMA_DEPTH as u64);
         /// How much text of a result goes to the model; the rest is kept as a file.
         MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES.1);
         /// The pages of one list.

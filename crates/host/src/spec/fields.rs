@@ -24,13 +24,13 @@ pub struct Field {
     /// The value that applies if neither the entry nor `default` has one.
     pub otherwise: &'static str,
     /// The servers that have the field.
-    pub servers: Servers,
+    pub servers: FieldScope,
     /// The values that the field takes.
     pub kind: FieldKind,
     /// Returns the default value, in the form of [`Self::shown`].
     pub default: fn() -> Json,
     /// Sets the field. Returns `false` if the value has another kind, or if the server does not have the field.
-    pub set: fn(&mut ServerSpec, Given<'_>) -> bool,
+    pub set: fn(&mut ServerSpec, FieldValue<'_>) -> bool,
     /// Returns the field's value as JSON: a time in seconds, and `null` if the field is not set. Returns `None` for a
     /// server that does not have the field.
     pub shown: fn(&ServerSpec) -> Option<Json>,
@@ -38,7 +38,7 @@ pub struct Field {
 
 /// The servers that have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Servers {
+pub enum FieldScope {
     /// All servers.
     Any,
     /// Child processes.
@@ -61,10 +61,10 @@ pub enum FieldKind {
     Time,
     /// A whole number.
     Number {
-        /// The least value of an entry.
-        least: u64,
+        /// The smallest value of an entry.
+        min: u64,
         /// The largest value of an entry.
-        most: u64,
+        max: u64,
     },
     /// One of these words.
     Words(&'static [&'static str]),
@@ -72,7 +72,7 @@ pub enum FieldKind {
 
 /// The value that an entry gives to a field.
 #[derive(Clone, Copy, Debug)]
-pub enum Given<'a> {
+pub enum FieldValue<'a> {
     /// Yes or no.
     Flag(bool),
     /// A text, or a word.
@@ -90,7 +90,7 @@ pub(super) trait FieldType: Sized {
     const KIND: FieldKind;
 
     /// Returns the value; `None` if it is not of this type.
-    fn read(given: Given<'_>) -> Option<Self>;
+    fn read(given: FieldValue<'_>) -> Option<Self>;
 
     /// Returns the value as JSON, for [`Field::shown`].
     fn shown(&self) -> Json;
@@ -99,9 +99,9 @@ pub(super) trait FieldType: Sized {
 impl FieldType for bool {
     const KIND: FieldKind = FieldKind::Flag;
 
-    fn read(given: Given<'_>) -> Option<Self> {
+    fn read(given: FieldValue<'_>) -> Option<Self> {
         match given {
-            Given::Flag(flag) => Some(flag),
+            FieldValue::Flag(flag) => Some(flag),
             _ => None,
         }
     }
@@ -114,9 +114,9 @@ impl FieldType for bool {
 impl FieldType for String {
     const KIND: FieldKind = FieldKind::Text;
 
-    fn read(given: Given<'_>) -> Option<Self> {
+    fn read(given: FieldValue<'_>) -> Option<Self> {
         match given {
-            Given::Text(text) => Some(text.to_owned()),
+            FieldValue::Text(text) => Some(text.to_owned()),
             _ => None,
         }
     }
@@ -129,9 +129,9 @@ impl FieldType for String {
 impl FieldType for Vec<String> {
     const KIND: FieldKind = FieldKind::Texts;
 
-    fn read(given: Given<'_>) -> Option<Self> {
+    fn read(given: FieldValue<'_>) -> Option<Self> {
         match given {
-            Given::Texts(texts) => Some(texts.to_vec()),
+            FieldValue::Texts(texts) => Some(texts.to_vec()),
             _ => None,
         }
     }
@@ -144,9 +144,9 @@ impl FieldType for Vec<String> {
 impl FieldType for Duration {
     const KIND: FieldKind = FieldKind::Time;
 
-    fn read(given: Given<'_>) -> Option<Self> {
+    fn read(given: FieldValue<'_>) -> Option<Self> {
         match given {
-            Given::Time(time) => Some(time),
+            FieldValue::Time(time) => Some(time),
             _ => None,
         }
     }
@@ -160,11 +160,11 @@ impl FieldType for Duration {
 macro_rules! numbers {
     ($($number:ty),+) => {
         $(impl FieldType for $number {
-            const KIND: FieldKind = FieldKind::Number { least: 0, most: u32::MAX as u64 };
+            const KIND: FieldKind = FieldKind::Number { min: 0, max: u32::MAX as u64 };
 
-            fn read(given: Given<'_>) -> Option<Self> {
+            fn read(given: FieldValue<'_>) -> Option<Self> {
                 match given {
-                    Given::Number(number) => Some(Self::try_from(number).unwrap_or(Self::MAX)),
+                    FieldValue::Number(number) => Some(Self::try_from(number).unwrap_or(Self::MAX)),
                     _ => None,
                 }
             }
@@ -182,7 +182,7 @@ numbers!(u32, usize);
 impl<T: FieldType> FieldType for Option<T> {
     const KIND: FieldKind = T::KIND;
 
-    fn read(given: Given<'_>) -> Option<Self> {
+    fn read(given: FieldValue<'_>) -> Option<Self> {
         T::read(given).map(Some)
     }
 
@@ -255,7 +255,7 @@ macro_rules! field {
             key: $key,
             about: $about.trim_ascii_start(),
             otherwise: $otherwise,
-            servers: $crate::spec::Servers::$servers,
+            servers: $crate::spec::FieldScope::$servers,
             kind: $kind,
             default: || {
                 let default: $type = $default;
@@ -335,7 +335,7 @@ macro_rules! kind {
         <$type as $crate::spec::fields::FieldType>::KIND
     };
     ($type:ty, $range:expr) => {
-        $crate::spec::FieldKind::Number { least: $range.0, most: $range.1 }
+        $crate::spec::FieldKind::Number { min: $range.0, max: $range.1 }
     };
 }
 
@@ -377,9 +377,9 @@ macro_rules! words {
         impl $crate::spec::fields::FieldType for $name {
             const KIND: $crate::spec::FieldKind = $crate::spec::FieldKind::Words(Self::WORDS);
 
-            fn read(given: $crate::spec::Given<'_>) -> Option<Self> {
+            fn read(given: $crate::spec::FieldValue<'_>) -> Option<Self> {
                 match given {
-                    $crate::spec::Given::Text(word) => Self::parse(word),
+                    $crate::spec::FieldValue::Text(word) => Self::parse(word),
                     _ => None,
                 }
             }
@@ -395,7 +395,7 @@ macro_rules! words {
 mod tests {
     use super::{super::PinMode, *};
 
-    fn read_and_shown<T: FieldType>(given: Given<'_>) -> Option<Json> {
+    fn read_and_shown<T: FieldType>(given: FieldValue<'_>) -> Option<Json> {
         T::read(given).map(|value| value.shown())
     }
 
@@ -403,8 +403,14 @@ mod tests {
     fn each_type_of_a_row_takes_the_values_of_its_kind_alone() {
         let texts = ["a".to_owned(), "b".to_owned()];
         let time = Duration::from_millis(1500);
-        let given = [Given::Flag(true), Given::Text("warn"), Given::Texts(&texts), Given::Time(time), Given::Number(7)];
-        let read = |read: fn(Given<'_>) -> Option<Json>| given.map(read);
+        let given = [
+            FieldValue::Flag(true),
+            FieldValue::Text("warn"),
+            FieldValue::Texts(&texts),
+            FieldValue::Time(time),
+            FieldValue::Number(7),
+        ];
+        let read = |read: fn(FieldValue<'_>) -> Option<Json>| given.map(read);
         let (flag, word) = (Some(json!(true)), Some(json!("warn")));
         assert_eq!(read(read_and_shown::<bool>), [flag, None, None, None, None]);
         assert_eq!(read(read_and_shown::<Option<String>>), [None, word.clone(), None, None, None]);
@@ -412,8 +418,8 @@ mod tests {
         assert_eq!(read(read_and_shown::<Vec<String>>), [None, None, Some(json!(["a", "b"])), None, None]);
         assert_eq!(read(read_and_shown::<Option<Duration>>), [None, None, None, Some(json!(1.5)), None]);
         assert_eq!(read(read_and_shown::<u32>), [None, None, None, None, Some(json!(7))]);
-        assert_eq!(read_and_shown::<u32>(Given::Number(u64::MAX)), Some(json!(u32::MAX)));
-        assert_eq!(read_and_shown::<PinMode>(Given::Text("no word of it")), None);
+        assert_eq!(read_and_shown::<u32>(FieldValue::Number(u64::MAX)), Some(json!(u32::MAX)));
+        assert_eq!(read_and_shown::<PinMode>(FieldValue::Text("no word of it")), None);
         assert_eq!(None::<String>.shown(), Json::Null);
     }
 
@@ -422,9 +428,9 @@ mod tests {
         let (mut stdio, mut http) = (ServerSpec::stdio("x", [""; 0]), ServerSpec::http("https://x"));
         let field = Http::FIELDS.iter().find(|field| field.key == "open_timeout").unwrap();
         assert_eq!(((field.shown)(&stdio), (field.shown)(&http)), (None, Some((field.default)())));
-        let given = Given::Time(Duration::from_secs(77));
+        let given = FieldValue::Time(Duration::from_secs(77));
         assert_eq!(((field.set)(&mut stdio, given), (field.set)(&mut http, given)), (false, true));
         assert_eq!((field.shown)(&http), Some(json!(77.0)));
-        assert!(!(field.set)(&mut http, Given::Flag(true)));
+        assert!(!(field.set)(&mut http, FieldValue::Flag(true)));
     }
 }

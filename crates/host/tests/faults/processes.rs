@@ -12,7 +12,7 @@ use nix::{
 };
 use serde_json::json;
 use toolrack_host::Era;
-use toolrack_testkit::{SideEffects, fake_server_path, processes};
+use toolrack_testkit::{EffectLog, fake_server_path, processes};
 
 use crate::{
     programs::supervised,
@@ -29,12 +29,12 @@ struct Victim {
     host: Child,
     orders: ChildStdin,
     says: BufReader<ChildStdout>,
-    effects: SideEffects,
+    effects: EffectLog,
 }
 
 impl Victim {
     fn start(polite: bool, faults: &str) -> Self {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let mut command = Command::new(supervised());
         command.arg("host").args(polite.then_some("--polite"));
         command.arg(format!("{MARK}={}", effects.path_str()));

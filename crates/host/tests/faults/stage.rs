@@ -20,7 +20,7 @@ use toolrack_host::{
     ToolOutcome,
     spec::{Http, Retry, Stdio, Transport},
 };
-use toolrack_testkit::{Effects, FakeHttp, SideEffects, fake_server_path, memory, processes};
+use toolrack_testkit::{EffectLog, Effects, FakeHttp, fake_server_path, memory, processes};
 
 use crate::{
     programs::supervised,
@@ -62,7 +62,7 @@ pub(crate) struct Stage {
     /// The faulty server's arguments.
     args: Vec<String>,
     /// The faulty server's log.
-    effects: SideEffects,
+    effects: EffectLog,
     /// The value of [`MARK`] for the faulty server.
     mark: String,
     /// The entry of the healthy server.
@@ -90,7 +90,7 @@ impl Stage {
 
     /// As [`new`](Self::new), with another builder of the host.
     pub(crate) async fn with(builder: HostBuilder, over: Over, era: Era, script: &str) -> Self {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let args = arguments(era, script, &effects);
         let mark = effects.path_str().to_owned();
         let (spec, server) = match over {
@@ -109,10 +109,10 @@ impl Stage {
 
     /// Creates a stage for any entry, with another builder of the host.
     pub(crate) async fn of_built(builder: HostBuilder, spec: ServerSpec) -> Self {
-        Self::around(builder, Over::Stdio, spec, SideEffects::new()).await
+        Self::around(builder, Over::Stdio, spec, EffectLog::new()).await
     }
 
-    async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: SideEffects) -> Self {
+    async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: EffectLog) -> Self {
         let mark = effects.path_str().to_owned();
         // The neighbour uses the same transport, so that the test notices if the fault affects what both share.
         let (neighbour, neighbour_server) = match over {
@@ -336,7 +336,7 @@ fn name(name: &str) -> ServerName {
 
 /// Returns the command line of the fake server. Unless the script says otherwise, a fault strikes once, so that a test
 /// can see whether the server works afterwards.
-fn arguments(era: Era, script: &str, effects: &SideEffects) -> Vec<String> {
+fn arguments(era: Era, script: &str, effects: &EffectLog) -> Vec<String> {
     let mut args: Vec<String> = vec!["--era".into(), era.to_string(), "--log".into(), effects.path_str().into()];
     let mut words = script.split_whitespace();
     while let Some(word) = words.next() {

@@ -354,11 +354,11 @@ impl Entry {
             issuer: unless_local(principal.issuer()),
             subject: unless_local(principal.subject()),
             name: unless_local(principal.name()),
-            client: short(caller.name()),
-            over: caller.connected_over().map(|over| over.word().to_owned()),
-            session: short(caller.in_session()),
-            conversation: short(caller.in_conversation()),
-            agent: short(caller.of_agent()),
+            client: short(caller.client_name()),
+            over: caller.transport().map(|over| over.word().to_owned()),
+            session: short(caller.session()),
+            conversation: short(caller.conversation()),
+            agent: short(caller.agent()),
             ..self
         }
     }
@@ -427,7 +427,10 @@ mod tests {
 
     #[test]
     fn a_row_names_the_principal_unless_it_is_the_local_user() {
-        let caller = Caller::of(ann(), Way::Gateway).client("Claude\nCode").over(ClientTransport::Http).session("s-1");
+        let caller = Caller::of(ann(), Way::Gateway)
+            .with_client("Claude\nCode")
+            .with_transport(ClientTransport::Http)
+            .with_session("s-1");
         let answered = |caller| Fact::Answered {
             server: server(),
             tool: "push".to_owned(),
@@ -436,7 +439,7 @@ mod tests {
             decision: Decision::Confirmed,
             why: String::new(),
         };
-        let row = entry(answered(caller.conversation("c-1").agent("reviewer")));
+        let row = entry(answered(caller.with_conversation("c-1").with_agent("reviewer")));
         assert_eq!(
             (row.who.as_deref(), row.over.as_deref(), row.session.as_deref()),
             (Some("gateway"), Some("http"), Some("s-1"))
@@ -457,7 +460,7 @@ mod tests {
         let fact = || Fact::Answered {
             server: server(),
             tool: "push".to_owned(),
-            caller: Caller::local(Way::Agent).agent("claimed"),
+            caller: Caller::local(Way::Agent).with_agent("claimed"),
             by: None,
             decision: Decision::Denied,
             why: String::new(),

@@ -15,7 +15,7 @@ use toolrack_testkit::fake_server_path;
 
 use super::*;
 use crate::tests::{Stage, on_both};
-use crate::{SessionQuery, Whose};
+use crate::{OwnerFilter, SessionQuery};
 
 /// Hides nothing.
 fn shown() -> Conceal {
@@ -48,9 +48,9 @@ async fn a_step_dropped_during_its_write_is_stored_once(stage: &Stage) {
     loop {
         let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
         let mut turn = user_turn(&format!("words {drops}"));
-        let ended = polled(pin!(journal.keep(&turn)), drops + 1).await.is_some();
+        let ended = polled(pin!(journal.store_turn(&turn)), drops + 1).await.is_some();
         turn.cancel("so far");
-        journal.keep(&turn).await.unwrap();
+        journal.store_turn(&turn).await.unwrap();
         let stored = store.messages(journal.id().unwrap(), 0, 99).await.unwrap();
         let stored: Vec<_> = stored.into_iter().map(|message| message.content).collect();
         assert_eq!(stored, [format!("words {drops}"), "so far".to_owned()]);
@@ -68,13 +68,13 @@ async fn messages_of_another_process_are_not_taken_for_a_dropped_step(stage: &St
     let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let mut turn = user_turn("one");
-    journal.keep(&turn).await.unwrap();
+    journal.store_turn(&turn).await.unwrap();
     turn.cancel("so far");
-    assert!(polled(pin!(journal.keep(&turn)), 1).await.is_none(), "dropped before anything was written");
+    assert!(polled(pin!(journal.store_turn(&turn)), 1).await.is_none(), "dropped before anything was written");
     let step =
         Step { position: 1, messages: vec![NewMessage::new(crate::Role::Assistant, "theirs")], ..Step::default() };
     store.append(journal.id().unwrap(), &step).await.unwrap();
-    let refused = journal.keep(&turn).await;
+    let refused = journal.store_turn(&turn).await;
     assert!(matches!(refused, Err(StoreError::SessionMoved { expected: 1, found: 2, .. })), "{refused:?}");
 }
 
@@ -82,8 +82,8 @@ async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped(stag
     let store = stage.store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let claim = journal.claim().unwrap();
-    journal.keep(&user_turn("one")).await.unwrap();
-    let session = store.find_session("last", Whose::All).await.unwrap();
+    journal.store_turn(&user_turn("one")).await.unwrap();
+    let session = store.find_session("last", OwnerFilter::All).await.unwrap();
     assert!(matches!(store.clone().claim(&session), Err(StoreError::SessionBusy { .. })));
     assert!(matches!(journal.claim(), Err(StoreError::SessionBusy { .. })));
     drop(claim);
@@ -113,7 +113,7 @@ impl Front for Keeps {
     fn on_event(&mut self, _: TurnEvent<'_>) {}
 
     fn store<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotStored>> {
-        Box::pin(async move { self.0.keep(turn).await.map_err(|error| NotStored { why: error.to_string() }) })
+        Box::pin(async move { self.0.store_turn(turn).await.map_err(|error| NotStored { why: error.to_string() }) })
     }
 }
 
@@ -159,7 +159,7 @@ async fn a_query_that_is_no_longer_polled_blocks_no_other_query(stage: &Stage) {
     for question in &mut unpolled {
         assert_eq!(polled(question.as_mut(), 1).await, None);
     }
-    Journal::new(Some(store.clone()), "some/model", shown()).keep(&user_turn("words")).await.unwrap();
+    Journal::new(Some(store.clone()), "some/model", shown()).store_turn(&user_turn("words")).await.unwrap();
     drop(unpolled);
 }
 
@@ -168,7 +168,7 @@ async fn messages_and_calls_of_a_model_are_stored_without_secrets_and_can_contin
     let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
     let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
     let mut turn = user_turn("is canary-7 the key?");
-    journal.keep(&turn).await.unwrap();
+    journal.store_turn(&turn).await.unwrap();
     let call = |id: &str, key: &str| {
         let arguments = Map::from_iter([("key".to_owned(), json!([key]))]);
         ToolCallData::new(id, "mcp__rooms__canary", arguments)
@@ -184,7 +184,7 @@ async fn messages_and_calls_of_a_model_are_stored_without_secrets_and_can_contin
         ] },
     });
     turn.model_answered(Reply::new(serde_json::from_value(answer).unwrap()));
-    journal.keep(&turn).await.unwrap();
+    journal.store_turn(&turn).await.unwrap();
 
     let session = store.session(journal.id().unwrap()).await.unwrap();
     assert_eq!(session.title, "is *** the key?");

@@ -5,7 +5,7 @@ mod needs_postgres {
 
     use super::super::*;
     use crate::{
-        Approval, DatabaseSettings, NewSession, NewToken, Purpose, Space, TokenHash, TokenOwner, Vault, VaultKey,
+        Approval, DatabaseSettings, MemberIdentity, NewSession, NewToken, Purpose, Space, TokenHash, Vault, VaultKey,
         tests::raw,
     };
 
@@ -77,7 +77,7 @@ mod needs_postgres {
         let team = store.with_team().await.unwrap();
         let ann = Principal::new(Kind::Person, "acme", "i", "ann").unwrap();
         team.put_member(&ann, &by()).await.unwrap();
-        let owner = TokenOwner { issuer: "i", subject: "ann" };
+        let owner = MemberIdentity { issuer: "i", subject: "ann" };
         let token = NewToken::new(TokenHash::of("t"), Purpose::Personal);
         team.keep_token(owner, &token, &by()).await.unwrap().unwrap();
         let mut file = raw(store.path()).await;

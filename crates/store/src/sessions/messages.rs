@@ -5,7 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Spent, SpentRow, time};
+use super::{ModelUse, SpentRow, time};
 use crate::{
     Store, StoreError,
     database::{Transaction, query, query_scalar},
@@ -67,7 +67,7 @@ pub struct NewMessage {
     /// The whole message as JSON, as the agent writes it.
     pub body: Option<String>,
     /// The cost, if known.
-    pub spent: Option<Spent>,
+    pub spent: Option<ModelUse>,
 }
 
 impl NewMessage {
@@ -100,7 +100,7 @@ pub struct StoredMessage {
     /// The whole message as JSON, as the agent wrote it; `None` for a message of another program. Untrusted.
     pub body: Option<String>,
     /// The cost, if known.
-    pub spent: Option<Spent>,
+    pub spent: Option<ModelUse>,
 }
 
 /// The additions of one transaction to a conversation: all of them or none.

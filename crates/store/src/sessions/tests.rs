@@ -41,14 +41,14 @@ async fn titles(store: &Store, query: SessionQuery<'_>) -> Vec<String> {
     store.sessions(&query).await.unwrap().into_iter().map(|session| session.title).collect()
 }
 
-fn spent(input: u64, cost: Option<u64>) -> Spent {
-    Spent { input, output: 2, cached_read: 3, cache_write: 4, reasoning: 5, cost }
+fn spent(input: u64, cost: Option<u64>) -> ModelUse {
+    ModelUse { input, output: 2, cached_read: 3, cache_write: 4, reasoning: 5, cost }
 }
 
 async fn a_conversation_is_read_back_as_it_was_stored(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "Files").await;
-    assert_eq!((session.messages, session.has_open_turn, session.spent), (0, false, Spent::default()));
+    assert_eq!((session.messages, session.has_open_turn, session.spent), (0, false, ModelUse::default()));
     assert_eq!(session.id.get_version_num(), 7);
 
     let question = message_of(Role::User, "which file is largest? ☕\u{1}\u{1b}[2J");
@@ -153,7 +153,7 @@ async fn appending_to_a_session_that_has_grown_meanwhile_fails(stage: &Stage) {
     store.delete_session(session.id).await.unwrap();
     let gone = other.append(session.id, &step(1, vec![message_of(Role::User, "late")])).await;
     assert!(matches!(gone, Err(StoreError::UnknownSession { .. })), "{gone:?}");
-    assert_eq!(store.session_totals(Whose::All).await.unwrap(), SessionTotals::default());
+    assert_eq!(store.session_totals(OwnerFilter::All).await.unwrap(), SessionTotals::default());
 }
 
 async fn sessions_are_listed_by_page_with_the_newest_first(stage: &Stage) {
@@ -225,16 +225,20 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares(stage: &Stage) {
         (&ids[1].replace('-', ""), 1),
         ("last", 0),
     ] {
-        assert_eq!(store.find_session(typed, Whose::All).await.unwrap().title, format!("number {found}"), "{typed}");
+        assert_eq!(
+            store.find_session(typed, OwnerFilter::All).await.unwrap().title,
+            format!("number {found}"),
+            "{typed}"
+        );
     }
     for typed in ["", "019", "0190c", "LAST", "0190%", "number 0", "0190aaaa-1111-7000-8000-0000000000011"] {
-        let error = store.find_session(typed, Whose::All).await.unwrap_err();
+        let error = store.find_session(typed, OwnerFilter::All).await.unwrap_err();
         assert_eq!(error.to_string(), format!("there is no session `{typed}`"));
     }
-    let error = store.find_session("0190", Whose::All).await.unwrap_err();
+    let error = store.find_session("0190", OwnerFilter::All).await.unwrap_err();
     let expected = "`0190` may be one of several sessions: 0190aaaa-1111, 0190aaaa-1112, 0190bbbb";
     assert_eq!(error.to_string(), expected);
-    let odd = store.find_session("a\u{1b}[2J\nb", Whose::All).await.unwrap_err();
+    let odd = store.find_session("a\u{1b}[2J\nb", OwnerFilter::All).await.unwrap_err();
     assert_eq!(odd.to_string(), r"there is no session `a\u{1b}[2J\nb`");
 }
 
@@ -245,7 +249,7 @@ async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own(stage
     }
     for session in store.sessions(&SessionQuery { limit: 99, ..SessionQuery::default() }).await.unwrap() {
         assert!(!session.prefix.ends_with('-'), "{}", session.prefix);
-        assert_eq!(store.find_session(&session.prefix, Whose::All).await.unwrap(), session);
+        assert_eq!(store.find_session(&session.prefix, OwnerFilter::All).await.unwrap(), session);
     }
 }
 
@@ -260,7 +264,7 @@ async fn deleting_a_session_deletes_its_messages(stage: &Stage) {
     }
     store.delete_session(gone.id).await.unwrap();
     assert_eq!(store.messages(gone.id, 0, 9).await.unwrap(), []);
-    let totals = store.session_totals(Whose::All).await.unwrap();
+    let totals = store.session_totals(OwnerFilter::All).await.unwrap();
     assert_eq!((totals.sessions, totals.messages), (1, 2));
     for error in [
         store.delete_session(gone.id).await.unwrap_err(),
@@ -318,19 +322,19 @@ async fn long_titles_are_cut_between_characters(stage: &Stage) {
 async fn costs_are_added_up_and_never_overflow(stage: &Stage) {
     let store = stage.store().await;
     let session = begin(&store, "").await;
-    let costing = |spent: Spent| NewMessage { spent: Some(spent), ..message_of(Role::Assistant, "x") };
+    let costing = |spent: ModelUse| NewMessage { spent: Some(spent), ..message_of(Role::Assistant, "x") };
     let unknown = vec![costing(spent(1, None)), message_of(Role::Assistant, "free")];
     store.append(session.id, &step(0, unknown)).await.unwrap();
     assert_eq!(store.session(session.id).await.unwrap().spent, spent(1, None), "no price was known");
     store.append(session.id, &step(2, vec![costing(spent(1, Some(30)))])).await.unwrap();
-    let known = Spent { input: 2, output: 4, cached_read: 6, cache_write: 8, reasoning: 10, cost: Some(30) };
+    let known = ModelUse { input: 2, output: 4, cached_read: 6, cache_write: 8, reasoning: 10, cost: Some(30) };
     assert_eq!(store.session(session.id).await.unwrap().spent, known);
 
     let excessive = vec![costing(spent(u64::MAX, Some(u64::MAX))), costing(spent(u64::MAX, Some(1)))];
     store.append(session.id, &step(3, excessive)).await.unwrap();
     let more = begin(&store, "").await;
     store.append(more.id, &step(0, vec![costing(spent(u64::MAX, None))])).await.unwrap();
-    let totals = store.session_totals(Whose::All).await.unwrap().spent;
+    let totals = store.session_totals(OwnerFilter::All).await.unwrap().spent;
     assert!(totals.input >= i64::MAX as u64 && totals.cost == Some(i64::MAX as u64), "{totals:?}");
 }
 
@@ -361,7 +365,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number(stage: &Stage) {
         let left = titles(&store, SessionQuery { limit: 9, ..SessionQuery::default() }).await;
         assert_eq!(left, kept, "{retention:?}");
         assert_eq!(forgotten as usize, 4 - kept.len());
-        assert_eq!(store.session_totals(Whose::All).await.unwrap().messages as usize, kept.len());
+        assert_eq!(store.session_totals(OwnerFilter::All).await.unwrap().messages as usize, kept.len());
     }
 }
 
@@ -390,7 +394,7 @@ async fn a_read_only_file_refuses_new_and_changed_sessions() {
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
     let reader =
         Store::from_file(crate::sqlite::File::from_pool(sqlx::SqlitePool::connect_with(options).await.unwrap(), &path));
-    assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
+    assert_eq!(reader.find_session("last", OwnerFilter::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
         reader.append(session.id, &step(0, vec![message_of(Role::User, "x")])).await.map(drop).unwrap_err(),
@@ -529,10 +533,10 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &S
         store.append(session.id, &step(0, vec![message_of(Role::User, title)])).await.unwrap();
     }
     for (whose, found) in [
-        (Whose::Of(&Principal::LOCAL), vec!["of the machine"]),
-        (Whose::Of(&ann), vec!["of ann"]),
-        (Whose::Of(&bob), vec!["of bob"]),
-        (Whose::Of(&ann_added_again), vec![]),
+        (OwnerFilter::Of(&Principal::LOCAL), vec!["of the machine"]),
+        (OwnerFilter::Of(&ann), vec!["of ann"]),
+        (OwnerFilter::Of(&bob), vec!["of bob"]),
+        (OwnerFilter::Of(&ann_added_again), vec![]),
     ] {
         assert_eq!(titles(&store, SessionQuery { whose, limit: 9, ..SessionQuery::default() }).await, found);
         let totals = store.session_totals(whose).await.unwrap();
@@ -540,13 +544,16 @@ async fn a_query_for_one_principal_finds_the_conversations_of_no_other(stage: &S
         let last = store.find_session("last", whose).await.map(|session| session.title).ok();
         assert_eq!(last.as_deref(), found.first().copied());
     }
-    let of_ann = store.find_session("last", Whose::Of(&ann)).await.unwrap();
+    let of_ann = store.find_session("last", OwnerFilter::Of(&ann)).await.unwrap();
     assert_eq!(of_ann.owner, Owner::of(&ann));
     for typed in [of_ann.id.to_string(), of_ann.prefix] {
-        assert!(store.find_session(&typed, Whose::Of(&ann)).await.is_ok());
-        assert!(matches!(store.find_session(&typed, Whose::Of(&bob)).await, Err(StoreError::UnknownSession { .. })));
+        assert!(store.find_session(&typed, OwnerFilter::Of(&ann)).await.is_ok());
+        assert!(matches!(
+            store.find_session(&typed, OwnerFilter::Of(&bob)).await,
+            Err(StoreError::UnknownSession { .. })
+        ));
     }
-    assert_eq!(store.session_totals(Whose::All).await.unwrap().sessions, 3);
+    assert_eq!(store.session_totals(OwnerFilter::All).await.unwrap().sessions, 3);
 }
 
 on_both!(

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};
 
-use super::{TokenOwner, given_role, member, removed};
+use super::{MemberIdentity, given_role, member, removed};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
@@ -42,7 +42,7 @@ impl TeamStore {
     pub async fn change_member(
         &self,
         tenant: &str,
-        owner: TokenOwner<'_>,
+        owner: MemberIdentity<'_>,
         change: MemberChange,
         caller: &Caller,
     ) -> Result<MemberChanged, StoreError> {
@@ -80,7 +80,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn remove_member(&self, owner: TokenOwner<'_>, caller: &Caller) -> Result<bool, StoreError> {
+    pub async fn remove_member(&self, owner: MemberIdentity<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let doing = "removing a member of the team";
         let mut transaction = self.begin(doing).await?;
         let Some(member) = member(&mut transaction, owner).await? else { return Ok(false) };
@@ -100,7 +100,7 @@ async fn count_admins(transaction: &mut Transaction, tenant: &str) -> Result<i64
         .await
 }
 
-async fn give_role(transaction: &mut Transaction, owner: TokenOwner<'_>, role: Role) -> Result<(), StoreError> {
+async fn give_role(transaction: &mut Transaction, owner: MemberIdentity<'_>, role: Role) -> Result<(), StoreError> {
     query(
         "UPDATE team_members SET role = $1, role_is_given = TRUE, changed_at = $2 WHERE issuer = $3 AND subject = $4",
     )

@@ -5,7 +5,7 @@ use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
-use super::{MemberRow, TokenHash, TokenOwner, member};
+use super::{MemberIdentity, MemberRow, TokenHash, member};
 use crate::{
     StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
@@ -48,7 +48,7 @@ pub struct RegisteredClient {
 #[derive(Clone, Debug)]
 pub struct NewGrant<'a> {
     /// The user.
-    pub owner: TokenOwner<'a>,
+    pub owner: MemberIdentity<'a>,
     /// The client's id.
     pub client: &'a str,
     /// The name that the client gives itself.
@@ -99,7 +99,7 @@ pub enum Grants<'a> {
     /// The grants of one tenant.
     OfTenant(&'a str),
     /// The grants of one member.
-    Of(TokenOwner<'a>),
+    Of(MemberIdentity<'a>),
 }
 
 /// The outcome of using a code.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use toolrack_host::Principal;
 
 use crate::{
-    StoreError, TeamStore, TokenOwner,
+    MemberIdentity, StoreError, TeamStore,
     database::{QueryBuilder, Transaction, query, query_scalar},
 };
 
@@ -106,7 +106,7 @@ pub(super) async fn record_departure(transaction: &mut Transaction, member: &Pri
 }
 
 /// Ends all tokens, sessions and grants of `owner`: they were given for a membership that has ended.
-pub(super) async fn end_access(transaction: &mut Transaction, owner: TokenOwner<'_>) -> Result<(), StoreError> {
+pub(super) async fn end_access(transaction: &mut Transaction, owner: MemberIdentity<'_>) -> Result<(), StoreError> {
     for delete in [
         "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2",
         "DELETE FROM team_tokens WHERE issuer = $1 AND subject = $2",

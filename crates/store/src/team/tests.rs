@@ -6,7 +6,7 @@ use super::*;
 use crate::audit::AuditQuery;
 use crate::tests::{Stage, on_both};
 
-const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "https://login.example", subject: "ann" };
 
 fn ann() -> Principal {
     let ann = Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap();

@@ -39,8 +39,10 @@ impl Write {
             Self::Session => {
                 store.create_session(&NewSession { model: Some(long), ..NewSession::default() }).await.map(drop)
             }
-            Self::Title => store.rename_session(store.find_session("last", Whose::All).await?.id, "another").await,
-            Self::End => store.delete_session(store.find_session("last", Whose::All).await?.id).await,
+            Self::Title => {
+                store.rename_session(store.find_session("last", OwnerFilter::All).await?.id, "another").await
+            }
+            Self::End => store.delete_session(store.find_session("last", OwnerFilter::All).await?.id).await,
         }
     }
 }

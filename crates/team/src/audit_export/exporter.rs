@@ -20,7 +20,7 @@ use toolrack_store::{
 use super::{
     head::{Head, LogName, head_name, sha256},
     key::{PublicKey, SigningKey},
-    place::{Place, PlaceError},
+    object_store::{ObjectStore, ObjectStoreError},
     reading::{ObjectBounds, Rows},
 };
 
@@ -43,9 +43,9 @@ pub enum ExportError {
     /// The log in the database was changed or damaged. No head is signed for it.
     #[error("it is damaged: {0}")]
     Broken(#[from] Break),
-    /// The place did not take an object.
+    /// The object store did not take an object.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    ObjectStore(#[from] ObjectStoreError),
     /// A row or a head cannot be written as JSON, or a head cannot be signed.
     #[error("its rows cannot be written")]
     Unwritable,
@@ -54,13 +54,13 @@ pub enum ExportError {
     Closed(String),
 }
 
-/// How logs are written: the place, the key, and the settings of `[audit_export]`.
+/// How logs are written: the object store, the key, and the settings of `[audit_export]`.
 pub(super) struct LogExporter {
-    /// The name of the place, under which the database stores how far each log is written there.
+    /// The name of the object store, under which the database stores how far each log is written there.
     pub(super) name: String,
-    pub(super) place: Arc<dyn Place>,
+    pub(super) object_store: Arc<dyn ObjectStore>,
     pub(super) key: SigningKey,
-    /// The public key that this process has last written to the place.
+    /// The public key that this process has last written to the object store.
     pub(super) written_key: watch::Sender<Option<PublicKey>>,
     /// The keys with which this process has signed, the present one last.
     pub(super) own_keys: Vec<PublicKey>,
@@ -154,7 +154,7 @@ impl LogExport<'_> {
         }
     }
 
-    /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The place
+    /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The object store
     /// may already have that head, so it must be written as it is, even if another key is used now.
     fn unfinished_head(&self) -> Option<SignedHead> {
         let text = self.progress.pending.clone()?;
@@ -202,7 +202,7 @@ impl LogExport<'_> {
     /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
     async fn write(&mut self, SignedHead { head, key, text }: &SignedHead) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
-        // The public key comes first, because its file always has the same content: a place may use the first file to
+        // The public key comes first, because its file always has the same content: an object store may use the first file to
         // find out whether its service would overwrite files.
         if *self.exporter.written_key.borrow() != Some(*key) {
             self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into()).await?;
@@ -225,23 +225,24 @@ impl LogExport<'_> {
     }
 
     /// Writes an object. After a temporary failure, tries again as often as [`Retries`] allows.
-    async fn put(&mut self, name: &str, content: Bytes) -> Result<(), PlaceError> {
+    async fn put(&mut self, name: &str, content: Bytes) -> Result<(), ObjectStoreError> {
         let (mut pause, longest) = PAUSES;
         loop {
             let limit = self.exporter.timeout;
-            let put = timeout(limit, self.exporter.place.put(name, content.clone())).await.unwrap_or_else(|_| {
-                let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
-                Err(PlaceError::Failed { why })
-            });
+            let put =
+                timeout(limit, self.exporter.object_store.put(name, content.clone())).await.unwrap_or_else(|_| {
+                    let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
+                    Err(ObjectStoreError::Failed { why })
+                });
             match put {
-                Err(PlaceError::Failed { why }) if self.retries.0 == 0 => {
+                Err(ObjectStoreError::Failed { why }) if self.retries.0 == 0 => {
                     let tried = match self.exporter.retries {
                         0 => String::new(),
                         retries => format!(", also when tried again {retries} times (`retries` of `[audit_export]`)"),
                     };
-                    return Err(PlaceError::Failed { why: why + &tried });
+                    return Err(ObjectStoreError::Failed { why: why + &tried });
                 }
-                Err(PlaceError::Failed { .. }) => {
+                Err(ObjectStoreError::Failed { .. }) => {
                     self.retries.0 -= 1;
                     sleep(pause).await;
                     pause = longest.min(2 * pause);

@@ -23,7 +23,7 @@ pub enum LogName {
     Tenant(String),
 }
 
-/// The folder of the log's objects in the place.
+/// The folder of the log's objects in the object store.
 impl fmt::Display for LogName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -57,7 +57,7 @@ pub struct Head {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NamedObject {
-    /// The name of the object in the place.
+    /// The name of the object in the object store.
     pub name: String,
     /// SHA-256 of the content, in hexadecimal digits.
     pub sha256: String,

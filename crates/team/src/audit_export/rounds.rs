@@ -22,7 +22,7 @@ use super::{
     exporter::{ExportError, LogExport, LogExporter, Retries, rows_behind},
     head::LogName,
     key::SigningKey,
-    place::{Place, PlaceError},
+    object_store::{ObjectStore, ObjectStoreError},
     reading::ObjectBounds,
 };
 use crate::file::AuditExportTable;
@@ -41,7 +41,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// An audit log, opened for one round.
 #[derive(Debug)]
-pub struct OpenLog {
+pub struct OpenedLog {
     /// The database with the rows of the log.
     pub store: Store,
     /// Whether the exporter closes the store after the round.
@@ -49,7 +49,7 @@ pub struct OpenLog {
 }
 
 /// Opens a log. `None` if the log does not exist yet. The error says why the log cannot be opened.
-pub type OpenLogs = Box<dyn Fn(LogName) -> BoxFuture<'static, Result<Option<OpenLog>, String>> + Send + Sync>;
+pub type OpenLog = Box<dyn Fn(LogName) -> BoxFuture<'static, Result<Option<OpenedLog>, String>> + Send + Sync>;
 
 /// Reads the key with which heads are signed. Each round reads it again, because it may have changed. The error says
 /// why that fails, and contains no secret.
@@ -69,7 +69,7 @@ impl AuditExportStatus {
         Self { rows_behind: 0.into(), failures: 0.into(), complete_at: watch::Sender::new(Instant::now()) }
     }
 
-    /// Returns how many rows were not exported yet at the end of the last round. While the place cannot be reached,
+    /// Returns how many rows were not exported yet at the end of the last round. While the object store cannot be reached,
     /// this number may be too high.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
@@ -93,7 +93,7 @@ impl AuditExportStatus {
 /// Exports all audit logs of a team, in rounds.
 pub struct AuditExporter {
     logs: Vec<LogName>,
-    open: OpenLogs,
+    open: OpenLog,
     /// Exports a single log.
     exporter: LogExporter,
     /// `None` if the key never changes.
@@ -111,21 +111,21 @@ impl fmt::Debug for AuditExporter {
 }
 
 impl AuditExporter {
-    /// Creates an exporter of `logs` to `place`, with the settings in `table`. `open` opens a log for each round.
+    /// Creates an exporter of `logs` to `object_store`, with the settings in `table`. `open` opens a log for each round.
     #[must_use]
     pub fn new(
         table: &AuditExportTable,
         key: SigningKey,
-        place: Arc<dyn Place>,
+        object_store: Arc<dyn ObjectStore>,
         logs: Vec<LogName>,
-        open: OpenLogs,
+        open: OpenLog,
     ) -> Self {
         let size = |set: Option<std::num::NonZeroU32>, default: usize| {
             set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
         };
         let exporter = LogExporter {
             name: table.place_name(),
-            place,
+            object_store,
             written_key: watch::Sender::default(),
             own_keys: vec![key.public()],
             key,
@@ -200,12 +200,15 @@ impl AuditExporter {
                 }
                 Err(error) => {
                     (next, is_complete) = (next.min(self.retry_after), false);
-                    let is_of_place = matches!(error, ExportError::Place(_));
+                    let is_of_object_store = matches!(error, ExportError::ObjectStore(_));
                     let subject = format!("the audit log `{log}` is");
-                    self.note_failure((!is_of_place).then_some(&log), &subject, &error.to_string());
-                    // An error of one log does not concern the other logs, so the round continues. If the place cannot
+                    self.note_failure((!is_of_object_store).then_some(&log), &subject, &error.to_string());
+                    // An error of one log does not concern the other logs, so the round continues. If the object store cannot
                     // be reached or refuses objects, it does so for all logs, and the round ends.
-                    if matches!(error, ExportError::Place(PlaceError::Failed { .. } | PlaceError::Refused { .. })) {
+                    if matches!(
+                        error,
+                        ExportError::ObjectStore(ObjectStoreError::Failed { .. } | ObjectStoreError::Refused { .. })
+                    ) {
                         // The logs that this round has not looked at are behind by at least as many rows as before.
                         total_behind = total_behind.max(self.status.rows_behind());
                         break;
@@ -229,7 +232,7 @@ impl AuditExporter {
                 tracing::info!("audit logs are signed with the key {} from now on", self.exporter.key.public().id());
             }
         }
-        self.exporter.place.begin_round().await.map_err(|error| error.to_string())
+        self.exporter.object_store.begin_round().await.map_err(|error| error.to_string())
     }
 
     /// Exports the new rows of one log. Sets `progress` to how far the log is exported, also after an error.
@@ -240,7 +243,7 @@ impl AuditExporter {
         retries: &mut Retries,
     ) -> Result<(), ExportError> {
         let opened = (self.open)(log.clone()).await.map_err(ExportError::Closed)?;
-        let Some(OpenLog { store, closes }) = opened else { return Ok(()) };
+        let Some(OpenedLog { store, closes }) = opened else { return Ok(()) };
         let exported = LogExport { exporter: &self.exporter, log, store: &store, progress, retries }.run().await;
         if closes {
             store.close().await;

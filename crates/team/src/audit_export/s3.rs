@@ -28,7 +28,7 @@ use toolrack_host::{
 use url::Url;
 
 use super::{
-    place::{Place, PlaceError},
+    object_store::{ObjectStore, ObjectStoreError},
     rounds::TIMEOUT,
 };
 use crate::file::{AuditExportTable, ExportTarget, S3Table};
@@ -68,7 +68,7 @@ pub type ReadS3Credentials = Box<dyn Fn() -> BoxFuture<'static, Result<S3Credent
 /// The client follows no redirects, and connects only where the egress rules allow this. No request takes longer than
 /// `timeout` of the table. Dropping a future cancels its request, but the service may have carried the request out
 /// already.
-pub struct S3Place {
+pub struct S3Store {
     bucket: Bucket,
     prefix: String,
     client: Client,
@@ -79,10 +79,10 @@ pub struct S3Place {
     refuses_overwrite: AtomicBool,
 }
 
-impl fmt::Debug for S3Place {
+impl fmt::Debug for S3Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = self.bucket.base_url().as_str();
-        f.debug_struct("S3Place").field("bucket", &base).field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("S3Store").field("bucket", &base).field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -95,17 +95,17 @@ enum Outcome {
     Existed,
 }
 
-impl S3Place {
-    /// Creates the place for the bucket of `table`, reached by the rules of `egress`, with the credentials that
+impl S3Store {
+    /// Creates the object store for the bucket of `table`, reached by the rules of `egress`, with the credentials that
     /// `read_credentials` returns.
     ///
     /// # Errors
-    /// [`PlaceError::Refused`] if the table names no bucket, or one at an address that cannot be used.
+    /// [`ObjectStoreError::Refused`] if the table names no bucket, or one at an address that cannot be used.
     pub fn new(
         table: &AuditExportTable,
         egress: &Egress,
         read_credentials: ReadS3Credentials,
-    ) -> Result<Self, PlaceError> {
+    ) -> Result<Self, ObjectStoreError> {
         let (ExportTarget::Bucket { bucket, prefix }, Some(s3)) = (&table.to, &table.s3) else {
             return Err(refused("`to` of `[audit_export]` names no bucket"));
         };
@@ -131,7 +131,7 @@ impl S3Place {
     }
 
     /// Returns the credentials that were read last. Reads them if none were read yet.
-    async fn credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
+    async fn credentials(&self) -> Result<Arc<Credentials>, ObjectStoreError> {
         let known = self.credentials.borrow().clone();
         match known {
             Some(known) => Ok(known),
@@ -139,7 +139,7 @@ impl S3Place {
         }
     }
 
-    async fn read_credentials(&self) -> Result<Arc<Credentials>, PlaceError> {
+    async fn read_credentials(&self) -> Result<Arc<Credentials>, ObjectStoreError> {
         let read = (self.credentials_source)().await.map_err(refused)?;
         // A value that a person has put into a file often ends with a line break.
         let [id, key] = [&read.access_key_id, &read.secret_access_key].map(|text| text.trim());
@@ -158,7 +158,7 @@ impl S3Place {
 
     /// Writes an object, if there is none of this name. Until the service has shown that it refuses to overwrite
     /// objects, sends the object twice.
-    async fn write(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
+    async fn write(&self, name: &str, content: &Bytes) -> Result<(), ObjectStoreError> {
         let mut outcome = self.create(name, content).await?;
         if outcome == Outcome::Created && !self.refuses_overwrite.load(Ordering::Relaxed) {
             outcome = self.create(name, content).await?;
@@ -178,7 +178,7 @@ impl S3Place {
     }
 
     /// Sends an object that the service writes only if it has none of this name.
-    async fn create(&self, name: &str, content: &Bytes) -> Result<Outcome, PlaceError> {
+    async fn create(&self, name: &str, content: &Bytes) -> Result<Outcome, ObjectStoreError> {
         let checksum = STANDARD.encode(Sha256::digest(content));
         // The signature covers these headers. The service compares the checksum with what arrives; a bucket with Object
         // Lock requires one.
@@ -198,7 +198,7 @@ impl S3Place {
     }
 
     /// Compares the object of this name with `content`. It is an error if they differ.
-    async fn compare(&self, name: &str, content: &Bytes) -> Result<(), PlaceError> {
+    async fn compare(&self, name: &str, content: &Bytes) -> Result<(), ObjectStoreError> {
         let (key, credentials) = (self.key(name), self.credentials().await?);
         let url = self.bucket.get_object(Some(&credentials), &key).sign(SIGNED_FOR);
         let mut answer = self.send(self.client.request(Method::GET, url)).await?;
@@ -212,15 +212,15 @@ impl S3Place {
         }
         // One byte more than `content` has is enough to see that the object is longer.
         let existing = self.read(&mut answer, content.len() + 1).await?;
-        if existing == **content { Ok(()) } else { Err(PlaceError::Occupied { name: name.to_owned() }) }
+        if existing == **content { Ok(()) } else { Err(ObjectStoreError::Occupied { name: name.to_owned() }) }
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, PlaceError> {
+    async fn send(&self, request: RequestBuilder) -> Result<Response, ObjectStoreError> {
         request.send().await.map_err(|error| self.unreachable(error))
     }
 
     /// Reads at most `max_bytes` bytes of the body of an answer, and leaves the rest.
-    async fn read(&self, answer: &mut Response, max_bytes: usize) -> Result<Vec<u8>, PlaceError> {
+    async fn read(&self, answer: &mut Response, max_bytes: usize) -> Result<Vec<u8>, ObjectStoreError> {
         let mut read = Vec::new();
         while read.len() < max_bytes
             && let Some(chunk) = answer.chunk().await.map_err(|error| self.unreachable(error))?
@@ -232,7 +232,7 @@ impl S3Place {
 
     /// Returns the error for an answer that refuses or fails a request. `request` describes the request, such as "to
     /// write NAME".
-    async fn error_of(&self, answer: &mut Response, request: &str) -> PlaceError {
+    async fn error_of(&self, answer: &mut Response, request: &str) -> ObjectStoreError {
         let status = answer.status();
         let body = match self.read(answer, MAX_ANSWER).await {
             Ok(body) => body,
@@ -251,7 +251,7 @@ impl S3Place {
     }
 
     /// Returns the error for a request that got no answer, or only a part of one.
-    fn unreachable(&self, error: reqwest::Error) -> PlaceError {
+    fn unreachable(&self, error: reqwest::Error) -> ObjectStoreError {
         let service = self.service();
         if error.is_timeout() {
             return failed(format!("{service} does not answer in time (`timeout` of `[audit_export]`)"));
@@ -267,22 +267,22 @@ impl S3Place {
     }
 }
 
-impl Place for S3Place {
-    fn begin_round(&self) -> BoxFuture<'_, Result<(), PlaceError>> {
+impl ObjectStore for S3Store {
+    fn begin_round(&self) -> BoxFuture<'_, Result<(), ObjectStoreError>> {
         Box::pin(async { self.read_credentials().await.map(|_| ()) })
     }
 
-    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>> {
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
         Box::pin(async move { self.write(name, &content).await })
     }
 }
 
-fn refused(why: impl Into<String>) -> PlaceError {
-    PlaceError::Refused { why: why.into() }
+fn refused(why: impl Into<String>) -> ObjectStoreError {
+    ObjectStoreError::Refused { why: why.into() }
 }
 
-fn failed(why: String) -> PlaceError {
-    PlaceError::Failed { why }
+fn failed(why: String) -> ObjectStoreError {
+    ObjectStoreError::Failed { why }
 }
 
 /// Returns the bucket at the endpoint of the table, or at AWS.

@@ -23,7 +23,7 @@ MC4CAQAwBQYDK2VwBCIEIBui53Ksu9aAEBXty8HchgQ8IGsxS24fUtfwr3KlIinL
 -----END PRIVATE KEY-----
 ";
 
-/// A place in memory, which fails when a test wants it.
+/// An object store in memory, which fails when a test wants it.
 #[derive(Default)]
 struct Memory {
     files: Mutex<BTreeMap<String, Bytes>>,
@@ -33,20 +33,20 @@ struct Memory {
     room: Mutex<Option<u32>>,
 }
 
-impl Place for Memory {
-    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>> {
+impl ObjectStore for Memory {
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
         Box::pin(async move {
             let fails = |left: u32| left.checked_sub(1);
             if self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fails).is_ok() {
-                return Err(PlaceError::Failed { why: "the place is away".to_owned() });
+                return Err(ObjectStoreError::Failed { why: "the object store is away".to_owned() });
             }
             if let Some(room) = &mut *self.room.lock() {
-                let full = PlaceError::Failed { why: "the place is full".to_owned() };
+                let full = ObjectStoreError::Failed { why: "the object store is full".to_owned() };
                 *room = room.checked_sub(1).ok_or(full)?;
             }
             let mut files = self.files.lock();
             match files.get(name) {
-                Some(existing) if *existing != content => Err(PlaceError::Occupied { name: name.to_owned() }),
+                Some(existing) if *existing != content => Err(ObjectStoreError::Occupied { name: name.to_owned() }),
                 _ => {
                     files.insert(name.to_owned(), content);
                     Ok(())
@@ -71,18 +71,18 @@ impl ExportedFiles for Memory {
     }
 }
 
-/// A team with one tenant, `acme`, and a place in memory.
+/// A team with one tenant, `acme`, and an object store in memory.
 struct Stage {
     folder: TempDir,
     store: Store,
-    place: Arc<Memory>,
+    object_store: Arc<Memory>,
 }
 
 impl Stage {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
-        Self { folder, store, place: Arc::default() }
+        Self { folder, store, object_store: Arc::default() }
     }
 
     /// Adds rows to the log of `acme`.
@@ -101,13 +101,13 @@ impl Stage {
         let text = text + size;
         let file = TeamFile::parse(&text, self.folder.path()).unwrap();
         let (key, store) = (SigningKey::from_pem(key).unwrap(), self.store.clone());
-        let open: OpenLogs = Box::new(move |log| {
+        let open: OpenLog = Box::new(move |log| {
             let store = store.clone();
-            let opened = (log != LogName::Team).then_some(OpenLog { store, closes: false });
+            let opened = (log != LogName::Team).then_some(OpenedLog { store, closes: false });
             Box::pin(async move { Ok(opened) })
         });
         let logs = vec![LogName::Team, LogName::Tenant("acme".to_owned())];
-        AuditExporter::new(&file.audit_export.unwrap(), key, Arc::<Memory>::clone(&self.place), logs, open)
+        AuditExporter::new(&file.audit_export.unwrap(), key, Arc::<Memory>::clone(&self.object_store), logs, open)
     }
 
     /// Runs one round of a new process, whether or not a round is due.
@@ -121,7 +121,7 @@ impl Stage {
     /// The result of verifying the only log with the key `PRIVATE`.
     fn report(&self) -> LogReport {
         let keys = [SigningKey::from_pem(PRIVATE).unwrap().public()];
-        let mut reports = verify(&*self.place, &keys).unwrap();
+        let mut reports = verify(&*self.object_store, &keys).unwrap();
         assert_eq!(reports.len(), 1);
         reports.remove(0)
     }
@@ -132,10 +132,10 @@ impl Stage {
 
     /// Changes the files, returns what is wrong then, and changes them back.
     fn problems_after(&self, change: impl FnOnce(&mut BTreeMap<String, Bytes>)) -> Vec<String> {
-        let before = self.place.files.lock().clone();
-        change(&mut self.place.files.lock());
+        let before = self.object_store.files.lock().clone();
+        change(&mut self.object_store.files.lock());
         let problems = self.problems();
-        *self.place.files.lock() = before;
+        *self.object_store.files.lock() = before;
         problems
     }
 }
@@ -152,7 +152,7 @@ fn head(number: u64) -> String {
 async fn rows_become_objects_and_each_round_signs_a_head() {
     let stage = Stage::new().await;
     stage.round(PRIVATE, "").await;
-    assert!(stage.place.files.lock().is_empty(), "a log without rows is in no export");
+    assert!(stage.object_store.files.lock().is_empty(), "a log without rows is in no export");
     stage.rows(7).await;
     let status = stage.round(PRIVATE, "").await;
     assert_eq!((status.rows_behind(), status.failures()), (0, 0));
@@ -160,7 +160,7 @@ async fn rows_become_objects_and_each_round_signs_a_head() {
     stage.round(PRIVATE, "").await;
     stage.round(PRIVATE, "").await;
     let key = format!("keys/{}.json", SigningKey::from_pem(PRIVATE).unwrap().public().id());
-    let names: Vec<_> = stage.place.files.lock().keys().cloned().collect();
+    let names: Vec<_> = stage.object_store.files.lock().keys().cloned().collect();
     let expected = [key, head(1), head(2), object(1, 3), object(4, 6), object(7, 7), object(8, 8)];
     assert_eq!(names, expected, "a round without new rows writes nothing");
     let report = stage.report();
@@ -217,7 +217,7 @@ async fn a_head_of_another_key_and_a_head_that_was_changed_prove_nothing() {
     let forger = Stage::new().await;
     forger.rows(4).await;
     forger.round(OTHER, "").await;
-    let theirs = forger.place.files.lock().clone();
+    let theirs = forger.object_store.files.lock().clone();
     let forged = stage.problems_after(|files| files.extend(theirs));
     let other = SigningKey::from_pem(OTHER).unwrap().public().id();
     let why = format!("{} is signed with another key: `{other}`", head(1));
@@ -245,7 +245,7 @@ async fn objects_that_no_head_names_are_reported_and_prove_nothing() {
     let stage = Stage::new().await;
     stage.rows(1).await;
     stage.round(PRIVATE, "").await;
-    stage.place.files.lock().insert(object(2, 2), "{}".into());
+    stage.object_store.files.lock().insert(object(2, 2), "{}".into());
     let report = stage.report();
     assert_eq!((report.rows, report.unnamed, report.problems), (1, vec![object(2, 2)], Vec::new()));
     stage.store.close().await;
@@ -256,10 +256,10 @@ async fn a_round_goes_on_where_a_killed_process_stopped_and_writes_the_same_obje
     for room in 0..6 {
         let stage = Stage::new().await;
         stage.rows(4).await;
-        *stage.place.room.lock() = Some(room);
+        *stage.object_store.room.lock() = Some(room);
         let status = stage.round(PRIVATE, "retries = 0").await;
         assert_eq!(status.failures(), u64::from(room < 4), "two objects, a key and a head");
-        *stage.place.room.lock() = None;
+        *stage.object_store.room.lock() = None;
         // The next process has more rows to write, and other settings.
         stage.rows(2).await;
         stage.round(PRIVATE, "rows_per_object = 2").await;
@@ -274,13 +274,13 @@ async fn a_round_goes_on_where_a_killed_process_stopped_and_writes_the_same_obje
 async fn a_place_that_is_away_is_tried_again_within_bounds_and_its_settings_are_named() {
     let stage = Stage::new().await;
     stage.rows(2).await;
-    stage.place.failures.store(2, Ordering::Relaxed);
+    stage.object_store.failures.store(2, Ordering::Relaxed);
     let status = stage.round(PRIVATE, "retries = 2").await;
     assert_eq!((status.failures(), status.rows_behind()), (0, 0));
     stage.rows(1).await;
-    stage.place.failures.store(3, Ordering::Relaxed);
+    stage.object_store.failures.store(3, Ordering::Relaxed);
     let status = stage.round(PRIVATE, "retries = 2").await;
-    assert_eq!((status.failures(), stage.place.failures.load(Ordering::Relaxed)), (1, 0));
+    assert_eq!((status.failures(), stage.object_store.failures.load(Ordering::Relaxed)), (1, 0));
     assert_eq!(status.rows_behind(), 1);
     stage.round(PRIVATE, "").await;
     assert_eq!((stage.report().heads, stage.problems()), (2, Vec::new()));
@@ -292,11 +292,11 @@ async fn a_database_that_was_set_back_is_noticed_and_overwrites_nothing() {
     let stage = Stage::new().await;
     stage.rows(2).await;
     stage.round(PRIVATE, "").await;
-    let before = stage.place.files.lock().clone();
-    let other = Stage { place: Arc::clone(&stage.place), ..Stage::new().await };
+    let before = stage.object_store.files.lock().clone();
+    let other = Stage { object_store: Arc::clone(&stage.object_store), ..Stage::new().await };
     other.rows(2).await;
     assert_eq!(other.round(PRIVATE, "").await.failures(), 1);
-    assert_eq!(*stage.place.files.lock(), before);
+    assert_eq!(*stage.object_store.files.lock(), before);
     stage.store.close().await;
 }
 
@@ -318,19 +318,19 @@ async fn a_key_that_changes_while_the_process_runs_signs_the_next_head() {
     };
     assert_eq!(round(1).await, 0);
     // The second head is begun with the first key.
-    *stage.place.room.lock() = Some(1);
+    *stage.object_store.room.lock() = Some(1);
     assert_eq!(round(1).await, 1);
-    *stage.place.room.lock() = None;
+    *stage.object_store.room.lock() = None;
     *keys.lock() = Ok(OTHER);
     assert_eq!(round(1).await, 1);
     *keys.lock() = Err("the key is away");
     assert_eq!(round(1).await, 2, "without a key, nothing is signed");
 
     let [one, other] = [PRIVATE, OTHER].map(|key| SigningKey::from_pem(key).unwrap().public());
-    let report = verify(&*stage.place, &[one, other]).unwrap().remove(0);
+    let report = verify(&*stage.object_store, &[one, other]).unwrap().remove(0);
     assert_eq!((report.heads, report.rows, report.problems), (3, 3, Vec::new()));
     let why = format!("is signed with another key: `{}`", other.id());
-    let found = verify(&*stage.place, &[one]).unwrap().remove(0);
+    let found = verify(&*stage.object_store, &[one]).unwrap().remove(0);
     let found: Vec<_> = found.problems.into_iter().map(|problem| (problem.name, problem.why)).collect();
     assert_eq!(found, [(head(3), why)], "the head that was begun with the old key is signed with it");
     stage.store.close().await;

@@ -12,7 +12,7 @@ use super::{
     key::PublicKey,
 };
 
-/// A copy of the exported files. They have the same names as in the place, such as `tenants/acme/heads/0000000001.jws`.
+/// A copy of the exported files. They have the same names as in the object store, such as `tenants/acme/heads/0000000001.jws`.
 pub trait ExportedFiles {
     /// Returns the names of the files and folders directly in `folder`, sorted. The list is empty if there is no such
     /// folder.

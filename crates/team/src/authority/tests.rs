@@ -5,12 +5,12 @@ use toolrack_host::{
     Caller, Way,
     principal::{Kind, Role},
 };
-use toolrack_store::{NewToken, Store, TokenOwner, Tokens};
+use toolrack_store::{MemberIdentity, NewToken, Store, Tokens};
 
 use super::*;
 use crate::tokens::Secret;
 
-const ANN: TokenOwner<'static> = TokenOwner { issuer: "toolrack", subject: "ann" };
+const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "toolrack", subject: "ann" };
 
 fn ann(role: Role) -> Principal {
     Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap().with_role(role)

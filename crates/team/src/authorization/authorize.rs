@@ -9,7 +9,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use toolrack_host::Principal;
-use toolrack_store::{NewGrant, StoreError, TokenHash, TokenOwner, audit::DoorRefusal};
+use toolrack_store::{MemberIdentity, NewGrant, StoreError, TokenHash, audit::DoorRefusal};
 use url::form_urlencoded;
 
 use super::{
@@ -140,7 +140,7 @@ async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) ->
     };
     let (member, client) = (&person.member, &request.to.client);
     let grant = NewGrant {
-        owner: TokenOwner { issuer: member.issuer(), subject: member.subject() },
+        owner: MemberIdentity { issuer: member.issuer(), subject: member.subject() },
         client: &client.id,
         client_name: &client.name,
         redirect_uri: &request.to.redirect_uri,

@@ -18,7 +18,7 @@ use http::{
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
-use toolrack_store::{Code, Grant, NewToken, Purpose, Refresh, TokenHash, TokenOwner, Tokens};
+use toolrack_store::{Code, Grant, MemberIdentity, NewToken, Purpose, Refresh, TokenHash, Tokens};
 
 use super::{
     failure::{Failure, respond},
@@ -207,7 +207,7 @@ async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -
         profile: endpoint.profile().map(ToOwned::to_owned),
         ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
     };
-    let owner = TokenOwner { issuer: grant.member.issuer(), subject: grant.member.subject() };
+    let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
     let stored = door.store.keep_token(owner, &token, &caller_of(&grant.member, Some(&grant.client_name))).await?;
     if stored.is_none() {
         return Err(Failure::new("invalid_grant", "this member is no longer one of the team").of_member(&grant.member));

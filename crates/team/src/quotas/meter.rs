@@ -162,7 +162,7 @@ fn seconds(passed: TimeDelta) -> f64 {
 }
 
 fn limit_of(quota: Quota) -> f64 {
-    float(quota.most())
+    float(quota.limit())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^53, or so large that one more does not matter")]

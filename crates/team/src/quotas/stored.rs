@@ -63,7 +63,7 @@ impl Meters {
         self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
             let ((used, at), quota) = (meter.reading(), meter.quota());
             let (holder, name) = (holder.to_owned(), name.map(str::to_owned));
-            QuotaUse { holder, name, quota: quota.name().to_owned(), most: quota.most(), used, at }
+            QuotaUse { holder, name, quota: quota.name().to_owned(), most: quota.limit(), used, at }
         })
     }
 }

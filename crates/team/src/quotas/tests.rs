@@ -89,7 +89,7 @@ async fn bytes_of_results_are_counted_at_the_end_and_refuse_the_next_call() {
     receive(&quotas, "ann", 500);
     for work in [Work::Call, Work::Read] {
         let over = refused(&quotas, "ann", work);
-        assert_eq!((over.used, over.quota.most(), over.retry_after), (599, 100, Duration::from_mins(30)));
+        assert_eq!((over.used, over.quota.limit(), over.retry_after), (599, 100, Duration::from_mins(30)));
         assert_eq!(over.setting, "limits.each_member.result_bytes_per_hour");
     }
     assert!(quotas.begin(&caller("ann"), Work::Model).is_ok(), "a model brings no result of a tool");
@@ -141,7 +141,7 @@ fn review(limits: &[(&str, f64)]) -> BTreeMap<Arc<str>, Arc<ToolProfile>> {
 async fn the_clients_of_a_profile_share_its_quotas_and_a_changed_quota_keeps_the_use() {
     let quotas = quotas("");
     quotas.set_profiles(&review(&[("calls_per_hour", 2.0), ("calls_at_once", 1.0)]));
-    let begin = |subject| quotas.begin(&caller(subject).profile("review"), Work::Call);
+    let begin = |subject| quotas.begin(&caller(subject).with_profile("review"), Work::Call);
     let held = begin("ann").unwrap();
     let over = begin("bob").unwrap_err();
     assert!(
@@ -202,7 +202,7 @@ async fn use_survives_a_restart_except_that_of_calls_at_once() {
     first.set_profiles(&in_profile);
     assert_eq!(counted(&first, "ann", 2), 2);
     receive(&first, "ann", 100);
-    drop(first.begin(&caller("bob").profile("review"), Work::Call).unwrap());
+    drop(first.begin(&caller("bob").with_profile("review"), Work::Call).unwrap());
     first.save(&store).await.unwrap();
 
     let second = resumed(limits, &store).await;
@@ -216,7 +216,7 @@ async fn use_survives_a_restart_except_that_of_calls_at_once() {
     assert_eq!(refused(&second, "ann", Work::Read).setting, "limits.each_member.result_bytes_per_hour");
     let over = refused(&second, "bob", Work::Call);
     assert_eq!((over.setting.as_str(), over.used), ("limits.calls_per_month", 3));
-    let over = second.begin(&caller("bob").profile("review"), Work::Call).unwrap_err();
+    let over = second.begin(&caller("bob").with_profile("review"), Work::Call).unwrap_err();
     assert_eq!(over.setting, "limits.calls_per_month", "the month is longer than the day");
     second.set_profiles(&BTreeMap::new());
     second.set_profiles(&in_profile);

@@ -128,7 +128,7 @@ impl TenantQuotas {
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
         let usage_of_profile = |used: &QuotaUse| {
             let holder = Holder::Profile { name: used.holder.strip_prefix(PROFILE)?.into() };
-            let quota = Quota::of_amount(&used.quota, used.most)?;
+            let quota = Quota::from_name_and_limit(&used.quota, used.most)?;
             Some(Usage::of(holder, Meter::new(quota, used.used, used.at), now))
         };
         let mut stored: Vec<_> = counts.stored.values().flatten().collect();

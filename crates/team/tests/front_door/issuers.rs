@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolrack_host::{Caller, Way, egress::Egress, principal::Kind};
-use toolrack_store::TokenOwner;
+use toolrack_store::MemberIdentity;
 use toolrack_team::{Authority, Issuers};
 
 use crate::{
@@ -236,7 +236,7 @@ async fn a_removed_member_with_a_token_of_an_issuer_gets_a_new_membership() {
     let by = Caller::local(Way::Cli);
     store.put_signed_in(proved.member(), &by).await.unwrap();
     let issuer = provider.issuer();
-    assert!(store.remove_member(TokenOwner { issuer, subject: "u-1" }, &by).await.unwrap());
+    assert!(store.remove_member(MemberIdentity { issuer, subject: "u-1" }, &by).await.unwrap());
     timeout(Duration::from_secs(1), proved.ended()).await.unwrap();
     let again = authority.prove(&token).await.unwrap().unwrap();
     assert_eq!(again.member().key(), proved.member().clone().in_membership(1).key());

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{net::TcpListener, task::JoinSet};
 use toolrack_host::{Caller, Principal, Way, principal::Kind};
 use toolrack_store::{
-    NewToken, Purpose, Store, TeamStore, TokenHash, TokenOwner,
+    MemberIdentity, NewToken, Purpose, Store, TeamStore, TokenHash,
     audit::{AuditQuery, Entry},
 };
 use toolrack_team::{FrontDoor, Secret, TeamFile};
@@ -99,7 +99,7 @@ impl Stage {
         let secret = Secret::new(Purpose::Browser).unwrap();
         let label = "a browser".to_owned();
         let token = NewToken { label, ..NewToken::new(secret.hash(), Purpose::Browser) };
-        let owner = TokenOwner { issuer: "https://login.example", subject };
+        let owner = MemberIdentity { issuer: "https://login.example", subject };
         self.store.keep_token(owner, &token, &by).await.unwrap();
         let mut browser = Browser::new();
         browser.set_cookie(&self.url, "toolrack", secret.reveal());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use toolrack_host::{Caller, Way};
-use toolrack_store::{TokenHash, TokenOwner};
+use toolrack_store::{MemberIdentity, TokenHash};
 use toolrack_team::{FrontDoor, TeamFile};
 
 use crate::{
@@ -189,7 +189,7 @@ async fn removing_a_member_removes_their_clients() {
     let client = stage.client().await;
     let (access, refresh) = stage.tokens(&client).await;
     let late = stage.code(&client).await;
-    let ann = TokenOwner { issuer: "https://login.example", subject: "ann" };
+    let ann = MemberIdentity { issuer: "https://login.example", subject: "ann" };
     stage.store.remove_member(ann, &Caller::local(Way::Cli)).await.unwrap();
     assert!(!stage.is_valid(&access).await);
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");

@@ -130,7 +130,7 @@ async fn a_client_that_follows_the_specification_gets_in() {
     assert_eq!((counts, counts.refused), (wanted, 0));
     let first = server.requests().into_iter().find(|request| request.endpoint == "GET /authorize").unwrap();
     assert_eq!(first.parameter("code_challenge"), Some(CHALLENGE));
-    assert!(server.given().contains(&tokens["access_token"].as_str().unwrap().to_owned()));
+    assert!(server.issued_secrets().contains(&tokens["access_token"].as_str().unwrap().to_owned()));
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_refresh_token_is_valid_once_and_a_second_use_revokes_all_tokens_that_
     let server = FakeAuthorization::start([]);
     let client = Client::new(&server).await;
     let first = client.exchange(&[]).await;
-    server.expire();
+    server.expire_access_tokens();
     assert_eq!(client.echo(&first).await.0, 401);
     let second = client.refresh(&first).await;
     assert_eq!(client.echo(&second).await.0, 200);

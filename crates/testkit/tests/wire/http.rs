@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolrack_testkit::processes::wait_gone;
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::plain_http::{handshake, mirrored, open, open_get, open_modern, open_post, post, post_modern};
 use crate::plain_stdio::LONG;
@@ -72,7 +72,7 @@ fn the_session_faults_require_lose_or_omit_a_session() {
     assert_eq!(post(&server, &[], &initialize(0)).header("mcp-session-id"), None);
 
     for (fault, status) in [("http-404-after=2", 404), ("http-400-session=2", 400)] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let server = start(&["--fault", fault, "--log", effects.path_str()]);
         let statuses = |rounds: u64| -> Vec<u16> {
             let session = handshake(&server);
@@ -133,7 +133,7 @@ fn mirrored_headers_must_equal_the_body() {
 
 #[test]
 fn a_modern_client_cancels_a_call_by_closing_the_connection_and_a_legacy_one_does_not() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = start(&["--era", "both", "--log", effects.path_str()]);
     let waiting = open_modern(&server, &modern_call(7, "sleep", json!({"ms": 60_000})));
     let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
@@ -149,7 +149,7 @@ fn a_modern_client_cancels_a_call_by_closing_the_connection_and_a_legacy_one_doe
 
 #[test]
 fn a_legacy_client_cancels_a_call_with_a_notification() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = start(&["--log", effects.path_str()]);
     let session = handshake(&server);
     let session: &[(&str, &str)] = &[("mcp-session-id", &session)];
@@ -197,7 +197,7 @@ fn requests_that_are_not_mcp_are_refused() {
 
 #[test]
 fn the_log_of_everything_has_methods_and_header_fields() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = start(&["--log", effects.path_str(), "--log-all"]);
     let session = handshake(&server);
     open(&server, "DELETE", &[("mcp-session-id", &session)], b"").read(LONG);

@@ -1,7 +1,7 @@
 //! HTTP that answers something else than MCP, or breaks its body.
 
 use serde_json::{Value, json};
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::plain_http::{Answer, End, open_post, post, post_modern};
 use crate::plain_stdio::{LONG, SHORT};
@@ -9,7 +9,7 @@ use crate::{call, initialize, modern, text};
 
 /// What one call of `write` brought, and how often the tool ran.
 fn struck(fault: &str) -> (Answer, usize) {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", fault, "--log", effects.path_str()]);
     let answer = open_post(&server, &[], &call(5, "write", json!({}))).read(LONG);
     (answer, effects.read().runs_of("write"))
@@ -84,7 +84,7 @@ fn a_redirect_on_the_same_origin_leads_to_the_answer() {
 
 #[test]
 fn a_hanging_or_closed_connection_has_no_effect_and_a_reset_after_the_effect_has_one() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", "hang", "--log", effects.path_str()]);
     assert_eq!(open_post(&server, &[], &call(5, "write", json!({}))).read(SHORT).end, End::Silent);
     assert_eq!(effects.read().runs_of("write"), 0);

@@ -1,14 +1,14 @@
 //! Event streams that are cut, resumed, garbled.
 
 use serde_json::{Value, json};
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::plain_http::{Answer, End, handshake, open_get, open_post};
 use crate::plain_stdio::LONG;
 use crate::{call, text};
 
 fn struck(fault: &str) -> (Answer, usize) {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", fault, "--log", effects.path_str()]);
     let answer = open_post(&server, &[], &call(5, "write", json!({}))).read(LONG);
     let effects = effects.wait_until(LONG, |effects| effects.runs_of("write") > 0);
@@ -56,7 +56,7 @@ fn a_split_event_is_one_message_on_many_lines() {
 
 #[test]
 fn a_cut_stream_is_resumed_by_its_event_id_once() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", "sse-resume=250", "--log", effects.path_str(), "--log-all"]);
     let session = handshake(&server);
     let session: &[(&str, &str)] = &[("mcp-session-id", &session)];

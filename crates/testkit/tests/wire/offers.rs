@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use toolrack_testkit::{SideEffects, fake_server_path};
+use toolrack_testkit::{EffectLog, fake_server_path};
 
 use crate::plain_stdio::Lines;
 use crate::{call, modern, modern_call, request, text};
@@ -212,7 +212,7 @@ fn a_server_can_ask_once_with_an_error_to_open_links() {
 
 #[test]
 fn a_modern_server_asks_the_client_with_results_and_requires_its_state_back_byte_for_byte() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut server = Lines::start(&["--era", "modern", "--log", effects.path_str()]);
     let mut request = modern_call(1, "elicit", json!({"rounds": 2}));
     for id in [1, 2] {

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::plain_stdio::{LONG, Lines, SHORT};
 use crate::{call, initialize, modern, modern_call, request, text};
@@ -235,7 +235,7 @@ fn a_server_that_ignores_the_end_of_stdin_and_signals_keeps_running() {
 
 #[test]
 fn a_cancelled_call_stops_and_is_logged() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut server = Lines::start(&["--log", effects.path_str()]);
     server.handshake();
     server.send(&call(7, "sleep", json!({"ms": 400})));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolrack_testkit::processes::{alive, descendants, wait_gone, with_env};
-use toolrack_testkit::{SideEffects, fake_server_path};
+use toolrack_testkit::{EffectLog, fake_server_path};
 
 use crate::plain_stdio::{LONG, Lines, SHORT};
 use crate::{call, text};
@@ -17,8 +17,8 @@ fn end(pid: u32) {
 }
 
 /// A server that was sent one call of `write`.
-fn after_a_write(fault: &str) -> (Lines, SideEffects) {
-    let effects = SideEffects::new();
+fn after_a_write(fault: &str) -> (Lines, EffectLog) {
+    let effects = EffectLog::new();
     let mut server = Lines::with(&[fault], &["--log", effects.path_str()]);
     server.handshake();
     server.send(&call(1, "write", json!({"path": "x"})));
@@ -55,7 +55,7 @@ fn the_crash_tool_ends_the_process_as_its_arguments_say() {
 
 #[test]
 fn a_grandchild_holds_the_pipe_after_the_server_is_gone() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut command = Command::new(fake_server_path());
     command.args(["stdio", "--fault", "crash-holding-pipe", "--log", effects.path_str()]);
     command.env("TESTKIT_RUN", effects.path_str());

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolrack_testkit::SideEffects;
+use toolrack_testkit::EffectLog;
 
 use crate::plain_stdio::{LONG, Lines};
 use crate::{call, modern_call, request, text};
 
 /// The lines that one call of `write` brought: so many and no more, and the tool ran.
 fn lines_of(fault: &str, count: usize) -> Vec<Vec<u8>> {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut server = Lines::with(&[fault], &["--log", effects.path_str()]);
     server.handshake();
     server.send(&call(5, "write", json!({})));

@@ -14,9 +14,9 @@ use crate::{
 const TOKEN: &str = r#"["t","u","https://example.com/mcp",""]"#;
 
 /// The secrets as another process sees them: with its own connection to the database.
-async fn stored(folder: &Path, variable: Option<&str>) -> Stored {
+async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {
     let store = Store::open(folder.join("t.db")).await.unwrap();
-    Stored::new(Some(store), variable.map(Into::into), folder, Keychain::of(&Environment::default()))
+    SecretStore::new(Some(store), variable.map(Into::into), folder, Keychain::of(&Environment::default()))
 }
 
 async fn is_open(folder: &Path) {
@@ -29,7 +29,7 @@ async fn is_open(folder: &Path) {
     assert_eq!(fresh.get("b").await.unwrap().as_deref(), Some("more"));
 }
 
-async fn filled(folder: &Path) -> (Stored, PathBuf, String) {
+async fn filled(folder: &Path) -> (SecretStore, PathBuf, String) {
     let stored = stored(folder, None).await;
     stored.set("a", "canary").await.unwrap();
     stored.vault().await.unwrap().put(Space::Token, TOKEN, b"token").await.unwrap();

@@ -1,7 +1,7 @@
 //! Runs `toolrack add` and `toolrack add-json`.
 //!
 //! An entry is the configuration of one server in a file. The secrets of a new entry are sealed: each value goes into
-//! the secret store, and the entry gets a reference to it. `World` is what a command works with: its configuration,
+//! the secret store, and the entry gets a reference to it. `Context` is what a command works with: its configuration,
 //! database, screen and servers.
 
 pub(crate) mod args;
@@ -12,7 +12,7 @@ use std::{ffi::OsString, io::IsTerminal, net::IpAddr, time::Duration};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolrack_config::{
-    edit::{self, Edited, Options, Place},
+    edit::{self, EditTarget, Edited, Options},
     import::Sealed,
     trust::content_hash,
 };
@@ -23,13 +23,13 @@ use super::{
     entry_secrets,
 };
 use crate::{
+    context::Context,
     error::{Exit, Failure},
     verbs::{
         input,
         look::list::render::{self, Server},
         reach,
     },
-    wire::World,
 };
 use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
 
@@ -47,7 +47,7 @@ struct Added<'a> {
 struct Addition {
     name: ServerName,
     entry: Value,
-    place: Place,
+    place: EditTarget,
     options: Options,
     /// Whether to connect to the server afterwards.
     test: bool,
@@ -55,60 +55,60 @@ struct Addition {
     sealed: Sealed,
 }
 
-pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    dialog::complete(&mut args, world).await?;
+pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+    dialog::complete(&mut args, context).await?;
     let after_dashes = args.follows_dashes(words);
     let name = new_name(args.name.as_deref().unwrap_or_default())?;
     let target = args.target(after_dashes).map_err(|error| invalid_options(&error))?;
     let mut options = args.options;
     if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
-        refuse_address(command, world)?;
+        refuse_address(command, context)?;
     }
-    let target = split_command(target, world)?;
-    let asked = ask_for_values(&mut options, world).await?;
+    let target = split_command(target, context)?;
+    let asked = ask_for_values(&mut options, context).await?;
     let mut sealed = Sealed::default();
     if !options.plain && !asked.is_empty() {
-        let used_names = entry_secrets::stored_names(world).await?;
+        let used_names = entry_secrets::stored_names(context).await?;
         for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked.contains(variable)) {
             *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &used_names));
         }
     }
-    let mut entry = build_entry(&target, &options, world)?;
+    let mut entry = build_entry(&target, &options, context)?;
     if !options.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
-        place: edits::place_for_new(options.scope.unwrap_or_default(), world),
+        place: edits::place_for_new(options.scope.unwrap_or_default(), context),
         options: Options { replace: options.replace, dry_run: options.dry_run },
         test: !options.no_test,
         name,
         sealed,
     };
-    add(addition, world).await
+    add(addition, context).await
 }
 
-pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn json(args: AddJsonArgs, context: &Context) -> Result<Exit, Failure> {
     let name = new_name(&args.name)?;
-    let text = input::read("the entry", args.entry, &world.screen).await?;
+    let text = input::read("the entry", args.entry, &context.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
     let (mut entry, mut sealed) = (find_entry(name.as_str(), value)?, Sealed::default());
     if !args.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
-        place: edits::place_for_new(args.write.scope.unwrap_or_default(), world),
+        place: edits::place_for_new(args.write.scope.unwrap_or_default(), context),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
         test: !args.no_test,
         name,
         sealed,
     };
-    add(addition, world).await
+    add(addition, context).await
 }
 
-async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
+async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     let Addition { name, entry, place, mut options, test, sealed } = addition;
     let hash = content_hash(&entry);
     let kind = kind_of(&entry);
@@ -118,11 +118,11 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     };
     // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
     let preview = match edit(Options { dry_run: true, ..options }).await {
-        Err(exists) if exists.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
+        Err(exists) if exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() => {
             options.replace = true;
             let preview = edit(Options { dry_run: true, ..options }).await?;
-            world.screen.say(preview.diff.trim_end());
-            if !options.dry_run && !world.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
+            context.screen.message(preview.diff.trim_end());
+            if !options.dry_run && !context.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
                 return Err(exists);
             }
             preview
@@ -132,29 +132,29 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     let edited = if options.dry_run {
         preview
     } else {
-        entry_secrets::store(&sealed, world).await?;
+        entry_secrets::store(&sealed, context).await?;
         edit(options).await?
     };
     // A user who types an entry thereby agrees to run it in this folder.
     if !options.dry_run {
-        edits::approve_written(name.as_str(), &hash, world).await?;
+        edits::approve_written(name.as_str(), &hash, context).await?;
     }
     let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
-    if !world.screen.json() {
+    if !context.screen.json() {
         let done = format!("added the {kind} server {name} to {}", edits::path_text(&edited.path));
-        edits::report(&done, &document, world).await?;
+        edits::report(&done, &document, context).await?;
     }
-    entry_secrets::report_stored(&sealed, world);
+    entry_secrets::report_stored(&sealed, context);
     for problem in &edited.warnings {
-        world.screen.problem(problem);
+        context.screen.problem(problem);
     }
-    let tried = if test && !options.dry_run { try_server(&name, &edited, world).await? } else { None };
+    let tried = if test && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
     let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
-    if world.screen.json() {
-        world.screen.document(&Added { edit: &document, server }).await?;
+    if context.screen.json() {
+        context.screen.document(&Added { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
-        let page = render::page(&[server], world.screen.layout());
-        world.screen.page(page).await?;
+        let page = render::page(&[server], context.screen.layout());
+        context.screen.page(page).await?;
     }
     // The entry is written nevertheless: the failure names the next step, and its exit code shows that one is needed.
     failure.map_or(Ok(Exit::Ok), Err)
@@ -185,7 +185,7 @@ fn new_name(name: &str) -> Result<ServerName, Failure> {
 
 /// Splits a command that was given as one word, as a shell would, unless a program has the whole word as its name.
 /// Refuses an address.
-fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
+fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
     let shown = text::for_line(command);
     if args::looks_like_url(command) {
@@ -194,7 +194,7 @@ fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
             Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
         );
     }
-    let exists = |program: &str| world.folder.join(program).exists();
+    let exists = |program: &str| context.folder.join(program).exists();
     if !command.contains(char::is_whitespace) || exists(command) {
         return Ok(target);
     }
@@ -202,7 +202,7 @@ fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
             let name = text::for_line(program);
-            world.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
+            context.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
         }
         _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program has that name")).hint(
@@ -213,13 +213,13 @@ fn split_command(target: Target, world: &World) -> Result<Target, Failure> {
 
 /// Refuses a `command` that is probably meant as an address: otherwise, `add` would treat it as a program, and the
 /// options after it as arguments of the program.
-fn refuse_address(command: &str, world: &World) -> Result<(), Failure> {
+fn refuse_address(command: &str, context: &Context) -> Result<(), Failure> {
     let shown = text::for_line(command);
     if command.contains("://") {
         let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
         return Err(Failure::usage(message).hint("a command that looks like an address goes after `--`"));
     }
-    if looks_like_address(command) && !world.folder.join(command).exists() {
+    if looks_like_address(command) && !context.folder.join(command).exists() {
         let message = format!("`{shown}` looks like an address, and there is no such program");
         return Err(Failure::usage(message).hint(format!(
             "write https://{shown}, or http://{shown}; a command that looks like an address goes after `--`"
@@ -251,14 +251,14 @@ fn invalid_options(error: &clap::Error) -> Failure {
 
 /// Reads a value for each variable that was given without one: at a terminal the user types it unseen, otherwise it is
 /// the next line of stdin. Returns the names of these variables.
-async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<String>, Failure> {
+async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<Vec<String>, Failure> {
     let mut asked = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
-        if !world.screen.interactive() && std::io::stdin().is_terminal() {
+        if !context.screen.interactive() && std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
-        let typed = match world.screen.interactive() {
+        let typed = match context.screen.interactive() {
             true => input::ask_secret(name).await?,
             false => input::read_secret_line(name).await?,
         };
@@ -287,7 +287,7 @@ fn find_entry(name: &str, value: Value) -> Result<Value, Failure> {
 }
 
 /// Returns the entry as it is written to the file. Does not check it: [`edit::add`] does.
-fn build_entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
+fn build_entry(target: &Target, options: &AddOptions, context: &Context) -> Result<Value, Failure> {
     let mut entry = Map::new();
     let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
     match target {
@@ -314,7 +314,7 @@ fn build_entry(target: &Target, options: &AddOptions, world: &World) -> Result<V
     }
     if let Some(cwd) = &options.cwd {
         // The file is read from other folders too, so a relative path would mean something else each time.
-        let cwd = world.folder.join(cwd);
+        let cwd = context.folder.join(cwd);
         put("cwd", cwd.to_string_lossy().into());
     }
     if !options.tools.is_empty() {
@@ -358,22 +358,22 @@ fn seconds(time: Duration) -> Value {
 
 /// Connects to the new server as any other command would, and returns the outcome. If another entry of the same name is
 /// used here instead of the new one, warns and returns `None`.
-async fn try_server(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
-    let loaded = world.load().await?;
+async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
+    let loaded = context.load().await?;
     let entry = loaded.entry(name.as_str());
     if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
         let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
-        world.screen.warning(&format!("the new entry is not used here: `{name}` is {other}"));
+        context.screen.warning(&format!("the new entry is not used here: `{name}` is {other}"));
         return Ok(None);
     }
     let desired = reach::select_servers(&loaded, &[name.to_string()])?;
-    let host = world.connect(desired).await?;
+    let host = context.connect(desired).await?;
     let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
         return Ok(None);
     };
     let failure = reach::unusable(&host, &status);
     let mut server = Server::from(status);
-    if world.screen.json() {
+    if context.screen.json() {
         server.count_findings(&host.catalog().findings());
     }
     Ok(Some(Trial { server, failure }))

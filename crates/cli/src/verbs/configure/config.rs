@@ -1,4 +1,4 @@
-//! Runs `toolrack config path`, `show` and `validate`. `World` is what a command works with: its configuration,
+//! Runs `toolrack config path`, `show` and `validate`. `Context` is what a command works with: its configuration,
 //! database, screen and servers.
 
 mod files;
@@ -13,10 +13,10 @@ use toolrack_config::{Problem, Severity};
 use super::{edits, get::render as entry};
 use crate::{
     args::Scope,
+    context::Context,
     error::{Exit, Failure},
     render::count,
     verbs::safety::secret,
-    wire::World,
 };
 
 /// `config …`.
@@ -84,66 +84,66 @@ struct Validated<'a> {
     unset_secrets: &'a [String],
 }
 
-pub(crate) async fn run(verb: ConfigVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: ConfigVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        ConfigVerb::Path(args) => path(args.scope, world).await,
-        ConfigVerb::Show => show(world).await,
-        ConfigVerb::Validate(args) => validate(args.files, world.is_strict(), world).await,
+        ConfigVerb::Path(args) => path(args.scope, context).await,
+        ConfigVerb::Show => show(context).await,
+        ConfigVerb::Validate(args) => validate(args.files, context.is_strict(), context).await,
     }
 }
 
-async fn path(scope: Option<Scope>, world: &World) -> Result<Exit, Failure> {
+async fn path(scope: Option<Scope>, context: &Context) -> Result<Exit, Failure> {
     let files: Vec<_> = match scope {
         Some(scope) => {
-            let place = edits::place_for_new(scope, world);
+            let place = edits::place_for_new(scope, context);
             vec![files::File::new(place.scope, place.path)]
         }
-        None => world.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
+        None => context.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
     };
-    if world.screen.json() {
-        world.screen.document(&Paths { files }).await?;
+    if context.screen.json() {
+        context.screen.document(&Paths { files }).await?;
     } else if scope.is_some() {
         // Only the path, so that `$(…)` can use it.
-        world.screen.verbatim(files.iter().map(|file| edits::path_text(file.path())).collect()).await?;
+        context.screen.verbatim(files.iter().map(|file| edits::path_text(file.path())).collect()).await?;
     } else {
-        world.screen.page(files::page(&files, world.screen.layout())).await?;
+        context.screen.page(files::page(&files, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn show(world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    if world.screen.json() {
+async fn show(context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    if context.screen.json() {
         let servers = loaded.entries.iter().map(|entry| entry::Document::new(entry, &loaded)).collect();
         let problems = &loaded.problems;
         let model = loaded.settings.model.view();
-        world.screen.document(&Shown { servers, model, problems }).await?;
+        context.screen.document(&Shown { servers, model, problems }).await?;
     } else {
-        let layout = world.screen.layout();
+        let layout = context.screen.layout();
         let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, layout));
-        let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &world.places.settings())).collect();
-        world.screen.page(blocks.join("\n\n")).await?;
+        let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &context.places.settings())).collect();
+        context.screen.page(blocks.join("\n\n")).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn validate(files: Vec<PathBuf>, strict: bool, world: &World) -> Result<Exit, Failure> {
-    let loaded = if files.is_empty() { world.read().await } else { world.read_only(&files).await };
+async fn validate(files: Vec<PathBuf>, strict: bool, context: &Context) -> Result<Exit, Failure> {
+    let loaded = if files.is_empty() { context.read().await } else { context.read_only(&files).await };
     let mut problems = loaded.problems.clone();
     problems.extend(loaded.idle_rules());
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!strict || warnings.is_empty());
-    let unset = secret::unset_secrets(&loaded, world).await;
-    if world.screen.json() {
-        world.screen.document(&Validated { valid, problems: &problems, unset_secrets: &unset }).await?;
+    let unset = secret::unset_secrets(&loaded, context).await;
+    if context.screen.json() {
+        context.screen.document(&Validated { valid, problems: &problems, unset_secrets: &unset }).await?;
         return Ok(if valid { Exit::Ok } else { Exit::Usage });
     }
     for problem in &problems {
-        world.screen.problem(problem);
+        context.screen.problem(problem);
     }
     for name in &unset {
-        world.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
+        context.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
     }
     let counts = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));
     let files_read = loaded.files.iter().filter(|file| file.path.exists()).count();
@@ -152,6 +152,6 @@ async fn validate(files: Vec<PathBuf>, strict: bool, world: &World) -> Result<Ex
     }
     let page =
         format!("{} read, {} configured, {counts}", count(files_read, "file"), count(loaded.entries.len(), "server"));
-    world.screen.page(page).await?;
+    context.screen.page(page).await?;
     Ok(Exit::Ok)
 }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toolrack_config::{
     Entry, Loaded, Scope as Layer,
-    edit::{EditError, Edited, Place},
+    edit::{EditError, EditTarget, Edited},
 };
 use toolrack_host::text;
 
 use crate::{
     args::Scope,
+    context::Context,
     error::{Exit, Failure, with_causes},
     verbs::reach,
-    wire::World,
 };
 
 /// The `--json` output of every verb that edits.
@@ -46,14 +46,14 @@ impl From<Scope> for Layer {
 }
 
 /// Returns the file that new entries of `scope` are written to.
-pub(crate) fn place_for_new(scope: Scope, world: &World) -> Place {
-    Place::of_new(scope.into(), &world.places, &world.folder)
+pub(crate) fn place_for_new(scope: Scope, context: &Context) -> EditTarget {
+    EditTarget::for_new_entry(scope.into(), &context.places, &context.folder)
 }
 
 /// Returns the file of `scope` that has the entry already. If there is none, returns the file for new entries of
 /// `scope`.
-pub(crate) fn place_of_entry(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
-    Place::within(scope.into(), entry, &world.places, &world.folder)
+pub(crate) fn place_of_entry(scope: Scope, entry: Option<&Entry>, context: &Context) -> EditTarget {
+    EditTarget::in_scope(scope.into(), entry, &context.places, &context.folder)
 }
 
 /// The entry called `name`, broken or not.
@@ -74,11 +74,11 @@ pub(crate) fn not_editable(entry: &Entry) -> Failure {
 ///
 /// # Errors
 /// When the approval cannot be stored. The entry then waits until the user approves it.
-pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
-    let loaded = world.read().await;
+pub(crate) async fn approve_written(name: &str, hash: &str, context: &Context) -> Result<(), Failure> {
+    let loaded = context.read().await;
     match loaded.entry(name) {
         // Approve only the entry that was just written, and not one that another process has written meanwhile.
-        Some(entry) if entry.hash == hash => world.approve(entry).await,
+        Some(entry) if entry.hash == hash => context.approve(entry).await,
         _ => Ok(()),
     }
 }
@@ -110,17 +110,17 @@ pub(crate) async fn run(
 }
 
 /// Prints `done` after an edit, or the diff of a dry run.
-pub(crate) async fn report(done: &str, document: &Document, world: &World) -> Result<(), Failure> {
-    if world.screen.json() {
-        return world.screen.document(document).await;
+pub(crate) async fn report(done: &str, document: &Document, context: &Context) -> Result<(), Failure> {
+    if context.screen.json() {
+        return context.screen.document(document).await;
     }
     if !document.dry_run {
-        return world.screen.page(done.to_owned()).await;
+        return context.screen.page(done.to_owned()).await;
     }
     if document.diff.is_empty() {
-        world.screen.note("nothing would change");
+        context.screen.note("nothing would change");
     }
-    world.screen.page(document.diff.clone()).await
+    context.screen.page(document.diff.clone()).await
 }
 
 /// Returns the text of a path, safe to print in a line.

@@ -8,17 +8,17 @@ use toolrack_config::{
 };
 
 use crate::{
+    context::Context,
     error::{Exit, Failure, with_causes},
     secrets::SecretsError,
-    wire::World,
 };
 
 /// Stores the secrets that were taken out of an entry.
 ///
 /// # Errors
 /// When a secret cannot be stored. The caller must not write the entry in this case.
-pub(super) async fn store(sealed: &Sealed, world: &World) -> Result<(), Failure> {
-    let stored = world.stored();
+pub(super) async fn store(sealed: &Sealed, context: &Context) -> Result<(), Failure> {
+    let stored = context.stored();
     for secret in sealed.iter() {
         stored.set(&secret.name, &secret.value).await.map_err(|error| store_failed(&error))?;
     }
@@ -33,30 +33,30 @@ pub(super) async fn take_out(
     sealed: &mut Sealed,
     server: &str,
     entry: &mut Value,
-    world: &World,
+    context: &Context,
 ) -> Result<(), Failure> {
     if has_secrets(entry) {
-        sealed.seal(server, entry, &stored_names(world).await?);
+        sealed.seal(server, entry, &stored_names(context).await?);
     }
     Ok(())
 }
 
 /// Prints one line that says where the secrets are stored.
-pub(super) fn report_stored(sealed: &Sealed, world: &World) {
+pub(super) fn report_stored(sealed: &Sealed, context: &Context) {
     if sealed.is_empty() {
         return;
     }
-    let secrets: Vec<String> = sealed.iter().map(|secret| format!("{} as {}", secret.what, secret.name)).collect();
+    let secrets: Vec<String> = sealed.iter().map(|secret| format!("{} as {}", secret.field, secret.name)).collect();
     let explanation = "the file says ${secret:NAME}; `--plain` writes values into it";
-    world.screen.note(&format!("kept among the stored secrets: {}; {explanation}", secrets.join(", ")));
+    context.screen.note(&format!("kept among the stored secrets: {}; {explanation}", secrets.join(", ")));
 }
 
 /// Returns the names of the stored secrets. A new secret must have another name.
 ///
 /// # Errors
 /// When the store cannot be used.
-pub(super) async fn stored_names(world: &World) -> Result<Vec<String>, Failure> {
-    world.stored().names().await.map_err(|error| store_failed(&error))
+pub(super) async fn stored_names(context: &Context) -> Result<Vec<String>, Failure> {
+    context.stored().names().await.map_err(|error| store_failed(&error))
 }
 
 /// Returns the hash that `entry` would have after [`take_out`], if no stored secret had one of the new names.

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::edits;
 use crate::{
+    context::Context,
     error::{Exit, Failure},
-    wire::World,
 };
 use render::Document;
 
@@ -23,13 +23,13 @@ pub(crate) struct GetArgs {
     pub(crate) server: String,
 }
 
-pub(crate) async fn run(args: GetArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+pub(crate) async fn run(args: GetArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
     let found = edits::entry(&loaded, &args.server)?;
-    if world.screen.json() {
-        world.screen.document(&Document::new(found, &loaded)).await?;
+    if context.screen.json() {
+        context.screen.document(&Document::new(found, &loaded)).await?;
     } else {
-        world.screen.page(render::page(found, &loaded, world.screen.layout())).await?;
+        context.screen.page(render::page(found, &loaded, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! Runs `toolrack import`. An offer is a server in a configuration file of another program. `World` is what a command
+//! Runs `toolrack import`. An offer is a server in a configuration file of another program. `Context` is what a command
 //! works with: its configuration, database, screen and servers.
 
 mod render;
@@ -16,9 +16,9 @@ use toolrack_config::{
 use super::{edits, entry_secrets};
 use crate::{
     args::{Scope, Write, programs},
+    context::Context,
     error::{Exit, Failure},
     verbs::input,
-    wire::World,
 };
 use render::{Added, Document, ListedOffer, Standing};
 
@@ -58,25 +58,25 @@ struct Choice<'a> {
     name: String,
 }
 
-pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
     let clients = if args.clients.is_empty() { Client::ALL.to_vec() } else { args.clients.clone() };
-    let (environment, folder) = (world.environment.clone(), world.folder.clone());
+    let (environment, folder) = (context.environment.clone(), context.folder.clone());
     // Some of these files are large, and a home folder may be far away.
     let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
         .await
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
     for problem in &found.problems {
-        world.screen.problem(problem);
+        context.screen.problem(problem);
     }
     let offered: Vec<_> =
         found.offers.iter().map(|offer| ListedOffer::new(offer, standing(offer, &found, &loaded))).collect();
-    let is_choosing = world.screen.interactive() && !args.all && args.server.is_empty() && !world.screen.json();
-    if !world.screen.json() {
-        world.screen.page(render::page(&offered, world.screen.layout())).await?;
+    let is_choosing = context.screen.interactive() && !args.all && args.server.is_empty() && !context.screen.json();
+    if !context.screen.json() {
+        context.screen.page(render::page(&offered, context.screen.layout())).await?;
     }
     let choices = if args.all {
-        all_unambiguous(&offered, args.write.scope.is_some(), world)
+        all_unambiguous(&offered, args.write.scope.is_some(), context)
     } else if args.server.is_empty() {
         if is_choosing { ask(&offered).await? } else { Vec::new() }
     } else {
@@ -85,13 +85,13 @@ pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure
     let mut added = Vec::new();
     let mut first_failure = None;
     for choice in choices {
-        match add(&choice, &args, world).await {
+        match add(&choice, &args, context).await {
             Ok(server) => added.push(server),
             Err(failure) if first_failure.is_none() => first_failure = Some(failure),
-            Err(failure) => world.screen.warning(&failure.message),
+            Err(failure) => context.screen.warning(&failure.message),
         }
     }
-    print_outcome(&offered, &added, &args, world).await?;
+    print_outcome(&offered, &added, &args, context).await?;
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
@@ -99,9 +99,9 @@ async fn print_outcome(
     offered: &[ListedOffer<'_>],
     added: &[Added],
     args: &ImportArgs,
-    world: &World,
+    context: &Context,
 ) -> Result<(), Failure> {
-    let screen = &world.screen;
+    let screen = &context.screen;
     if screen.json() {
         return screen.document(&Document { offers: offered, added, dry_run: args.write.dry_run }).await;
     }
@@ -144,24 +144,24 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
 /// The new servers that the user has configured in other programs, without those whose names are ambiguous. Skips
 /// servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`). Notes on the
 /// screen which new servers are skipped.
-fn all_unambiguous<'a>(offered: &[ListedOffer<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
+fn all_unambiguous<'a>(offered: &[ListedOffer<'a>], has_destination: bool, context: &Context) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
-    let project = project_root(&world.folder);
+    let project = project_root(&context.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
         let offer = new.offer;
         let has_rival = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
         if offer.from_project {
             let program = offer.client.title();
-            world
+            context
                 .screen
                 .note(&format!("`{}` comes from a project file of {program}: to add it, use --server", offer.name));
         } else if has_rival {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
-            world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
+            context.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
         } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !has_destination && **folder != project)
         {
             let folder = folder.display();
-            world.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
+            context.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
         } else {
             choices.push(Choice { offer, name: offer.name.clone() });
         }
@@ -211,13 +211,13 @@ async fn ask<'a>(offered: &'a [ListedOffer<'a>]) -> Result<Vec<Choice<'a>>, Fail
     Ok(chosen.into_iter().filter_map(choice).collect())
 }
 
-async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
+async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Result<Added, Failure> {
     // A server for one folder must not start to run in all other folders.
     let default = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
-    let place = edits::place_for_new(args.write.scope.unwrap_or(default), world);
+    let place = edits::place_for_new(args.write.scope.unwrap_or(default), context);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
-        entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, world).await?;
+        entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, context).await?;
     }
     let hash = content_hash(&entry);
     let edit = |options: Options| {
@@ -230,12 +230,12 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
         _ => failure,
     })?;
     if !args.write.dry_run {
-        entry_secrets::store(&sealed, world).await?;
+        entry_secrets::store(&sealed, context).await?;
         edited = edit(Options { replace: false, dry_run: false }).await?;
-        entry_secrets::report_stored(&sealed, world);
+        entry_secrets::report_stored(&sealed, context);
     }
     if place.scope == Layer::Project && !args.write.dry_run {
-        edits::approve_written(&choice.name, &hash, world).await?;
+        edits::approve_written(&choice.name, &hash, context).await?;
     }
     let notes = choice.offer.notes.clone();
     let (name, scope) = (choice.name.clone(), place.scope.as_str());

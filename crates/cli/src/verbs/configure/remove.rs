@@ -3,14 +3,14 @@
 use clap::Args;
 use toolrack_config::{
     Entry, Scope as Layer,
-    edit::{self, NoPlace, Options, Place},
+    edit::{self, EditTarget, NoEditTarget, Options},
 };
 
 use super::edits::{self, Document};
 use crate::{
     args::{Scope, Write},
+    context::Context,
     error::{Exit, Failure},
-    wire::World,
 };
 
 /// `remove`.
@@ -27,13 +27,13 @@ pub(crate) struct RemoveArgs {
     pub(crate) write: Write,
 }
 
-pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.server.as_str();
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     let entry = edits::entry(&loaded, name)?;
     let place = match args.write.scope {
         // The file of this scope may have no entry of the server, but only an `enabled` for it.
-        Some(scope) => edits::place_of_entry(scope, Some(entry), world),
+        Some(scope) => edits::place_of_entry(scope, Some(entry), context),
         None => only_place(entry)?,
     };
 
@@ -42,22 +42,22 @@ pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure
     let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
     if let (Layer::Project, Some(project), false) = (place.scope, &entry.project, dry_run) {
         // If the entry is added again later, it needs a new approval.
-        world.revoke(project, name).await?;
+        context.revoke(project, name).await?;
     }
     if !dry_run {
-        forget_switch(entry, &place, world).await?;
+        forget_switch(entry, &place, context).await?;
     }
     let done = format!("removed the server {name} from {}", edits::path_text(&edited.path));
-    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
-    if !dry_run && let Some(remaining) = world.read().await.entry(name) {
-        world.screen.note(&format!("`{name}` now means the entry of {} ({})", remaining.source, remaining.scope));
+    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), context).await?;
+    if !dry_run && let Some(remaining) = context.read().await.entry(name) {
+        context.screen.note(&format!("`{name}` now means the entry of {} ({})", remaining.source, remaining.scope));
     }
     Ok(Exit::Ok)
 }
 
 /// Removes the `enabled` of a removed entry from the user's own file for this project.
-async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
-    let local = edits::place_for_new(Scope::Local, world).path;
+async fn forget_switch(entry: &Entry, place: &EditTarget, context: &Context) -> Result<(), Failure> {
+    let local = edits::place_for_new(Scope::Local, context).path;
     let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);
     if !switched_here || place.path == local || !entry.shadows.is_empty() {
         return Ok(());
@@ -67,14 +67,14 @@ async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<()
 }
 
 /// Returns the place of the entry, if only one file has the entry.
-fn only_place(entry: &Entry) -> Result<Place, Failure> {
+fn only_place(entry: &Entry) -> Result<EditTarget, Failure> {
     let name = entry.name.as_str();
-    Place::only(entry).map_err(|no_place| match no_place {
-        NoPlace::CommandLine => edits::not_editable(entry),
-        NoPlace::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
+    EditTarget::single_file_of(entry).map_err(|no_place| match no_place {
+        NoEditTarget::CommandLine => edits::not_editable(entry),
+        NoEditTarget::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
             .hint(format!("toolrack disable {name}"))
             .server(name),
-        NoPlace::Several(places) => {
+        NoEditTarget::Several(places) => {
             let listed: Vec<_> = places.iter().map(|place| place.scope.as_str()).collect();
             let message = format!("`{name}` is configured more than once: {}", listed.join(", "));
             let hint = format!("say which one: toolrack remove {name} --scope {}", listed[0]);

@@ -3,15 +3,15 @@
 use clap::Args;
 use toolrack_config::{
     Entry, Scope as Layer,
-    edit::{self, Options, Place},
+    edit::{self, EditTarget, Options},
 };
 
 use super::edits::{self, Document};
 use crate::{
     args::Write,
+    context::Context,
     error::{Exit, Failure},
     verbs::reach,
-    wire::World,
 };
 
 /// `enable` and `disable`.
@@ -31,27 +31,26 @@ pub(crate) struct SwitchArgs {
     pub(crate) write: Write,
 }
 
-pub(crate) async fn enable(args: SwitchArgs, world: &World) -> Result<Exit, Failure> {
-    switch(args, true, world).await
+pub(crate) async fn enable(args: SwitchArgs, context: &Context) -> Result<Exit, Failure> {
+    switch(args, true, context).await
 }
 
-pub(crate) async fn disable(args: SwitchArgs, world: &World) -> Result<Exit, Failure> {
-    switch(args, false, world).await
+pub(crate) async fn disable(args: SwitchArgs, context: &Context) -> Result<Exit, Failure> {
+    switch(args, false, context).await
 }
 
-async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, Failure> {
+async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Exit, Failure> {
     let name = args.server.as_str();
     let word = if enabled { "enabled" } else { "disabled" };
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     let entry = edits::entry(&loaded, name)?;
     if !entry.is_valid {
         return Err(reach::no_such_server(name, &loaded, Exit::Usage));
     }
     let place = match args.write.scope {
-        Some(scope) => edits::place_of_entry(scope, Some(entry), world),
-        None => {
-            Place::to_switch(entry, &loaded, &world.places, &world.folder).map_err(|_| edits::not_editable(entry))?
-        }
+        Some(scope) => edits::place_of_entry(scope, Some(entry), context),
+        None => EditTarget::for_switching(entry, &loaded, &context.places, &context.folder)
+            .map_err(|_| edits::not_editable(entry))?,
     };
 
     let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
@@ -73,29 +72,29 @@ async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, 
         format!("{word} {name} in {}", edits::path_text(&edited.path))
     };
     if !dry_run {
-        keep_approval(entry, &place, world).await?;
+        keep_approval(entry, &place, context).await?;
     }
-    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
+    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), context).await?;
     if !dry_run
-        && let Some(now) = world.read().await.entry(name)
+        && let Some(now) = context.read().await.entry(name)
         && now.enabled != enabled
     {
         let by = now.switched_by.as_ref().unwrap_or(&now.source);
-        world.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
+        context.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
     }
     Ok(Exit::Ok)
 }
 
 /// Switching an entry in a project's file changes the content of the entry. Approves the new content if the user has
 /// approved the old one and nothing else has changed.
-async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
+async fn keep_approval(entry: &Entry, place: &EditTarget, context: &Context) -> Result<(), Failure> {
     let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
     if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {
         return Ok(());
     }
-    let loaded = world.read().await;
+    let loaded = context.read().await;
     match loaded.entry(&entry.name) {
-        Some(now) if now.hash_unswitched == entry.hash_unswitched => world.approve(now).await,
+        Some(now) if now.hash_unswitched == entry.hash_unswitched => context.approve(now).await,
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. `World` is what a command
+//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. `Context` is what a command
 //! works with: its configuration, database, screen and servers.
 
 mod contact;
@@ -18,12 +18,12 @@ use toolrack_host::{
 
 use crate::{
     args::ServersArgs,
+    context::Context,
     database,
     error::{Exit, Failure},
     lending,
     render::count,
     verbs::{configure::edits, reach},
-    wire::World,
 };
 use render::{Check, Document, Health};
 
@@ -42,36 +42,36 @@ pub(crate) struct DoctorArgs {
     pub(crate) offline: bool,
 }
 
-pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Failure> {
     let named = &args.only.servers;
-    let loaded = world.read().await;
+    let loaded = context.read().await;
     for name in named {
         edits::entry(&loaded, name)?;
     }
     let mut checks = Vec::new();
     if named.is_empty() {
         checks.extend(files(&loaded));
-        checks.extend(data(world).await);
-        checks.extend(secrets(world).await);
-        checks.extend(egress(world));
+        checks.extend(data(context).await);
+        checks.extend(secrets(context).await);
+        checks.extend(egress(context));
         checks.extend(sandbox());
-        checks.extend(path(world));
-        checks.extend(daemon(world).await);
-        checks.extend(container::engines(&loaded, world));
+        checks.extend(path(context));
+        checks.extend(daemon(context).await);
+        checks.extend(container::engines(&loaded, context));
     }
     let is_selected = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
     for entry in loaded.entries.iter().filter(is_selected) {
-        checks.extend(entry_checks(entry, &loaded, named, world).await);
+        checks.extend(entry_checks(entry, &loaded, named, context).await);
     }
     if !args.offline {
         let failed: Vec<_> = checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
-        checks.extend(connections(&loaded, named, &failed, world).await?);
+        checks.extend(connections(&loaded, named, &failed, context).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
-    if world.screen.json() {
-        world.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
+    if context.screen.json() {
+        context.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
     } else {
-        world.screen.page(render::page(&checks, world.screen.layout())).await?;
+        context.screen.page(render::page(&checks, context.screen.layout())).await?;
     }
     Ok(exit)
 }
@@ -129,19 +129,19 @@ fn others_can_read(_: &Path) -> bool {
 }
 
 /// Checks that the database can be used.
-async fn data(world: &World) -> Vec<Check> {
-    let path = world.store().map_or_else(|_| database::file(&world.places), |store| store.path().to_owned());
+async fn data(context: &Context) -> Vec<Check> {
+    let path = context.store().map_or_else(|_| database::file(&context.places), |store| store.path().to_owned());
     let path = path.display().to_string();
-    vec![match world.approvals().await {
-        Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
+    vec![match context.approvals().await {
+        Ok(_) if context.has_store() => Check::good("data", &path, "can be read and written"),
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),
         Err(failure) => Check::bad("data", &path, failure.message, failure.exit),
     }]
 }
 
 /// Checks where the key to the stored secrets is, and whether it can open them.
-async fn secrets(world: &World) -> Option<Check> {
-    let stored = world.stored();
+async fn secrets(context: &Context) -> Option<Check> {
+    let stored = context.stored();
     let place = stored.place();
     // Without a database, no secret can be checked. The check `data` reports the missing database.
     let names = stored.names().await.ok()?;
@@ -201,16 +201,16 @@ fn namespaces() -> Check {
 }
 
 /// Returns a warning if the `PATH` has relative or empty folders, which are not searched for programs of servers.
-fn path(world: &World) -> Option<Check> {
-    let path = world.environment.get("PATH")?;
+fn path(context: &Context) -> Option<Check> {
+    let path = context.environment.get("PATH")?;
     absolute_path(path)?;
     let what = "it has a relative or empty folder, which means the working folder; servers get only the other folders";
     Some(Check::doubtful("path", "PATH", what).hint("remove `.` and empty folders from PATH"))
 }
 
 /// If a daemon runs, checks whether commands in this folder use it, and if not, why.
-async fn daemon(world: &World) -> Vec<Check> {
-    let Some(differences) = lending::differences(world.places.data(), world.screen.terminal()).await else {
+async fn daemon(context: &Context) -> Vec<Check> {
+    let Some(differences) = lending::differences(context.places.data(), context.screen.terminal()).await else {
         return Vec::new();
     };
     if differences.is_empty() {
@@ -221,8 +221,8 @@ async fn daemon(world: &World) -> Vec<Check> {
 }
 
 /// Returns a description of the egress rules (which addresses this program may contact), if a setting changes them.
-fn egress(world: &World) -> Option<Check> {
-    let rules = world.egress().rules();
+fn egress(context: &Context) -> Option<Check> {
+    let rules = context.egress().rules();
     if rules.source.is_empty() {
         return None;
     }
@@ -240,7 +240,7 @@ fn egress(world: &World) -> Option<Check> {
     what += match (&rules.proxy, rules.profile) {
         (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what no program may reach",
         (Proxy::Environment, Profile::Local) => "",
-        (Proxy::Environment, Profile::Hosted) if world.has_proxy() => {
+        (Proxy::Environment, Profile::Hosted) if context.has_proxy() => {
             "; the proxy that the environment names is not used"
         }
         _ => "; without a proxy",
@@ -249,7 +249,7 @@ fn egress(world: &World) -> Option<Check> {
 }
 
 /// Makes the checks of an entry that do not start its server. `named` are the servers that the user named, if any.
-async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
+async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context: &Context) -> Vec<Check> {
     let mut checks: Vec<_> = loaded
         .problems
         .iter()
@@ -281,27 +281,27 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
     if let Some(spec) = spec {
-        checks.extend(values_and_program(&entry.name, spec, world).await);
-        checks.extend(container::checks(&entry.name, spec, world).await);
+        checks.extend(values_and_program(&entry.name, spec, context).await);
+        checks.extend(container::checks(&entry.name, spec, context).await);
     }
     checks
 }
 
 /// Checks that every placeholder of a server has a value and, outside a container, that its folder and program exist.
-async fn values_and_program(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
+async fn values_and_program(name: &str, spec: &ServerSpec, context: &Context) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);
     let unset = |error: toolrack_host::ResolveError| {
         Check::bad("variables", name, error.to_string(), Exit::Usage).hint(hint.clone())
     };
     let plan = match &spec.transport {
-        Transport::Stdio(stdio) => match world.resolver().stdio(&server, stdio).await {
+        Transport::Stdio(stdio) => match context.resolver().stdio(&server, stdio).await {
             Ok(plan) => plan,
             Err(error) => return Some(unset(error)),
         },
         Transport::Http(http) | Transport::Sse(http) => {
-            let url = world.resolver().url(&server, http).await.map(drop);
-            let headers = world.resolver().headers(&server, http).await.map(drop);
+            let url = context.resolver().url(&server, http).await.map(drop);
+            let headers = context.resolver().headers(&server, http).await.map(drop);
             return url.and(headers).err().map(unset);
         }
         Transport::Native(_) => return None,
@@ -311,7 +311,7 @@ async fn values_and_program(name: &str, spec: &ServerSpec, world: &World) -> Opt
         return None;
     }
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-    let folder = plan.cwd.unwrap_or_else(|| world.folder.clone());
+    let folder = plan.cwd.unwrap_or_else(|| context.folder.clone());
     if !folder.is_dir() {
         let what = format!("the working folder {} of the server does not exist", folder.display());
         return Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint));
@@ -332,7 +332,7 @@ async fn connections(
     loaded: &Loaded,
     named: &[String],
     failed: &[String],
-    world: &World,
+    context: &Context,
 ) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {
@@ -341,7 +341,7 @@ async fn connections(
         is_wanted && spec.enabled && spec.trust == Trust::Trusted && !failed.iter().any(is_this)
     });
     let specs = desired.clone();
-    let host = world.connect(desired).await?;
+    let host = context.connect(desired).await?;
     let mut checks = tools::checks(&host);
     for status in host.status() {
         let Some(failure) = reach::unusable(&host, &status) else {
@@ -355,7 +355,7 @@ async fn connections(
         check.hint = failure.hint;
         checks.push(check);
         if let Some(spec) = specs.get(&status.name) {
-            checks.extend(contact::checks(&status.name, spec, world).await);
+            checks.extend(contact::checks(&status.name, spec, context).await);
         }
     }
     Ok(checks)

@@ -1,4 +1,4 @@
-//! Runs `toolrack list`. `World` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack list`. `Context` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod render;
 
@@ -8,9 +8,9 @@ use toolrack_config::{Problem, Role};
 use crate::{
     args::ServersArgs,
     builtin,
+    context::Context,
     error::{Exit, Failure},
     verbs::reach,
-    wire::World,
 };
 use render::{Document, Server};
 
@@ -29,31 +29,31 @@ pub(crate) struct ListArgs {
     pub(crate) exit_code: bool,
 }
 
-pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failure> {
     let named = &args.only.servers;
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     let mut servers = render::broken(&loaded, named);
     let mut usable = named.clone();
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // If the user named only broken entries, there is nothing to connect to.
     if named.is_empty() || !usable.is_empty() {
-        let host = reach::connect_to_show(world, &loaded, &usable).await?;
+        let host = reach::connect_to_show(context, &loaded, &usable).await?;
         servers.extend(host.status().into_iter().map(Server::from));
-        if world.screen.json() {
+        if context.screen.json() {
             let findings = host.catalog().findings();
             servers.iter_mut().for_each(|server| server.count_findings(&findings));
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    if world.screen.json() {
-        world.screen.document(&Document { servers: &servers }).await?;
+    if context.screen.json() {
+        context.screen.document(&Document { servers: &servers }).await?;
     } else {
-        let page = render::page(&servers, world.screen.layout());
-        world.screen.page(page).await?;
+        let page = render::page(&servers, context.screen.layout());
+        context.screen.page(page).await?;
         // A file that could not be read may have servers.
         let are_files_readable = !loaded.problems.iter().any(Problem::is_error);
         if named.is_empty() && are_files_readable && servers.iter().all(|server| server.name() == builtin::NAME) {
-            world.screen.note(match loaded.settings.role {
+            context.screen.note(match loaded.settings.role {
                 Role::Worker => {
                     "no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs"
                 }
@@ -61,10 +61,10 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
             });
         }
         if servers.iter().any(Server::is_pending) {
-            world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
+            context.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
         }
         if servers.iter().any(Server::has_quarantined) {
-            world.screen.note(
+            context.screen.note(
                 "`toolrack trust diff` shows how tools have changed, `toolrack trust approve` approves the changes",
             );
         }

@@ -10,9 +10,9 @@ use toolrack_store::{LogLine, LogQuery};
 
 use crate::{
     args::ServersArgs,
+    context::Context,
     error::{Exit, Failure},
     verbs::configure::edits,
-    wire::World,
 };
 use render::Line;
 
@@ -47,42 +47,42 @@ struct Document<'a> {
     lines: Vec<Line<'a>>,
 }
 
-pub(crate) async fn run(args: LogsArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
     let mut servers = Vec::new();
     for name in &args.only.servers {
         let source = edits::entry(&loaded, name)?.source.path.as_ref();
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
     let mut query = LogQuery { servers, after: 0, limit: args.lines };
-    let lines = world.log(&query).await?;
+    let lines = context.log(&query).await?;
     query.after = lines.last().map_or(0, |line| line.id);
-    if world.screen.json() && !args.follow {
-        world.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
+    if context.screen.json() && !args.follow {
+        context.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if lines.is_empty() && !args.follow && args.lines > 0 {
-        world.screen.note("nothing has been written yet; servers write while a command uses them");
+        context.screen.note("nothing has been written yet; servers write while a command uses them");
     }
-    show(&lines, world).await?;
+    show(&lines, context).await?;
     if !args.follow {
         return Ok(Exit::Ok);
     }
     query.limit = MAX_BATCH_LINES;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let lines = world.log(&query).await?;
+        let lines = context.log(&query).await?;
         query.after = lines.last().map_or(query.after, |line| line.id);
-        show(&lines, world).await?;
+        show(&lines, context).await?;
     }
 }
 
-async fn show(lines: &[LogLine], world: &World) -> Result<(), Failure> {
-    if !world.screen.json() {
-        return world.screen.page(render::page(lines)).await;
+async fn show(lines: &[LogLine], context: &Context) -> Result<(), Failure> {
+    if !context.screen.json() {
+        return context.screen.page(render::page(lines)).await;
     }
     for line in lines {
-        world.screen.record(&Line::from(line)).await?;
+        context.screen.record(&Line::from(line)).await?;
     }
     Ok(())
 }

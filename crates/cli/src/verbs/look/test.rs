@@ -8,10 +8,10 @@ use clap::Args;
 use toolrack_host::{Desired, Event, Host, ServerName, State};
 
 use crate::{
-    args::{OnceArgs, ServersArgs},
+    args::{OneOffArgs, ServersArgs},
+    context::Context,
     error::{Exit, Failure},
     verbs::reach,
-    wire::World,
 };
 use render::{Document, Tested};
 
@@ -27,18 +27,18 @@ pub(crate) struct TestArgs {
     pub(crate) only: ServersArgs,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: TestArgs, context: &Context) -> Result<Exit, Failure> {
     let named = &args.only.servers;
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     let mut desired = reach::select_servers(&loaded, named)?;
     if named.is_empty() {
         // A server that the user switched off is not a failure.
         desired.retain(|_, spec| spec.enabled);
     }
-    let (host, took) = connect(desired, world).await?;
+    let (host, took) = connect(desired, context).await?;
     let mut tested = Vec::new();
     let mut failures = Vec::new();
     for status in host.status() {
@@ -47,10 +47,10 @@ pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
         let took = took.get(&status.name).copied();
         tested.push(Tested::new(status, why, took));
     }
-    if world.screen.json() {
-        world.screen.document(&Document { servers: &tested }).await?;
+    if context.screen.json() {
+        context.screen.document(&Document { servers: &tested }).await?;
     } else {
-        world.screen.page(render::page(&tested, world.screen.layout())).await?;
+        context.screen.page(render::page(&tested, context.screen.layout())).await?;
     }
     failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
 }
@@ -58,9 +58,9 @@ pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
 /// Connects the servers, and measures how long each takes until it is connected or has failed.
 async fn connect(
     desired: Desired,
-    world: &World,
+    context: &Context,
 ) -> Result<(Host, BTreeMap<ServerName, std::time::Duration>), Failure> {
-    let mut events = world.host().events();
+    let mut events = context.host().events();
     let start = Instant::now();
     let mut took = BTreeMap::new();
     let mut record_time = |event: Event| {
@@ -70,7 +70,7 @@ async fn connect(
             took.insert(server, start.elapsed());
         }
     };
-    let connecting = world.connect(desired);
+    let connecting = context.connect(desired);
     tokio::pin!(connecting);
     let host = loop {
         tokio::select! {

@@ -4,13 +4,13 @@ use clap::Args;
 use toolrack_host::Why;
 
 use crate::{
+    context::Context,
     error::{Exit, Failure},
     render::{Layout, Tone, columns, paint},
     verbs::{
         look::test::render::steps,
         reach::{self, Target},
     },
-    wire::World,
 };
 
 /// `why`.
@@ -23,21 +23,21 @@ pub(crate) struct WhyArgs {
     pub(crate) selector: String,
 }
 
-pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
     let target = Target::parse(&args.selector, &loaded)?;
     let mut desired = loaded.desired;
     desired.retain(|name, _| target.may_be(name));
-    let host = world.connect(desired).await?;
+    let host = context.connect(desired).await?;
     let why = match &target {
         Target::Tool { server, tool } => host.why_of(server, tool, &args.selector),
         Target::ModelName(_) => host.why(&args.selector),
     };
-    if world.screen.json() {
-        world.screen.document(&why).await?;
+    if context.screen.json() {
+        context.screen.document(&why).await?;
     } else {
-        let page = page(&why, world.screen.layout());
-        world.screen.page(page).await?;
+        let page = page(&why, context.screen.layout());
+        context.screen.page(page).await?;
     }
     // The server in question cannot be used, so the command ends with the same exit code as a call.
     let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == target.server());

@@ -1,4 +1,4 @@
-//! Runs `toolrack call`. `World` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack call`. `Context` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod render;
 
@@ -12,14 +12,16 @@ use clap::Args;
 use serde_json::{Map, Value};
 use toolrack_config::{Loaded, closest};
 use toolrack_host::{
-    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, spec::Setting, text,
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, UnknownTool, Way, spec::Setting,
+    text,
 };
 
 use super::deliver;
 use crate::{
-    args::{OnceArgs, duration},
+    args::{OneOffArgs, duration},
     arguments::{self, BadArguments},
     builtin,
+    context::Context,
     error::{Exit, Failure},
     render::{progress, size},
     screen::Screen,
@@ -27,7 +29,6 @@ use crate::{
         input,
         reach::{self, Target},
     },
-    wire::World,
 };
 
 /// `call`.
@@ -74,10 +75,10 @@ pub(crate) struct CallArgs {
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failure> {
     // Check the command line before starting anything.
     let as_call = arguments::as_command_line(&args.selector, &args.arguments);
     let with_call_hint = |failure: Failure| match &as_call {
@@ -87,21 +88,21 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         _ => failure,
     };
     let typed_arguments = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
-    let base = base_arguments(args.args.clone(), world).await?;
+    let base = base_arguments(args.args.clone(), context).await?;
 
-    let loaded = world.load().await?;
-    world.sample_with_configured_model(&loaded);
+    let loaded = context.load().await?;
+    context.sample_with_configured_model(&loaded);
     // The tool may be in quarantine, because its definition differs from the trusted one. The host then refuses the
     // call below.
-    let (host, found) = find_tool(&args.selector, &loaded, world).await.map_err(with_call_hint)?;
+    let (host, found) = find_tool(&args.selector, &loaded, context).await.map_err(with_call_hint)?;
     let (server, tool) = (&found.server, found.tool());
     // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
     // important reason.
-    let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
+    let is_checked = !args.no_validate && host.catalog().quarantined_tool(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let with_tool = |failure: Failure| {
         failure
-            .hint(format!("`{}` shows what it takes", tools_command(server, &tool.name, world)))
+            .hint(format!("`{}` shows what it takes", tools_command(server, &tool.name, context)))
             .server(server.as_str())
             .tool(&tool.name)
     };
@@ -110,7 +111,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed(&arguments, &schema) {
-            world.screen.warning(&remark);
+            context.screen.warning(&remark);
         }
         arguments::check(&arguments, schema).await.map_err(|error| with_tool(error.into()))?;
     }
@@ -120,7 +121,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     if let Some(timeout) = args.timeout {
         request = request.timeout(timeout);
     }
-    let screen = Arc::clone(&world.screen);
+    let screen = Arc::clone(&context.screen);
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&progress::words(&progress))));
     let failed = |error: CallError| {
         let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
@@ -130,13 +131,13 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         failure
     };
     let outcome = host.call(request).await.map_err(failed)?;
-    show(outcome, args.output.as_deref(), world).await
+    show(outcome, args.output.as_deref(), context).await
 }
 
 /// Returns the command that shows the arguments of `tool`.
-fn tools_command(server: &ServerName, tool: &str, world: &World) -> String {
-    match world.once() {
-        Some(once) => once.line(&format!("tools {}", shell_words::quote(tool))),
+fn tools_command(server: &ServerName, tool: &str, context: &Context) -> String {
+    match context.one_off() {
+        Some(one_off) => one_off.line(&format!("tools {}", shell_words::quote(tool))),
         None => format!("toolrack tools {}", shell_words::quote(&format!("{server}/{tool}"))),
     }
 }
@@ -146,19 +147,23 @@ fn tools_command(server: &ServerName, tool: &str, world: &World) -> String {
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
-pub(crate) async fn find_tool(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
-    let target = match world.once() {
+pub(crate) async fn find_tool(
+    selector: &str,
+    loaded: &Loaded,
+    context: &Context,
+) -> Result<(Host, CatalogTool), Failure> {
+    let target = match context.one_off() {
         Some(_) => Target::of_once(selector)?,
         None => Target::parse(selector, loaded)?,
     };
     let mut desired = loaded.desired.clone();
     desired.retain(|name, _| target.may_be(name));
-    let host = world.connect(desired).await?;
+    let host = context.connect(desired).await?;
     let catalog = host.catalog();
     let found = match &target {
         Target::Tool { server, tool } => catalog.tool_of(server, tool),
         Target::ModelName(_) => {
-            let find_by_other_names = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+            let find_by_other_names = || catalog.by_usual_name(selector).or_else(|| catalog.quarantined_tool(selector));
             catalog.select(selector).ok().or_else(find_by_other_names)
         }
     };
@@ -168,10 +173,10 @@ pub(crate) async fn find_tool(selector: &str, loaded: &Loaded, world: &World) ->
             let mut failure = unknown_tool(&host, &catalog.unknown(selector), &target);
             if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
                 // A server for one command has no name that the next command could use.
-                if let Some(once) = world.once() {
-                    *hint = format!("`{}` shows its tools", once.line("tools"));
+                if let Some(one_off) = context.one_off() {
+                    *hint = format!("`{}` shows its tools", one_off.line("tools"));
                 }
-                if !world.can_ask() && target.server().is_some_and(|server| server.as_str() != builtin::NAME) {
+                if !context.can_ask() && target.server().is_some_and(|server| server.as_str() != builtin::NAME) {
                     hint.push_str("; at a terminal, or with `--answer`, a server may offer more");
                 }
             }
@@ -187,7 +192,7 @@ fn is_timeout(error: &CallError) -> bool {
 
 /// Returns why the selector of `unknown` names no tool. If the server of `target` cannot be used, returns the failure
 /// of that server instead.
-fn unknown_tool(host: &Host, unknown: &Unknown, target: &Target) -> Failure {
+fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure {
     let named = target.server();
     for server in host.status() {
         if Some(&server.name) == named
@@ -246,14 +251,14 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
 
 /// Returns the object of `--args`, or an empty object without `--args`. The caller adds the arguments that were typed
 /// as words.
-async fn base_arguments(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
+async fn base_arguments(args: Option<String>, context: &Context) -> Result<Map<String, Value>, Failure> {
     let Some(args) = args else {
         return Ok(Map::new());
     };
     // In a daemon, the user's process has read the text.
-    let text = match world.args_text() {
+    let text = match context.args_text() {
         Some(args_text) => args_text?,
-        None => read_arguments(args, &world.screen).await?,
+        None => read_arguments(args, &context.screen).await?,
     };
     Ok(arguments::parse_object(&text)?)
 }
@@ -280,23 +285,23 @@ impl From<BadArguments> for Failure {
 ///
 /// # Errors
 /// When the result cannot be written, or the tool reported an error.
-async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
-    if world.screen.json() {
+async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) -> Result<Exit, Failure> {
+    if context.screen.json() {
         // The serialized form is the documented output of `call --json`.
-        world.screen.document(&outcome).await?;
+        context.screen.document(&outcome).await?;
     } else {
         // The error text of a tool does not belong in the output file.
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
         let pages = deliver::Pages { shown: render::page(&outcome), plain };
-        deliver::deliver(&render::raw(&outcome), pages, output, &world.screen).await?;
+        deliver::deliver(&render::raw(&outcome), pages, output, &context.screen).await?;
         for warning in &outcome.warnings {
-            world.screen.warning(warning);
+            context.screen.warning(warning);
         }
         // Name only the artifacts that the text does not name: a shortened text contains the handle of the whole text.
         for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
             let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
-            world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));
+            context.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));
         }
     }
     if outcome.is_error {

@@ -72,7 +72,7 @@ pub(crate) async fn deliver(
         }
     };
     if pieces.len() > 1 && pieces.iter().any(is_bytes) {
-        screen.aside(&page);
+        screen.safe_note(&page);
     }
     let file = Some(file).filter(|file| !output::is_stdout(file));
     screen.bytes(content, file).await?;

@@ -6,12 +6,12 @@ use clap::Args;
 use toolrack_host::{Host, ServerName};
 
 use crate::{
-    args::{OffersArgs, OnceArgs},
+    args::{OffersArgs, OneOffArgs},
     arguments,
+    context::Context,
     error::{Exit, Failure},
     notebook::OfferList,
     verbs::reach::{self, Target},
-    wire::World,
 };
 use render::{FilledDocument, Offer};
 
@@ -32,19 +32,19 @@ pub(crate) struct PromptArgs {
     pub(crate) arguments: Vec<String>,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let (offers, complaints) = super::ask_named(world, &loaded, &args.servers, list_prompts).await?;
-    let conceal = world.concealer();
+pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let (offers, complaints) = super::ask_named(context, &loaded, &args.servers, list_prompts).await?;
+    let conceal = context.concealer();
     let list = |offer: &Offer| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
-    world.note_offers(&loaded, offers.iter().map(list).collect()).await;
+    context.note_offers(&loaded, offers.iter().map(list).collect()).await;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
-    super::show(world, &complaints, &document, || render::page(&offers), "there are no prompts").await?;
-    reach::conclude(world, complaints, &args.servers)
+    super::show(context, &complaints, &document, || render::page(&offers), "there are no prompts").await?;
+    reach::conclude(context, complaints, &args.servers)
 }
 
 /// The prompts of `servers`, and the failures of those that do not answer.
@@ -57,12 +57,12 @@ async fn list_prompts(host: Host, server: ServerName) -> Result<Offer, Failure> 
     Ok(Offer { server: server.to_string(), prompts })
 }
 
-pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Failure> {
     let typed_arguments = arguments::parse(&args.arguments).and_then(arguments::texts)?;
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     let server_and_prompt = match args.selector.split_once('/') {
         // The command line itself describes the server.
-        _ if world.once().is_some() => Some(reach::split_once_selector(&args.selector)),
+        _ if context.one_off().is_some() => Some(reach::split_once_selector(&args.selector)),
         // `connect_to` reports a server that does not exist.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Target::parse(&args.selector, &loaded)? {
@@ -74,19 +74,19 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
         return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
             .hint("`toolrack prompts` shows all prompts"));
     };
-    let (host, server) = reach::connect_to(world, &loaded, &server).await?;
+    let (host, server) = reach::connect_to(context, &loaded, &server).await?;
     let filled =
         host.get_prompt(server.as_str(), &prompt, &typed_arguments).await.map_err(|error| Failure::of_call(&error))?;
-    if world.screen.json() {
+    if context.screen.json() {
         let document = FilledDocument {
             server: server.as_str(),
             prompt: &prompt,
             description: filled.description.as_deref(),
             messages: &filled.messages,
         };
-        world.screen.document(&document).await?;
+        context.screen.document(&document).await?;
     } else {
-        world.screen.verbatim(render::filled_page(&filled)).await?;
+        context.screen.verbatim(render::filled_page(&filled)).await?;
     }
     Ok(Exit::Ok)
 }

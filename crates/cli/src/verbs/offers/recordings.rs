@@ -1,8 +1,8 @@
 //! Parses `toolrack record` and `toolrack replay`. Both run another verb: `record` stores the messages of its servers
 //! in a file (the tape), and `replay` answers from such a file.
 //!
-//! The parser replaces both with the other verb, so only that verb runs. `World`, which is what a command works with,
-//! records and replays the messages ([`tape`](crate::wire)).
+//! The parser replaces both with the other verb, so only that verb runs. `Context`, which is what a command works with,
+//! records and replays the messages ([`tape`](crate::context)).
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -10,9 +10,9 @@ use clap::{Args, CommandFactory as _, error::ErrorKind};
 
 use crate::{
     args::{self, TapeWords},
+    context::Context,
     error::{Exit, Failure},
     verbs::{Cli, Verb},
-    wire::World,
 };
 
 /// `record`.
@@ -98,10 +98,10 @@ fn not_replaced() -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Other, "INTERNAL", "a recorded command was not understood"))
 }
 
-pub(crate) async fn record(_: RecordArgs, _: &World) -> Result<Exit, Failure> {
+pub(crate) async fn record(_: RecordArgs, _: &Context) -> Result<Exit, Failure> {
     not_replaced()
 }
 
-pub(crate) async fn replay(_: ReplayArgs, _: &World) -> Result<Exit, Failure> {
+pub(crate) async fn replay(_: ReplayArgs, _: &Context) -> Result<Exit, Failure> {
     not_replaced()
 }

@@ -10,11 +10,11 @@ use toolrack_host::{Event, Host, ServerName, State, SubscribeError, Subscription
 
 use super::{call, deliver};
 use crate::{
-    args::{OffersArgs, OnceArgs},
+    args::{OffersArgs, OneOffArgs},
+    context::Context,
     error::{Exit, Failure},
     notebook::OfferList,
     verbs::reach,
-    wire::World,
 };
 use render::{Offer, ReadDocument};
 
@@ -44,19 +44,19 @@ pub(crate) struct ReadArgs {
     pub(crate) follow: bool,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let (offers, complaints) = super::ask_named(world, &loaded, &args.servers, list_resources).await?;
-    let conceal = world.concealer();
+pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let (offers, complaints) = super::ask_named(context, &loaded, &args.servers, list_resources).await?;
+    let conceal = context.concealer();
     let list = |offer: &Offer| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
-    world.note_offers(&loaded, offers.iter().map(list).collect()).await;
+    context.note_offers(&loaded, offers.iter().map(list).collect()).await;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
-    super::show(world, &complaints, &document, || render::page(&offers), "there are no resources").await?;
-    reach::conclude(world, complaints, &args.servers)
+    super::show(context, &complaints, &document, || render::page(&offers), "there are no resources").await?;
+    reach::conclude(context, complaints, &args.servers)
 }
 
 /// The resources of `servers`, and the failures of those that do not answer.
@@ -72,22 +72,26 @@ async fn list_resources(host: Host, server: ServerName) -> Result<Offer, Failure
     Ok(Offer { server: server.to_string(), resources, templates })
 }
 
-pub(crate) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
-    let (host, server) = reach::connect_to(world, &world.load().await?, &args.server).await?;
+pub(crate) async fn read(args: ReadArgs, context: &Context) -> Result<Exit, Failure> {
+    let (host, server) = reach::connect_to(context, &context.load().await?, &args.server).await?;
     if args.follow {
-        return Box::pin(follow(&args, &host, &server, world)).await;
+        return Box::pin(follow(&args, &host, &server, context)).await;
     }
-    print(&args, &host, &server, world).await?;
+    print(&args, &host, &server, context).await?;
     Ok(Exit::Ok)
 }
 
 /// Prints the resource as it is now.
-async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World) -> Result<(), Failure> {
+async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Context) -> Result<(), Failure> {
     let uri = args.uri.as_deref().unwrap_or_default();
     let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::of_call(&error))?;
-    if world.screen.json() {
+    if context.screen.json() {
         let document = ReadDocument { server: server.as_str(), uri, contents: &contents };
-        return if args.follow { world.screen.record(&document).await } else { world.screen.document(&document).await };
+        return if args.follow {
+            context.screen.record(&document).await
+        } else {
+            context.screen.document(&document).await
+        };
     }
     let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
     let mut plain = render::read_plain(&contents);
@@ -96,14 +100,14 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World)
         plain.push('\n');
     }
     let pages = deliver::Pages { shown: render::read_page(&contents), plain: Some(plain) };
-    deliver::deliver(&pieces, pages, args.output.as_deref(), &world.screen).await
+    deliver::deliver(&pieces, pages, args.output.as_deref(), &context.screen).await
 }
 
 /// Prints the resource, and again after each change. Subscribes first, so that no change is missed.
 ///
 /// # Errors
 /// When the server has no subscriptions or refuses this one, and when it is gone for good.
-async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World) -> Result<Exit, Failure> {
+async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Context) -> Result<Exit, Failure> {
     let mut events = host.events();
     let subscriptions = Subscriptions::new(1);
     let uri = args.uri.as_deref().unwrap_or_default();
@@ -112,9 +116,9 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
         other => Failure::new(Exit::Other, "SUBSCRIPTIONS", other.to_string()).server(server.as_str()),
     })?;
     loop {
-        print(args, host, server, world).await?;
+        print(args, host, server, context).await?;
         // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
-        world.screen.outbox().inspect(|outbox| outbox.open());
+        context.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             _ = subscriptions.updated() => {}
             failure = wait_until_lost(host, server, &mut events) => return Err(failure),

@@ -1,4 +1,4 @@
-//! Runs `toolrack tools`. `World` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack tools`. `Context` is what a command works with: its configuration, database, screen and servers.
 
 mod one;
 pub(crate) mod render;
@@ -9,10 +9,10 @@ use toolrack_host::{Catalog, CatalogTool, Host, Selection, ServerStatus, text};
 
 use super::call;
 use crate::{
-    args::OnceArgs,
+    args::OneOffArgs,
+    context::Context,
     error::{Exit, Failure, out_of_quarantine},
     verbs::{reach, safety::policy},
-    wire::World,
 };
 use render::{Detail, Shown};
 
@@ -49,14 +49,14 @@ pub(crate) struct ToolsArgs {
     pub(crate) full: bool,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Failure> {
     let named = &args.servers;
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     match named.as_slice() {
-        [word] if loaded.entry(word).is_none() => return show_one(word, &args, &loaded, world).await,
+        [word] if loaded.entry(word).is_none() => return show_one(word, &args, &loaded, context).await,
         words => {
             let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
             if let Some(tool) = tool {
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             }
         }
     }
-    let host = reach::connect_to_show(world, &loaded, named).await?;
+    let host = reach::connect_to_show(context, &loaded, named).await?;
     let servers = host.status();
     let complaints = reach::complaints(&host, named);
     let catalog = host.catalog();
@@ -74,11 +74,11 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
         None => all(&catalog),
     };
     let empty_message = found.is_empty().then(|| nothing_found(&catalog, args.search.as_deref()));
-    if world.screen.json() {
+    if context.screen.json() {
         let mut warnings = reach::messages(&complaints);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
         warnings.extend(empty_message.filter(|_| args.search.is_some()));
-        world.screen.document(&render::document(&found, &servers, &warnings)).await?;
+        context.screen.document(&render::document(&found, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
         let with_instructions = if named.is_empty() { &[] } else { servers.as_slice() };
@@ -86,23 +86,23 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             Some(_) => render::ranked(&found, args.schema),
             None => render::page(&found, with_instructions, args.detail()),
         };
-        world.screen.page(page).await?;
+        context.screen.page(page).await?;
         for server in &servers {
             for warning in &server.warnings {
-                world.screen.warning(&format!("`{}`: {warning}", server.name));
+                context.screen.warning(&format!("`{}`: {warning}", server.name));
             }
         }
         if let Some(message) = unshown_tools_note(&servers).filter(|_| args.search.is_none()) {
-            world.screen.note(&message);
+            context.screen.note(&message);
         }
-        if !world.can_ask() {
-            world.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
+        if !context.can_ask() {
+            context.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
         if let Some(message) = empty_message.filter(|_| args.search.is_some() || complaints.is_empty()) {
-            world.screen.note(&message);
+            context.screen.note(&message);
         }
     }
-    reach::conclude(world, complaints, named)
+    reach::conclude(context, complaints, named)
 }
 
 impl ToolsArgs {
@@ -129,11 +129,11 @@ fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
 }
 
 /// Shows the tool that is called `word`, as a call would name it.
-async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Result<Exit, Failure> {
+async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, context: &Context) -> Result<Exit, Failure> {
     if args.search.is_some() {
         return Err(reach::no_such_server(word, loaded, Exit::Usage));
     }
-    let (host, found) = match call::find_tool(word, loaded, world).await {
+    let (host, found) = match call::find_tool(word, loaded, context).await {
         // The user may also have misspelt the name of a server.
         Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
             let no_server = reach::no_such_server(word, loaded, Exit::Usage);
@@ -147,7 +147,7 @@ async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) 
         found => found?,
     };
     let selector = found.selector();
-    if host.catalog().in_quarantine(&selector).is_some() {
+    if host.catalog().quarantined_tool(&selector).is_some() {
         let message = format!("`{selector}` is in quarantine: it differs from its pin");
         return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
             .hint(out_of_quarantine(&selector))
@@ -155,12 +155,12 @@ async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) 
             .tool(&found.tool().name));
     }
     let judged = policy::verdict_for_model(&found, loaded);
-    if world.screen.json() {
+    if context.screen.json() {
         let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
-        world.screen.document(&render::one_document(&found, &judged, &servers, &warnings)).await?;
+        context.screen.document(&render::one_document(&found, &judged, &servers, &warnings)).await?;
     } else {
-        world.screen.page(one::page(&found, &judged, args.detail())).await?;
+        context.screen.page(one::page(&found, &judged, args.detail())).await?;
     }
     Ok(Exit::Ok)
 }

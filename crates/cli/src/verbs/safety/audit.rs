@@ -1,4 +1,4 @@
-//! Runs `toolrack audit list`, `verify`, `export` and `verify-export`. `World` is what a command works with: its
+//! Runs `toolrack audit list`, `verify`, `export` and `verify-export`. `Context` is what a command works with: its
 //! configuration, database, screen and servers.
 
 pub(crate) mod args;
@@ -12,10 +12,10 @@ use toolrack_daemon::shown::audit::Row;
 use toolrack_store::audit::{AuditQuery, AuditRow, Break, ExportedRow};
 
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::count,
-    wire::World,
 };
 use args::{AuditFilter, AuditVerb, ExportAuditArgs, ListAuditArgs, NewestRows, VerifyAuditArgs};
 
@@ -46,48 +46,48 @@ struct Verified {
     why: Option<String>,
 }
 
-pub(crate) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: AuditVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        AuditVerb::List(args) => list(args, world).await,
-        AuditVerb::Verify(args) => verify(args, world).await,
-        AuditVerb::Export(args) => export(args, world).await,
-        AuditVerb::VerifyExport(args) => exported::run(args, world).await,
+        AuditVerb::List(args) => list(args, context).await,
+        AuditVerb::Verify(args) => verify(args, context).await,
+        AuditVerb::Export(args) => export(args, context).await,
+        AuditVerb::VerifyExport(args) => exported::run(args, context).await,
     }
 }
 
-async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let query = newest_query(args.newest, world);
-    let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
-    if world.screen.json() {
-        world.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
+async fn list(args: ListAuditArgs, context: &Context) -> Result<Exit, Failure> {
+    let query = newest_query(args.newest, context);
+    let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
+    if context.screen.json() {
+        context.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if rows.is_empty() {
-        world.screen.note("the audit log has no such rows");
+        context.screen.note("the audit log has no such rows");
     }
-    world.screen.page(render::page(&rows)).await?;
+    context.screen.page(render::page(&rows)).await?;
     Ok(Exit::Ok)
 }
 
-async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
+async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failure> {
     // No secrets need to be hidden here: no content of a row is printed.
-    let found = world.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
+    let found = context.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
     match found {
         Ok(chain) => {
             let end = chain.end.to_string();
-            if world.screen.json() {
+            if context.screen.json() {
                 let (rows, first) = (Some(chain.rows), Some(chain.first));
                 let verified = Verified { ok: true, rows, first, end: Some(end), ..Verified::default() };
-                world.screen.document(&verified).await?;
+                context.screen.document(&verified).await?;
             } else {
                 let rows = count(usize::try_from(chain.rows).unwrap_or(usize::MAX), "row");
-                world.screen.page(format!("{rows}, and nothing was changed\nend {end}")).await?;
+                context.screen.page(format!("{rows}, and nothing was changed\nend {end}")).await?;
             }
             Ok(Exit::Ok)
         }
-        Err(broken) if world.screen.json() => {
+        Err(broken) if context.screen.json() => {
             let (broken_at, why) = (Some(broken.row()), Some(broken.to_string()));
-            world.screen.document(&Verified { broken_at, why, ..Verified::default() }).await?;
+            context.screen.document(&Verified { broken_at, why, ..Verified::default() }).await?;
             Ok(Exit::Other)
         }
         Err(broken) => {
@@ -102,42 +102,42 @@ async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
     }
 }
 
-async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let store = world.store()?;
-    let mut query = AuditQuery { limit: PAGE_ROWS, ..query(args.filter, world) };
+async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failure> {
+    let store = context.store()?;
+    let mut query = AuditQuery { limit: PAGE_ROWS, ..query(args.filter, context) };
     let mut all: Vec<AuditRow> = Vec::new();
     loop {
         let rows = store.oldest_audit_rows(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
-        if world.screen.json() {
+        if context.screen.json() {
             all.extend(rows);
         } else {
             for row in &rows {
-                world.screen.record(&ExportedRow::from(row)).await?;
+                context.screen.record(&ExportedRow::from(row)).await?;
             }
         }
         if is_last {
             break;
         }
     }
-    if world.screen.json() {
-        world.screen.document(&Document { rows: all.iter().map(ExportedRow::from).collect() }).await?;
+    if context.screen.json() {
+        context.screen.document(&Document { rows: all.iter().map(ExportedRow::from).collect() }).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Returns the query for the newest rows.
-pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, world: &World) -> AuditQuery {
-    AuditQuery { denied, limit, ..query(filter, world) }
+pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, context: &Context) -> AuditQuery {
+    AuditQuery { denied, limit, ..query(filter, context) }
 }
 
-fn query(filter: AuditFilter, world: &World) -> AuditQuery {
+fn query(filter: AuditFilter, context: &Context) -> AuditQuery {
     let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: filter.server,
         tool: filter.tool,
-        agent: world.agent().map(str::to_owned),
+        agent: context.agent().map(str::to_owned),
         since: since.map(|since| chrono::DateTime::<chrono::Utc>::from(since).timestamp_millis()),
         ..AuditQuery::default()
     }

@@ -1,5 +1,5 @@
 //! Runs `toolrack policy test`, `list`, `answers` and `forget`. A standing answer (`always`) of the user lets a tool
-//! run without a question. `World` is what a command works with: its configuration, database, screen and servers.
+//! run without a question. `Context` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -9,16 +9,17 @@ use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
 use toolrack_daemon::shown::answers::{Forgotten, Shown};
 use toolrack_host::{Caller, CatalogTool, DefaultEffect, GateRequest, Policy, ServerName, Way, mcp::Annotations};
-use toolrack_store::{StandingAnswer, Whose};
+use toolrack_store::{OwnerFilter, StandingAnswer};
 
 use crate::{
     args::RulesArgs,
-    arguments, builtin, database,
+    arguments, builtin,
+    context::Context,
+    database,
     error::{Exit, Failure},
     notebook::{Configured, Notebook},
     render::count,
     verbs::{reach::no_such_server, talk::ask},
-    wire::World,
 };
 use args::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
 use render::{CallVerdict, RuleLine, Tested};
@@ -37,21 +38,21 @@ struct Answers {
     answers: Vec<Shown>,
 }
 
-pub(crate) async fn run(verb: PolicyVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: PolicyVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        PolicyVerb::Test(args) => test(args, world).await,
-        PolicyVerb::List => list(world).await,
-        PolicyVerb::Answers => answers(world).await,
-        PolicyVerb::Forget(args) => forget(args, world).await,
+        PolicyVerb::Test(args) => test(args, context).await,
+        PolicyVerb::List => list(context).await,
+        PolicyVerb::Answers => answers(context).await,
+        PolicyVerb::Forget(args) => forget(args, context).await,
     }
 }
 
-async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
+async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> {
     let typed_arguments = arguments::parse(&args.arguments)?;
     let caller = caller(&args.client)?;
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     for problem in loaded.idle_rules() {
-        world.screen.problem(&problem);
+        context.screen.problem(&problem);
     }
     let Some((server, tool)) = args.selector.split_once('/').filter(|(_, tool)| !tool.is_empty()) else {
         return Err(Failure::usage("which tool of which server?").hint("toolrack policy test fs/write_file path=a"));
@@ -63,22 +64,22 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     // The schema of the tool is not known, so an empty one accepts all arguments.
     let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
     let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
-    let claims = known_claims(entry, tool, world).await;
+    let claims = known_claims(entry, tool, context).await;
     let assumed = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
-    let answer = match world.store() {
+    let answer = match context.store() {
         Ok(store) => {
-            let answers = store.answers(Whose::All).await.map_err(|error| database::unusable(&error))?;
+            let answers = store.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
             answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
         }
         Err(_) => None,
     };
     let tested = Tested::new(&request, claims, &policy.explain(&request), answer);
-    if world.screen.json() {
-        world.screen.document(&tested).await?;
+    if context.screen.json() {
+        context.screen.document(&tested).await?;
     } else {
-        world.screen.page(render::tested(&tested)).await?;
+        context.screen.page(render::tested(&tested)).await?;
     }
     Ok(Exit::Ok)
 }
@@ -101,12 +102,12 @@ fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
 }
 
 /// Returns the server's claims about the tool when the server was last connected; `None` if they are not known.
-async fn known_claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
+async fn known_claims(entry: &Entry, tool: &str, context: &Context) -> Option<Annotations> {
     if entry.scope == Scope::BuiltIn {
         return builtin::annotations_of(tool);
     }
     // The notebook has the tools that servers listed when they were last connected.
-    let (notebook, server, tool) = (Notebook::below(world.places.data()), Configured::from(entry), tool.to_owned());
+    let (notebook, server, tool) = (Notebook::below(context.places.data()), Configured::from(entry), tool.to_owned());
     tokio::task::spawn_blocking(move || notebook.annotations_of(&server, &tool)).await.ok().flatten()
 }
 
@@ -128,62 +129,62 @@ fn caller(typed: &str) -> Result<Caller, Failure> {
     };
     let caller = Caller::local(way);
     Ok(match name {
-        Some(name) => caller.client(name),
+        Some(name) => caller.with_client(name),
         None => caller,
     })
 }
 
-async fn list(world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+async fn list(context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
     for problem in loaded.idle_rules() {
-        world.screen.problem(&problem);
+        context.screen.problem(&problem);
     }
     let policy = &loaded.settings.policy;
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
     let (otherwise, allow_read_only) = policy.rest();
-    if world.screen.json() {
-        world.screen.document(&Listed { rules, otherwise, allow_read_only }).await?;
+    if context.screen.json() {
+        context.screen.document(&Listed { rules, otherwise, allow_read_only }).await?;
         return Ok(Exit::Ok);
     }
     if rules.is_empty() {
-        let file = world.places.settings();
-        world.screen.note(&format!("there are no rules; `[policy]` in {} is where they go", file.display()));
+        let file = context.places.settings();
+        context.screen.note(&format!("there are no rules; `[policy]` in {} is where they go", file.display()));
     }
-    world.screen.page(render::listed(&rules, otherwise, allow_read_only)).await?;
+    context.screen.page(render::listed(&rules, otherwise, allow_read_only)).await?;
     Ok(Exit::Ok)
 }
 
-async fn answers(world: &World) -> Result<Exit, Failure> {
+async fn answers(context: &Context) -> Result<Exit, Failure> {
     let answers: Vec<StandingAnswer> =
-        world.store()?.answers(Whose::All).await.map_err(|error| database::unusable(&error))?;
-    if world.screen.json() {
-        world.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
+        context.store()?.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
+    if context.screen.json() {
+        context.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if answers.is_empty() {
-        world.screen.note("there are no standing answers");
+        context.screen.note("there are no standing answers");
     }
-    world.screen.page(render::answers(&answers)).await?;
+    context.screen.page(render::answers(&answers)).await?;
     Ok(Exit::Ok)
 }
 
-async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure> {
+async fn forget(args: ForgetAnswersArgs, context: &Context) -> Result<Exit, Failure> {
     // A word without `/`, which is the name of a server, becomes an `Err`.
     let (server, tool) = match args.about.as_deref().map(|about| about.split_once('/').ok_or(about)) {
         None => (None, None),
         Some(Ok((server, tool))) => (Some(server), Some(tool)),
         Some(Err(server)) => (Some(server), None),
     };
-    let forgotten = world.store()?.forget_answers(server, tool, Whose::All, &Caller::local(Way::Cli)).await;
+    let forgotten = context.store()?.forget_answers(server, tool, OwnerFilter::All, &Caller::local(Way::Cli)).await;
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");
         return Err(failure.hint("`toolrack policy answers` shows all standing answers"));
     }
-    if world.screen.json() {
-        world.screen.document(&Forgotten { forgotten }).await?;
+    if context.screen.json() {
+        context.screen.document(&Forgotten { forgotten }).await?;
     } else {
-        world.screen.note(&format!("{} taken back", count(forgotten, "answer")));
+        context.screen.note(&format!("{} taken back", count(forgotten, "answer")));
     }
     Ok(Exit::Ok)
 }

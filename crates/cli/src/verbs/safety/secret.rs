@@ -12,10 +12,10 @@ use serde::Serialize;
 use toolrack_config::{Loaded, closest, is_stored_secret_name, secrets_in, user_values_in};
 
 use crate::{
+    context::Context,
     error::{Exit, Failure, with_causes},
-    secrets::{SecretsError, Source, Stored, VARIABLE},
+    secrets::{SecretStore, SecretsError, Source, VARIABLE},
     verbs::input,
-    wire::World,
 };
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 use render::{List, ListedSecret};
@@ -55,47 +55,47 @@ struct Key {
     changed_at: Option<String>,
 }
 
-pub(crate) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: SecretVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        SecretVerb::Set(args) => set(args, world).await,
-        SecretVerb::List => list(world).await,
-        SecretVerb::Rm(args) => remove(&args, world).await,
-        SecretVerb::Key(args) => key(&args, world).await,
+        SecretVerb::Set(args) => set(args, context).await,
+        SecretVerb::List => list(context).await,
+        SecretVerb::Rm(args) => remove(&args, context).await,
+        SecretVerb::Key(args) => key(&args, context).await,
     }
 }
 
-async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
+async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.name.as_str();
     if !is_stored_secret_name(name) {
         let message = "the name of a secret has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
         return Err(Failure::usage(message).hint("toolrack secret set github"));
     }
-    let stored = world.stored();
+    let stored = context.stored();
     let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
-    let value = read_value(name, world).await?;
+    let value = read_value(name, context).await?;
     let had_key = stored.source() != Source::None;
     stored.set(name, &value).await.map_err(|error| failed(&error))?;
     if value.trim().len() < MIN_HIDDEN {
-        world.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
+        context.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
     }
-    let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
-    if world.screen.json() {
-        world.screen.document(&StoredSecret { name, replaced, used_by }).await?;
+    let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
+    if context.screen.json() {
+        context.screen.document(&StoredSecret { name, replaced, used_by }).await?;
         return Ok(Exit::Ok);
     }
     let done = if replaced { "replaced" } else { "stored" };
-    world.screen.page(format!("{done} the secret {name}")).await?;
+    context.screen.page(format!("{done} the secret {name}")).await?;
     if !had_key && let Some(message) = new_key_note(stored) {
-        world.screen.note(&message);
+        context.screen.note(&message);
     }
     if used_by.is_empty() {
-        world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
+        context.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
     }
     Ok(Exit::Ok)
 }
 
 /// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
-fn new_key_note(stored: &Stored) -> Option<String> {
+fn new_key_note(stored: &SecretStore) -> Option<String> {
     match (stored.source(), stored.refusal()) {
         (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
         (_, Some(why)) => Some(format!("the key to it is in {}: {why}", stored.place())),
@@ -104,14 +104,14 @@ fn new_key_note(stored: &Stored) -> Option<String> {
 }
 
 /// Reads a value: at a terminal, the user types it; otherwise, it is the content of stdin without the last line break.
-async fn read_value(name: &str, world: &World) -> Result<String, Failure> {
-    if world.screen.interactive() {
+async fn read_value(name: &str, context: &Context) -> Result<String, Failure> {
+    if context.screen.interactive() {
         return input::ask_secret(name).await;
     }
     if std::io::stdin().is_terminal() {
         return Err(Failure::usage("no user can be asked for the value").hint("give it on stdin"));
     }
-    let mut value = input::read("a secret", "-".to_owned(), &world.screen).await?;
+    let mut value = input::read("a secret", "-".to_owned(), &context.screen).await?;
     let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
     value.truncate(end.unwrap_or(value.len()));
     match value.is_empty() {
@@ -120,9 +120,9 @@ async fn read_value(name: &str, world: &World) -> Result<String, Failure> {
     }
 }
 
-async fn list(world: &World) -> Result<Exit, Failure> {
-    let mut servers = servers_by_secret(&world.load().await?);
-    let stored = world.stored();
+async fn list(context: &Context) -> Result<Exit, Failure> {
+    let mut servers = servers_by_secret(&context.load().await?);
+    let stored = context.stored();
     let names = stored.names().await.map_err(|error| failed(&error))?;
     let mut secrets: Vec<ListedSecret> = names
         .into_iter()
@@ -131,52 +131,52 @@ async fn list(world: &World) -> Result<Exit, Failure> {
     secrets.extend(servers.into_iter().map(|(name, used_by)| ListedSecret { name, is_set: false, used_by }));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     let list = List { secrets, key: stored.place() };
-    if world.screen.json() {
-        world.screen.document(&list).await?;
+    if context.screen.json() {
+        context.screen.document(&list).await?;
         return Ok(Exit::Ok);
     }
     if list.secrets.is_empty() {
-        world.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
+        context.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
     }
-    world.screen.page(render::page(&list, world.screen.layout())).await?;
+    context.screen.page(render::page(&list, context.screen.layout())).await?;
     if list.secrets.iter().any(|named| named.is_set) {
-        world.screen.note(&format!("sealed with the key in {}", list.key));
+        context.screen.note(&format!("sealed with the key in {}", list.key));
     }
     for named in list.secrets.iter().filter(|named| !named.is_set) {
-        world.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
+        context.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
     }
     Ok(Exit::Ok)
 }
 
-async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure> {
+async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.name.as_str();
-    if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
-        let names = world.stored().names().await.map_err(|error| failed(&error))?;
+    if !context.stored().remove(name).await.map_err(|error| failed(&error))? {
+        let names = context.stored().names().await.map_err(|error| failed(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
         let similar = closest(name, names.iter().map(String::as_str));
         return Err(unknown.meant(similar, "`toolrack secret list` shows all"));
     }
-    let used_by = servers_by_secret(&world.read().await).remove(name).unwrap_or_default();
-    if world.screen.json() {
-        world.screen.document(&Removed { removed: name }).await?;
+    let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
+    if context.screen.json() {
+        context.screen.document(&Removed { removed: name }).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.page(format!("deleted the secret {name}")).await?;
+    context.screen.page(format!("deleted the secret {name}")).await?;
     if !used_by.is_empty() {
-        world.screen.warning(&format!("{} cannot be connected without it", used_by.join(", ")));
+        context.screen.warning(&format!("{} cannot be connected without it", used_by.join(", ")));
     }
     Ok(Exit::Ok)
 }
 
-async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
-    let stored = world.stored();
+async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
+    let stored = context.stored();
     let moved = match args.to {
         Some(to) => stored.move_key(to == KeyPlace::Keychain).await.map_err(|error| failed(&error))?,
         None => false,
     };
     let resealed = match args.rotate {
         true => {
-            let typed_key = if stored.requires_given_key() { Some(new_key(world).await?) } else { None };
+            let typed_key = if stored.requires_given_key() { Some(new_key(context).await?) } else { None };
             stored.rotate(typed_key).await.map_err(|error| failed(&error))?
         }
         false => None,
@@ -185,8 +185,8 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     // Without a database, the time of the change is not known, but the place is.
     let changed_at = stored.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
     let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
-    if world.screen.json() {
-        world.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
+    if context.screen.json() {
+        context.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
     let message = match (source, resealed) {
@@ -196,12 +196,12 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
         (_, None) if moved => format!("the key to stored secrets is in {place} now"),
         (_, None) => format!("the key to stored secrets is in {place}"),
     };
-    world.screen.page(message).await?;
+    context.screen.page(message).await?;
     match (source, resealed, changed_at) {
-        (Source::Variable, Some(_), _) => world
+        (Source::Variable, Some(_), _) => context
             .screen
             .note(&format!("set {VARIABLE} to the new key from now on, and start daemons and gateways again with it")),
-        (_, None, Some(at)) => world.screen.note(&format!("it was changed last at {at}")),
+        (_, None, Some(at)) => context.screen.note(&format!("it was changed last at {at}")),
         _ => {}
     }
     Ok(Exit::Ok)
@@ -217,9 +217,9 @@ fn sealed_values(count: usize) -> String {
 
 /// Reads the new key, which replaces the one in the variable. At a terminal the user types it twice, because it is not
 /// shown: a key with a typing error would make everything unreadable.
-async fn new_key(world: &World) -> Result<String, Failure> {
-    let key = read_value("new key", world).await?;
-    if world.screen.interactive() && input::ask_secret("new key again").await? != key {
+async fn new_key(context: &Context) -> Result<String, Failure> {
+    let key = read_value("new key", context).await?;
+    if context.screen.interactive() && input::ask_secret("new key again").await? != key {
         return Err(Failure::usage("these are two different keys, and nothing was changed"));
     }
     Ok(key)
@@ -239,12 +239,12 @@ fn servers_by_secret(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
 
 /// Returns the secrets that entries refer to and that are not stored. If the names of the stored secrets cannot be
 /// read, returns an empty list.
-pub(crate) async fn unset_secrets(loaded: &Loaded, world: &World) -> Vec<String> {
+pub(crate) async fn unset_secrets(loaded: &Loaded, context: &Context) -> Vec<String> {
     let servers = servers_by_secret(loaded);
     if servers.is_empty() {
         return Vec::new();
     }
-    let stored = world.stored().names().await.ok();
+    let stored = context.stored().names().await.ok();
     stored.map_or_else(Vec::new, |stored| servers.into_keys().filter(|name| !stored.contains(name)).collect())
 }
 

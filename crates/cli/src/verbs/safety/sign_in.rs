@@ -1,4 +1,4 @@
-//! Runs `toolrack login`, `logout` and `auth status`. `World` is what a command works with: its configuration,
+//! Runs `toolrack login`, `logout` and `auth status`. `Context` is what a command works with: its configuration,
 //! database, screen and servers.
 
 pub(crate) mod args;
@@ -7,7 +7,7 @@ mod team;
 
 use std::sync::Arc;
 
-use toolrack_auth::{AuthError, Loopback, Signed, SignedOut};
+use toolrack_auth::{AuthError, Loopback, SignedIn, SignedOut};
 use toolrack_config::{Loaded, is_account};
 use toolrack_host::{
     Desired, Destination, ServerName, ServerSpec,
@@ -18,9 +18,9 @@ use url::Url;
 
 use crate::{
     browser::TerminalBrowser,
+    context::Context,
     error::{Exit, Failure},
     verbs::reach,
-    wire::World,
 };
 use args::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
 use render::{LoggedIn, LoggedOut, Row, Status};
@@ -39,14 +39,14 @@ impl Target {
     }
 }
 
-pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn login(args: LoginArgs, context: &Context) -> Result<Exit, Failure> {
     let server = match (&args.to, args.server) {
-        (Some(to), name) => team::server_at(to, name, world).await?,
+        (Some(to), name) => team::server_at(to, name, context).await?,
         (None, Some(name)) => name,
         (None, None) => return Err(Failure::usage("say which server")),
     };
-    let loaded = world.load().await?;
-    let target = target(&server, &args.account, &loaded, world).await?;
+    let loaded = context.load().await?;
+    let target = target(&server, &args.account, &loaded, context).await?;
     let has_header = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     if has_header {
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
@@ -55,25 +55,25 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     let loopback =
         Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(SIGN_IN, &error.into(), &target))?;
     let browser = TerminalBrowser {
-        screen: Arc::clone(&world.screen),
-        terminal: world.terminal(),
+        screen: Arc::clone(&context.screen),
+        terminal: context.terminal(),
         loopback,
-        opens_browser: !args.no_browser && world.screen.interactive(),
-        can_paste: args.no_browser && !world.has_no_input(),
+        opens_browser: !args.no_browser && context.screen.interactive(),
+        can_paste: args.no_browser && !context.has_no_input(),
     };
-    let sign_in = world.sign_in();
+    let sign_in = context.sign_in();
     let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &browser)).await;
     let signed = signed.map_err(|error| failed(SIGN_IN, &error, &target))?;
     let account = args.account.account.as_deref();
-    finish(target, &signed, account, world).await
+    finish(target, &signed, account, context).await
 }
 
 /// Connects to the server with the new sign-in, and shows the sign-in and how many tools the server has.
-async fn finish(target: Target, signed: &Signed, account: Option<&str>, world: &World) -> Result<Exit, Failure> {
+async fn finish(target: Target, signed: &SignedIn, account: Option<&str>, context: &Context) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
     let mut tools = None;
     let mut failure = None;
-    let host = world.connect(Desired::from([(name.clone(), spec)])).await?;
+    let host = context.connect(Desired::from([(name.clone(), spec)])).await?;
     for status in host.status() {
         tools = Some(status.tools);
         failure = reach::unusable(&host, &status);
@@ -87,67 +87,67 @@ async fn finish(target: Target, signed: &Signed, account: Option<&str>, world: &
         renewable: signed.renewable,
         tools: tools.filter(|_| failure.is_none()),
     };
-    if world.screen.json() {
-        world.screen.document(&logged_in).await?;
+    if context.screen.json() {
+        context.screen.document(&logged_in).await?;
     } else {
-        world.screen.page(render::logged_in(&logged_in)).await?;
+        context.screen.page(render::logged_in(&logged_in)).await?;
     }
     failure.map_or(Ok(Exit::Ok), Err)
 }
 
-pub(crate) async fn logout(args: LogoutArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let target = target(&args.server, &args.account, &loaded, world).await?;
+pub(crate) async fn logout(args: LogoutArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let target = target(&args.server, &args.account, &loaded, context).await?;
     let signed_out =
-        world.sign_in().logout(target.destination()).await.map_err(|error| failed("sign out of", &error, &target))?;
+        context.sign_in().logout(target.destination()).await.map_err(|error| failed("sign out of", &error, &target))?;
     let revoked = match &signed_out {
         SignedOut::WasNotSignedIn => None,
         SignedOut::Revoked => Some(true),
         SignedOut::CannotRevoke => Some(false),
         SignedOut::NotRevoked(error) => {
-            world.screen.warning(&error.to_string());
+            context.screen.warning(&error.to_string());
             Some(false)
         }
     };
     let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: revoked.is_some(), revoked };
-    if world.screen.json() {
-        world.screen.document(&logged_out).await?;
+    if context.screen.json() {
+        context.screen.document(&logged_out).await?;
     } else {
-        world.screen.page(render::logged_out(&logged_out)).await?;
+        context.screen.page(render::logged_out(&logged_out)).await?;
     }
     Ok(Exit::Ok)
 }
 
-pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Failure> {
     let AuthVerb::Status = verb;
-    let loaded = world.load().await?;
-    let accounts = world.sign_in().accounts().await.map_err(|error| unusable(&error))?;
+    let loaded = context.load().await?;
+    let accounts = context.sign_in().accounts().await.map_err(|error| unusable(&error))?;
     let mut rows = Vec::new();
     for account in accounts {
-        let servers = servers_of(&account.key.resource, &account.key.account, &loaded, world).await;
+        let servers = servers_of(&account.key.resource, &account.key.account, &loaded, context).await;
         rows.push(Row::new(account, servers));
     }
     let status = Status { accounts: rows };
-    if world.screen.json() {
-        world.screen.document(&status).await?;
+    if context.screen.json() {
+        context.screen.document(&status).await?;
         return Ok(Exit::Ok);
     }
     if status.accounts.is_empty() {
-        world.screen.note("you are not signed in to any server; `toolrack login SERVER` signs in");
+        context.screen.note("you are not signed in to any server; `toolrack login SERVER` signs in");
     }
-    world.screen.page(render::page(&status, world.screen.layout())).await?;
+    context.screen.page(render::page(&status, context.screen.layout())).await?;
     Ok(Exit::Ok)
 }
 
 /// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
 /// user's agreement, because their placeholders must not be filled in yet.
-async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
+async fn servers_of(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
         let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
             continue;
         };
-        let url = world.resolver().url(name, http).await.ok().and_then(|url| Url::parse(url.trim()).ok());
+        let url = context.resolver().url(name, http).await.ok().and_then(|url| Url::parse(url.trim()).ok());
         let fits = url.is_some_and(|url| toolrack_auth::TokenKey::of(&url).resource == resource);
         if fits && http.oauth.account.as_deref().unwrap_or_default() == account {
             servers.push(name.to_string());
@@ -157,7 +157,7 @@ async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &Worl
 }
 
 /// Returns the server that is called `name`. If the command line names an account, the server uses that account.
-async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World) -> Result<Target, Failure> {
+async fn target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Context) -> Result<Target, Failure> {
     let Some((name, spec)) = loaded.desired.get_key_value(name) else {
         return Err(reach::no_such_server(name, loaded, Exit::Usage));
     };
@@ -182,7 +182,7 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
         http.oauth.account = Some(account.clone());
     }
     let http = http.clone();
-    let url = world.resolver().url(name, &http).await.map_err(|error| refused(error.to_string()))?;
+    let url = context.resolver().url(name, &http).await.map_err(|error| refused(error.to_string()))?;
     let url = Url::parse(url.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.ok_or_else(|| refused(format!("the url of `{name}` is neither http nor https")))?;
     Ok(Target { name: name.clone(), url, http, spec })

@@ -11,6 +11,7 @@ use toolrack_store::Store;
 use toolrack_team::{StoreTable, StoreUrl, TeamFile};
 
 use crate::{
+    context::Context,
     database::{
         self, MovedRows, Server,
         link::{self, Link},
@@ -19,7 +20,6 @@ use crate::{
     render::{Cell, Tone, columns, count},
     team_file,
     verbs::serving::serve::record::Record,
-    wire::World,
 };
 use args::{MigrateArgs, StoreVerb};
 
@@ -80,18 +80,18 @@ impl Moved {
     }
 }
 
-pub(crate) async fn run(verb: StoreVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: StoreVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        StoreVerb::Migrate(args) => migrate(args, world).await,
+        StoreVerb::Migrate(args) => migrate(args, context).await,
     }
 }
 
-async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
+async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
     let team = args.team.canonicalize().map_err(|error| {
         Failure::config(format!("the team file {} cannot be used: {}", args.team.display(), in_words(&error)))
     })?;
-    let data = args.from.folder.unwrap_or_else(|| world.places.data().to_owned());
+    let data = args.from.folder.unwrap_or_else(|| context.places.data().to_owned());
     let sources = sources(&file, data);
     sources.iter().try_for_each(|source| refuse_if_in_use(&source.data))?;
     let sources =
@@ -100,23 +100,23 @@ async fn migrate(args: MigrateArgs, world: &World) -> Result<Exit, Failure> {
     let moved = match sources.is_empty() {
         true => Vec::new(),
         false => {
-            let server = Server::connect(&target_database, &world.environment).await?;
-            let moved = Box::pin(move_all(&sources, &team, &server, world)).await;
+            let server = Server::connect(&target_database, &context.environment).await?;
+            let moved = Box::pin(move_all(&sources, &team, &server, context)).await;
             server.close().await;
             moved?
         }
     };
     let migrated = Migrated { moved };
-    if world.screen.json() {
-        world.screen.document(&migrated).await?;
+    if context.screen.json() {
+        context.screen.document(&migrated).await?;
         return Ok(Exit::Ok);
     }
     if migrated.moved.is_empty() {
-        world.screen.note("the folders of the team have no files with rows that were not moved yet");
+        context.screen.note("the folders of the team have no files with rows that were not moved yet");
     }
-    world.screen.page(page(&migrated)).await?;
+    context.screen.page(page(&migrated)).await?;
     if file.store.is_none() {
-        world.screen.note("give the team file `[store]` with this `url` before you start the daemon");
+        context.screen.note("give the team file `[store]` with this `url` before you start the daemon");
     }
     Ok(Exit::Ok)
 }
@@ -148,7 +148,7 @@ fn refuse_if_in_use(data: &Path) -> Result<(), Failure> {
 }
 
 /// Moves the rows of `sources`, but only after a check that all of them can be moved.
-async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &World) -> Result<Vec<Moved>, Failure> {
+async fn move_all(sources: &[Source], team: &Path, server: &Server, context: &Context) -> Result<Vec<Moved>, Failure> {
     for source in sources {
         let store = source.open().await?;
         let checked = server.is_moved(source.tenant.as_deref(), &store).await;
@@ -158,13 +158,13 @@ async fn move_all(sources: &[Source], team: &Path, server: &Server, world: &Worl
     let mut all = Vec::new();
     for source in sources {
         let name = source.tenant.as_deref().unwrap_or("the daemon");
-        world.screen.progress(&format!("moving the rows of {name}"));
+        context.screen.progress(&format!("moving the rows of {name}"));
         let store = source.open().await?;
         let moved_rows = server.move_rows(source.tenant.as_deref(), &store).await;
         store.close().await;
         let moved_rows = moved_rows.map_err(|failure| with_source(failure, source))?;
         if let Err(broken) = &moved_rows.audit {
-            world.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
+            context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
         }
         // The link tells other commands that the rows are in the database now.
         link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;

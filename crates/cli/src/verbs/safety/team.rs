@@ -1,4 +1,4 @@
-//! Runs `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit`, `quotas` and `replicas`. `World` is
+//! Runs `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit`, `quotas` and `replicas`. `Context` is
 //! what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
@@ -14,14 +14,14 @@ use toolrack_host::{
     principal::{BadPrincipal, Kind},
     text,
 };
-use toolrack_store::{NewToken, Purpose, TeamStore, TokenOwner, Tokens};
+use toolrack_store::{MemberIdentity, NewToken, Purpose, TeamStore, Tokens};
 use toolrack_team::{Endpoint, Secret};
 
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::count,
-    wire::World,
 };
 use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
 use render::{MadeToken, MemberToken, Members};
@@ -42,16 +42,16 @@ struct Removed<'a> {
     removed: &'a str,
 }
 
-pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: TeamVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        TeamVerb::Token(args) => token(&args, world).await,
-        TeamVerb::Members(args) => members(&args, world).await,
-        TeamVerb::Tokens(args) => tokens(&args, world).await,
-        TeamVerb::Revoke(args) => revoke(&args, world).await,
-        TeamVerb::Remove(args) => remove(&args, world).await,
-        TeamVerb::Audit(args) => audit::run(&args, world).await,
-        TeamVerb::Quotas(args) => quotas::run(&args, world).await,
-        TeamVerb::Replicas(args) => replicas::run(&args, world).await,
+        TeamVerb::Token(args) => token(&args, context).await,
+        TeamVerb::Members(args) => members(&args, context).await,
+        TeamVerb::Tokens(args) => tokens(&args, context).await,
+        TeamVerb::Revoke(args) => revoke(&args, context).await,
+        TeamVerb::Remove(args) => remove(&args, context).await,
+        TeamVerb::Audit(args) => audit::run(&args, context).await,
+        TeamVerb::Quotas(args) => quotas::run(&args, context).await,
+        TeamVerb::Replicas(args) => replicas::run(&args, context).await,
     }
 }
 
@@ -61,12 +61,12 @@ fn operator() -> Caller {
 }
 
 /// The database, with the tables of a team.
-async fn store(world: &World) -> Result<TeamStore, Failure> {
-    world.store()?.with_team().await.map_err(|error| database::unusable(&error))
+async fn store(context: &Context) -> Result<TeamStore, Failure> {
+    context.store()?.with_team().await.map_err(|error| database::unusable(&error))
 }
 
-async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
-    let store = &store(world).await?;
+async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
+    let store = &store(context).await?;
     let member = described_member(args, store).await?;
     store.put_member(&member, &operator()).await.map_err(|error| database::unusable(&error))?;
     let secret =
@@ -78,30 +78,30 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
         ends_at: Some(ends_at),
         ..NewToken::new(secret.hash(), Purpose::Personal)
     };
-    let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
+    let owner = MemberIdentity { issuer: member.issuer(), subject: member.subject() };
     let id = store.keep_token(owner, &new_token, &operator()).await.map_err(|error| database::unusable(&error))?;
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
-    if world.screen.json() {
+    if context.screen.json() {
         let profile = args.profile.as_deref();
         let made = MadeToken { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
-        world.screen.document(&made).await?;
+        context.screen.document(&made).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.verbatim(secret.reveal().to_owned()).await?;
-    world
+    context.screen.verbatim(secret.reveal().to_owned()).await?;
+    context
         .screen
         .note(&format!("for {member} ({}), until {ends_at}; the token is not shown again", member.role().word()));
     if let Some(profile) = &args.profile {
-        world.screen.note(&format!("the token opens {} and nothing else", Endpoint::of(Some(profile))));
+        context.screen.note(&format!("the token opens {} and nothing else", Endpoint::of(Some(profile))));
     }
-    world.screen.note(&format!("`toolrack team revoke {id}` revokes the token"));
+    context.screen.note(&format!("`toolrack team revoke {id}` revokes the token"));
     Ok(Exit::Ok)
 }
 
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
 async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
-    let owner = TokenOwner { issuer: ISSUER, subject: &args.member };
+    let owner = MemberIdentity { issuer: ISSUER, subject: &args.member };
     let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;
     let tenant = args.tenant.as_deref().or(known.as_ref().map(Principal::tenant)).ok_or_else(|| {
         Failure::usage(format!("the team has no member `{}` yet: say which tenant it belongs to", args.member))
@@ -122,68 +122,71 @@ async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Princip
     Ok(member.in_groups(groups).map_err(refused)?.with_role(role))
 }
 
-async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
-    let members = store(world).await?.members(args.tenant.as_deref()).await;
+async fn members(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
+    let members = store(context).await?.members(args.tenant.as_deref()).await;
     let members = members.map_err(|error| database::unusable(&error))?;
     let list = Members { members: members.iter().map(Into::into).collect() };
-    show(&list, render::members(&list), "members", world).await
+    show(&list, render::members(&list), "members", context).await
 }
 
-async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
+async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
     let selection = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
-    let tokens = store(world).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
+    let tokens = store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
     let list = render::Tokens { tokens: tokens.iter().map(MemberToken::from).collect() };
-    show(&list, render::tokens(&list), "tokens", world).await
+    show(&list, render::tokens(&list), "tokens", context).await
 }
 
 /// Shows a list: as JSON, or as `page`, which must be empty if the list is empty. `plural` names its items in messages.
-async fn show(list: &impl Serialize, page: String, plural: &str, world: &World) -> Result<Exit, Failure> {
-    if world.screen.json() {
-        world.screen.document(list).await?;
+async fn show(list: &impl Serialize, page: String, plural: &str, context: &Context) -> Result<Exit, Failure> {
+    if context.screen.json() {
+        context.screen.document(list).await?;
         return Ok(Exit::Ok);
     }
     if page.is_empty() {
-        world.screen.note(&format!("there are no {plural}; `toolrack team token NAME --tenant TENANT` makes one"));
+        context.screen.note(&format!("there are no {plural}; `toolrack team token NAME --tenant TENANT` makes one"));
     }
-    world.screen.page(page).await?;
+    context.screen.page(page).await?;
     Ok(Exit::Ok)
 }
 
-async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
+async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
     let selection = match (&args.id, &args.member) {
-        (_, Some(member)) => Tokens::Of(TokenOwner { issuer: &args.issuer, subject: member }),
+        (_, Some(member)) => Tokens::Of(MemberIdentity { issuer: &args.issuer, subject: member }),
         (Some(id), None) => Tokens::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
-    let revoked =
-        store(world).await?.revoke_tokens(selection, &operator()).await.map_err(|error| database::unusable(&error))?;
+    let revoked = store(context)
+        .await?
+        .revoke_tokens(selection, &operator())
+        .await
+        .map_err(|error| database::unusable(&error))?;
     if let (0, Some(id)) = (revoked, &args.id) {
         let message = format!("the team has no token with the id `{}`", text::for_line(id));
         return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
     }
-    if world.screen.json() {
-        world.screen.document(&Revoked { revoked }).await?;
+    if context.screen.json() {
+        context.screen.document(&Revoked { revoked }).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.page(format!("revoked {}", count(revoked, "token"))).await?;
+    context.screen.page(format!("revoked {}", count(revoked, "token"))).await?;
     Ok(Exit::Ok)
 }
 
-async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure> {
-    let owner = TokenOwner { issuer: &args.issuer, subject: &args.member };
+async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Failure> {
+    let owner = MemberIdentity { issuer: &args.issuer, subject: &args.member };
     let removed =
-        store(world).await?.remove_member(owner, &operator()).await.map_err(|error| database::unusable(&error))?;
+        store(context).await?.remove_member(owner, &operator()).await.map_err(|error| database::unusable(&error))?;
     if !removed {
         let shown = text::for_line(&args.member);
         let message = format!("the team has no member `{shown}` of {}", text::for_line(&args.issuer));
         return Err(Failure::usage(message).hint("`toolrack team members` shows them, with their issuers"));
     }
-    if world.screen.json() {
-        world.screen.document(&Removed { removed: &args.member }).await?;
+    if context.screen.json() {
+        context.screen.document(&Removed { removed: &args.member }).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.page(format!("removed {} and all its tokens", args.member)).await?;
-    world
+    context.screen.page(format!("removed {} and all its tokens", args.member)).await?;
+    context
         .screen
         .note("the daemon also deletes what is stored for this member: within a second, or when the daemon starts");
     Ok(Exit::Ok)

@@ -1,5 +1,5 @@
 //! Runs `toolrack pending`, `toolrack trust` and `toolrack untrust`. An entry of a project waits (is pending) until the
-//! user agrees to run it. `World` is what a command works with: its configuration, database, screen and servers.
+//! user agrees to run it. `Context` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod changes;
@@ -13,10 +13,10 @@ use toolrack_host::spec::Trust;
 use toolrack_store::{Approval, Refusal};
 
 use crate::{
+    context::Context,
     error::{Exit, Failure},
     render::count,
     verbs::{configure::edits, reach},
-    wire::World,
 };
 use args::{PendingArgs, TrustArgs, TrustVerb, UntrustArgs};
 use render::Pending;
@@ -39,94 +39,94 @@ struct Untrusted {
     untrusted: Vec<String>,
 }
 
-pub(crate) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let approvals = world.approvals().await?;
-    let refusals = world.refusals().await?;
+pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let approvals = context.approvals().await?;
+    let refusals = context.refusals().await?;
     let (refused, waiting): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
         .into_iter()
         .partition(|waiting| is_refused(waiting, &refusals));
-    if world.screen.json() {
-        world.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
+    if context.screen.json() {
+        context.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
     } else {
         if waiting.is_empty() {
-            world.screen.note("nothing is pending here");
+            context.screen.note("nothing is pending here");
         }
-        world.screen.page(render::page(&waiting, world.screen.layout())).await?;
+        context.screen.page(render::page(&waiting, context.screen.layout())).await?;
         if !waiting.is_empty() {
-            world.screen.note("`toolrack trust` agrees to run exactly this");
+            context.screen.note("`toolrack trust` agrees to run exactly this");
         }
         if !refused.is_empty() {
             let names: Vec<_> = refused.iter().map(|refused| format!("`{}`", refused.entry().name)).collect();
             let names = names.join(", ");
-            world.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
+            context.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
         }
     }
     let fails = args.exit_code && !waiting.is_empty();
     Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
 }
 
-pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Failure> {
     match args.tools {
-        Some(TrustVerb::Diff(args)) => return tools::diff(args, world).await,
-        Some(TrustVerb::Approve(args)) => return tools::approve(args, world).await,
+        Some(TrustVerb::Diff(args)) => return tools::diff(args, context).await,
+        Some(TrustVerb::Approve(args)) => return tools::approve(args, context).await,
         None => {}
     }
-    let loaded = world.load().await?;
-    let approvals = world.approvals().await?;
+    let loaded = context.load().await?;
+    let approvals = context.approvals().await?;
     for name in &args.servers {
         if edits::entry(&loaded, name)?.project.is_none() {
-            world.screen.note(&format!("`{name}` is your own and needs no agreement"));
+            context.screen.note(&format!("`{name}` is your own and needs no agreement"));
         }
     }
     let mut waiting = pending_entries(&loaded, &args.servers, &approvals)?;
     if args.refuse {
-        return refuse(&waiting, world).await;
+        return refuse(&waiting, context).await;
     }
     if args.servers.is_empty() {
-        let refusals = world.refusals().await?;
+        let refusals = context.refusals().await?;
         waiting.retain(|waiting| !is_refused(waiting, &refusals));
     }
     if waiting.is_empty() {
-        world.screen.note("nothing is pending here");
+        context.screen.note("nothing is pending here");
     } else if !args.yes {
-        world.require_user("what a project brings runs only when a user agrees to it")?;
-        world.screen.say(&render::page(&waiting, world.screen.layout()));
+        context.require_user("what a project brings runs only when a user agrees to it")?;
+        context.screen.message(&render::page(&waiting, context.screen.layout()));
         let question = format!("Run {} as shown?", count(waiting.len(), "server"));
-        if !world.confirm(&question).await {
+        if !context.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
         }
     }
     for waiting in &waiting {
         // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
-        world.approve(waiting.entry()).await?;
+        context.approve(waiting.entry()).await?;
     }
-    if world.screen.json() {
-        world.screen.document(&Trusted { trusted: &waiting }).await?;
+    if context.screen.json() {
+        context.screen.document(&Trusted { trusted: &waiting }).await?;
     } else {
-        world.screen.page(render::agreed(&waiting, !args.yes, world.screen.layout())).await?;
+        context.screen.page(render::agreed(&waiting, !args.yes, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Refuses the entries in their present form: once one changes, it waits for an agreement again.
-async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure> {
+async fn refuse(waiting: &[Pending<'_>], context: &Context) -> Result<Exit, Failure> {
     for waiting in waiting {
-        world.refuse(waiting.entry()).await?;
+        context.refuse(waiting.entry()).await?;
     }
-    if world.screen.json() {
-        world.screen.document(&Refused { refused: waiting }).await?;
+    if context.screen.json() {
+        context.screen.document(&Refused { refused: waiting }).await?;
     } else if waiting.is_empty() {
-        world.screen.note("nothing is pending here");
+        context.screen.note("nothing is pending here");
     } else {
-        world.screen.page(render::refused(waiting, world.screen.layout())).await?;
+        context.screen.page(render::refused(waiting, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
-pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.read().await;
-    let mut approvals = world.approvals().await?;
+pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.read().await;
+    let mut approvals = context.approvals().await?;
     // An approval belongs to the folder of the entry's file, which may be below the project's root.
     approvals.retain(|approval| approval.project.starts_with(&loaded.project));
     for name in &args.servers {
@@ -136,16 +136,16 @@ pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Fa
     }
     approvals.retain(|approval| args.all || args.servers.contains(&approval.name));
     for approval in &approvals {
-        world.revoke(&approval.project, &approval.name).await?;
+        context.revoke(&approval.project, &approval.name).await?;
     }
     let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
-    if world.screen.json() {
-        world.screen.document(&Untrusted { untrusted: names }).await?;
+    if context.screen.json() {
+        context.screen.document(&Untrusted { untrusted: names }).await?;
     } else if names.is_empty() {
-        world.screen.note("nothing is trusted here");
+        context.screen.note("nothing is trusted here");
     } else {
         let lines: Vec<_> = names.iter().map(|name| render::revoked(name)).collect();
-        world.screen.page(lines.join("\n")).await?;
+        context.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! Runs `toolrack connect`, which puts Toolrack into the configuration file of another program (a client). `World` is
+//! Runs `toolrack connect`, which puts Toolrack into the configuration file of another program (a client). `Context` is
 //! what a command works with: its configuration, database, screen and servers.
 
 mod args;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use toolrack_config::{
-    connect::{self, Change, ConnectError, Place, Reach},
+    connect::{self, Change, ClientFile, ConnectError, Reach},
     edit::EditError,
     import::Client,
 };
@@ -16,9 +16,9 @@ use url::Url;
 
 use super::serve::record::Record;
 use crate::{
+    context::Context,
     error::{Exit, Failure},
     verbs::{Cli, Verb},
-    wire::World,
 };
 pub(crate) use args::ConnectArgs;
 use render::{Document, Request, Row};
@@ -33,15 +33,15 @@ const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7717/mcp";
 /// `--yes` there is only one attempt, because the user agreed to exactly that change.
 const MAX_ATTEMPTS: usize = 3;
 
-pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Failure> {
     let Some(client) = args.client else {
-        return list(world).await;
+        return list(context).await;
     };
-    let place = place(client, args.project, world)?;
-    let reach = if args.undo { None } else { Some(reach(client, &args, world)?) };
+    let place = place(client, args.project, context)?;
+    let reach = if args.undo { None } else { Some(reach(client, &args, context)?) };
     let spawn_computation = || {
         // A later undo needs what is stored in this folder.
-        let undo_folder = world.places.data().join("connections");
+        let undo_folder = context.places.data().join("connections");
         let (place, name, reach) = (place.clone(), args.name.clone(), reach.clone());
         // The file may be large, and far away.
         tokio::task::spawn_blocking(move || match reach {
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
     let mut change = compute().await?;
     if !args.dry_run && !change.is_nothing() {
         if !args.yes {
-            require_agreement(&change, client, world).await?;
+            require_agreement(&change, client, context).await?;
         }
         for attempt in 1.. {
             match write(change).await? {
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
         dry_run: args.dry_run,
         reach: reach.as_ref(),
     };
-    print_outcome(&request, &change, world).await
+    print_outcome(&request, &change, context).await
 }
 
 /// Writes the change; returns it with the outcome.
@@ -95,25 +95,25 @@ fn task_failed() -> Failure {
     Failure::new(Exit::Other, "INTERNAL", "the file was not written")
 }
 
-fn place(client: Client, of_project: bool, world: &World) -> Result<Place, Failure> {
-    let find_place = if of_project { Place::of_project } else { Place::of_user };
-    find_place(client, &world.environment, &world.folder).map_err(|error| Failure::config(error.to_string()))
+fn place(client: Client, of_project: bool, context: &Context) -> Result<ClientFile, Failure> {
+    let find_place = if of_project { ClientFile::of_project } else { ClientFile::of_user };
+    find_place(client, &context.environment, &context.folder).map_err(|error| Failure::config(error.to_string()))
 }
 
 /// Shows the change and asks the user to agree to it.
-async fn require_agreement(change: &Change, client: Client, world: &World) -> Result<(), Failure> {
-    world
+async fn require_agreement(change: &Change, client: Client, context: &Context) -> Result<(), Failure> {
+    context
         .require_user(&format!("the file of {client} changes only when a user agrees to it"))
         .map_err(|failure| failure.hint("`--dry-run` shows the change, `--yes` agrees to it"))?;
-    world.screen.say(change.diff().trim_end());
-    if world.confirm(&format!("{}?", render::question(change))).await {
+    context.screen.message(change.diff().trim_end());
+    if context.confirm(&format!("{}?", render::question(change))).await {
         return Ok(());
     }
     Err(Failure::new(Exit::Denied, "NOT_AGREED", "nothing was written"))
 }
 
-async fn print_outcome(request: &Request<'_>, change: &Change, world: &World) -> Result<Exit, Failure> {
-    let screen = &world.screen;
+async fn print_outcome(request: &Request<'_>, change: &Change, context: &Context) -> Result<Exit, Failure> {
+    let screen = &context.screen;
     if screen.json() {
         screen.document(&Document::new(request, change)).await?;
         return Ok(Exit::Ok);
@@ -130,9 +130,9 @@ async fn print_outcome(request: &Request<'_>, change: &Change, world: &World) ->
 }
 
 /// Decides how the client will reach Toolrack: by HTTP, or by a gateway that it starts.
-fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
+fn reach(client: Client, args: &ConnectArgs, context: &Context) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
-        let running_daemon = || Record::read(world.places.data()).filter(Record::is_alive);
+        let running_daemon = || Record::read(context.places.data()).filter(Record::is_alive);
         let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
         let url = if url.is_empty() { default_url() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -154,15 +154,15 @@ fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Fai
         }
     }
     let args = std::iter::once("gateway".to_owned()).chain(args.gateway.iter().cloned()).collect();
-    Ok(Reach::Program { command: program(client, world)?, args })
+    Ok(Reach::Program { command: program(client, context)?, args })
 }
 
 /// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
-fn program(client: Client, world: &World) -> Result<String, Failure> {
+fn program(client: Client, context: &Context) -> Result<String, Failure> {
     let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
-    let path = world.environment.get("PATH");
-    let found = path.and_then(|path| which::which_in(PROGRAM, Some(path), &world.folder).ok());
+    let path = context.environment.get("PATH");
+    let found = path.and_then(|path| which::which_in(PROGRAM, Some(path), &context.folder).ok());
     let found = found.filter(|found| is_same_file(found, &this_program));
     let program = match found {
         Some(_) if !starts_from_the_desktop(client) => PathBuf::from(PROGRAM),
@@ -188,22 +188,22 @@ fn is_same_file(first: &Path, second: &Path) -> bool {
 }
 
 /// Shows which clients exist, and which of them are connected.
-async fn list(world: &World) -> Result<Exit, Failure> {
-    let (environment, folder) = (world.environment.clone(), world.folder.clone());
+async fn list(context: &Context) -> Result<Exit, Failure> {
+    let (environment, folder) = (context.environment.clone(), context.folder.clone());
     let rows = tokio::task::spawn_blocking(move || {
         let rows = Client::ALL.iter().map(|client| Row::read(*client, &environment, &folder));
         rows.collect::<Vec<_>>()
     });
     let rows =
         rows.await.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
-    if world.screen.json() {
-        world.screen.document(&render::Clients { clients: &rows }).await?;
+    if context.screen.json() {
+        context.screen.document(&render::Clients { clients: &rows }).await?;
         return Ok(Exit::Ok);
     }
-    world.screen.page(render::clients(&rows, world.screen.layout())).await?;
-    rows.iter().filter_map(|row| row.problem.as_ref()).for_each(|problem| world.screen.warning(problem));
+    context.screen.page(render::clients(&rows, context.screen.layout())).await?;
+    rows.iter().filter_map(|row| row.problem.as_ref()).for_each(|problem| context.screen.warning(problem));
     if let Some(row) = rows.iter().find(|row| row.is_there() && !row.is_connected() && row.problem.is_none()) {
-        world.screen.note(&format!("`toolrack connect {}` gives it the tools of all servers", row.client.id()));
+        context.screen.note(&format!("`toolrack connect {}` gives it the tools of all servers", row.client.id()));
     }
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! Runs the verbs of `toolrack daemon`. `World` is what a command works with: its configuration, database, screen and
+//! Runs the verbs of `toolrack daemon`. `Context` is what a command works with: its configuration, database, screen and
 //! servers.
 
 mod background;
@@ -23,11 +23,11 @@ use self::tail::Tail;
 use super::serve::{self, StartedDaemon, args::ServeArgs, record::Record};
 use crate::{
     args::duration,
+    context::Context,
     error::{Exit, Failure},
     lending::{self, DaemonStatus},
     local_socket,
     render::count,
-    wire::World,
 };
 
 /// `daemon`.
@@ -160,22 +160,22 @@ struct LogLine<'a> {
     line: &'a str,
 }
 
-pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
     match verb {
         DaemonVerb::Start(args) => {
             refuse_with_parent(&args)?;
-            start(words, world).await
+            start(words, context).await
         }
         DaemonVerb::Restart(args) => {
             refuse_with_parent(&args)?;
-            restart(words, world).await
+            restart(words, context).await
         }
-        DaemonVerb::Status => status(world).await,
-        DaemonVerb::Stop(args) => stop(args.kill_after, world).await,
-        DaemonVerb::Logs(args) if args.follow => follow(&args, world).await,
-        DaemonVerb::Logs(args) => logs(&args, world).await,
-        DaemonVerb::Install(args) => install::install(&args, words, world).await,
-        DaemonVerb::Uninstall(args) => install::uninstall(&args, world).await,
+        DaemonVerb::Status => status(context).await,
+        DaemonVerb::Stop(args) => stop(args.kill_after, context).await,
+        DaemonVerb::Logs(args) if args.follow => follow(&args, context).await,
+        DaemonVerb::Logs(args) => logs(&args, context).await,
+        DaemonVerb::Install(args) => install::install(&args, words, context).await,
+        DaemonVerb::Uninstall(args) => install::uninstall(&args, context).await,
     }
 }
 
@@ -189,8 +189,8 @@ fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Returns the running daemon. Removes the files that a dead daemon has left.
-fn running_daemon(world: &World) -> Option<Record> {
-    let data = world.places.data();
+fn running_daemon(context: &Context) -> Option<Record> {
+    let data = context.places.data();
     let record = Record::read(data)?;
     if record.is_alive() {
         return Some(record);
@@ -199,53 +199,53 @@ fn running_daemon(world: &World) -> Option<Record> {
     None
 }
 
-async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    let record = match running_daemon(world) {
+async fn start(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+    let record = match running_daemon(context) {
         Some(record) => {
-            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            context.screen.note(&format!("a daemon is up already (process {})", record.pid));
             record
         }
-        None => start_new("start", words, world).await?,
+        None => start_new("start", words, context).await?,
     };
-    serve::print_address(&record, world).await?;
+    serve::print_address(&record, context).await?;
     Ok(Exit::Ok)
 }
 
 /// Starts a daemon with the options that the user typed after `daemon VERB`.
-async fn start_new(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
+async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<Record, Failure> {
     if local_socket::is_in_a_server() {
         let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \
                        refuse commands from here";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
     }
-    let record = background::start(verb, words, world.places.data()).await?;
-    world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
+    let record = background::start(verb, words, context.places.data()).await?;
+    context.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
     Ok(record)
 }
 
-async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
-    let before = stop_running(STOP_TIMEOUT, world).await?;
-    world.screen.note(&message_of(&before));
-    let record = start_new("restart", words, world).await?;
-    if world.screen.json() {
-        world.screen.document(&Restarted { started: StartedDaemon::from(&record), before }).await?;
+async fn restart(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+    let before = stop_running(STOP_TIMEOUT, context).await?;
+    context.screen.note(&message_of(&before));
+    let record = start_new("restart", words, context).await?;
+    if context.screen.json() {
+        context.screen.document(&Restarted { started: StartedDaemon::from(&record), before }).await?;
     } else {
-        serve::print_address(&record, world).await?;
+        serve::print_address(&record, context).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn status(world: &World) -> Result<Exit, Failure> {
-    let log = background::log_path(world.places.data());
-    let Some(record) = running_daemon(world) else {
-        if world.screen.json() {
-            world.screen.document(&Status { log, ..Status::default() }).await?;
+async fn status(context: &Context) -> Result<Exit, Failure> {
+    let log = background::log_path(context.places.data());
+    let Some(record) = running_daemon(context) else {
+        if context.screen.json() {
+            context.screen.document(&Status { log, ..Status::default() }).await?;
         } else {
-            world.screen.note("no daemon is up; `toolrack daemon start` starts one");
+            context.screen.note("no daemon is up; `toolrack daemon start` starts one");
         }
         return Ok(Exit::Other);
     };
-    let reported = lending::daemon_status(world.places.data()).await;
+    let reported = lending::daemon_status(context.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = Status {
         running: true,
@@ -256,15 +256,15 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         address: Some(record.address),
         version: reported.as_ref().map(|reported| reported.version.clone()),
         servers: reported.map(|reported: DaemonStatus| reported.servers).unwrap_or_default(),
-        unused: lending::differences(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
+        unused: lending::differences(context.places.data(), context.screen.terminal()).await.unwrap_or_default(),
         log,
     };
-    if world.screen.json() {
-        world.screen.document(&status).await?;
+    if context.screen.json() {
+        context.screen.document(&status).await?;
     } else {
-        world.screen.page(page(&status)).await?;
+        context.screen.page(page(&status)).await?;
         if !status.answers {
-            world.screen.warning("the daemon does not report its status: it hangs, or has another version");
+            context.screen.warning("the daemon does not report its status: it hangs, or has another version");
         }
     }
     Ok(Exit::Ok)
@@ -290,12 +290,12 @@ fn state_in_words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
-async fn stop(kill_after: Duration, world: &World) -> Result<Exit, Failure> {
-    let stopped = stop_running(kill_after, world).await?;
-    if world.screen.json() {
-        world.screen.document(&stopped).await?;
+async fn stop(kill_after: Duration, context: &Context) -> Result<Exit, Failure> {
+    let stopped = stop_running(kill_after, context).await?;
+    if context.screen.json() {
+        context.screen.document(&stopped).await?;
     } else {
-        world.screen.note(&message_of(&stopped));
+        context.screen.note(&message_of(&stopped));
     }
     Ok(Exit::Ok)
 }
@@ -308,12 +308,12 @@ fn message_of(stopped: &Stopped) -> String {
 }
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
-async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Failure> {
-    let Some(record) = running_daemon(world) else {
+async fn stop_running(kill_after: Duration, context: &Context) -> Result<Stopped, Failure> {
+    let Some(record) = running_daemon(context) else {
         return Ok(Stopped::default());
     };
     // If the system does not report start times, only a process that answers is certainly the daemon.
-    if record.process_start.is_none() && lending::daemon_status(world.places.data()).await.is_none() {
+    if record.process_start.is_none() && lending::daemon_status(context.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }
@@ -325,9 +325,9 @@ async fn stop_running(kill_after: Duration, world: &World) -> Result<Stopped, Fa
             let message = format!("the daemon (process {}) does not end", record.pid);
             return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
         }
-        world.screen.warning("the daemon did not end in time, and was killed");
+        context.screen.warning("the daemon did not end in time, and was killed");
     }
-    record.remove(world.places.data());
+    record.remove(context.places.data());
     Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
 }
 
@@ -337,25 +337,25 @@ async fn wait_until_gone(record: &Record) {
     }
 }
 
-async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
-    let path = background::log_path(world.places.data());
+async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure> {
+    let path = background::log_path(context.places.data());
     let text = background::read_end(&path, 0);
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
-    if world.screen.json() {
-        world.screen.document(&Log { path: &path, lines }).await?;
+    if context.screen.json() {
+        context.screen.document(&Log { path: &path, lines }).await?;
     } else {
         if lines.is_empty() {
-            world.screen.note("no daemon in the background has written anything yet");
+            context.screen.note("no daemon in the background has written anything yet");
         }
-        show(&lines, world).await?;
+        show(&lines, context).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Prints the last lines, and then new ones, until the user interrupts the command.
-async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
-    let path = background::log_path(world.places.data());
+async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure> {
+    let path = background::log_path(context.places.data());
     let unusable = |error| background::unusable(&path, &error);
     let mut tail = Tail::open(path.clone(), background::MAX_LOG).map_err(unusable)?;
     let mut last_lines = VecDeque::new();
@@ -366,12 +366,12 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     let mut lines = Vec::from(last_lines);
     loop {
         let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
-        if world.screen.json() {
+        if context.screen.json() {
             for line in lines_of_text {
-                world.screen.record(&LogLine { line }).await?;
+                context.screen.record(&LogLine { line }).await?;
             }
         } else {
-            show(&lines_of_text, world).await?;
+            show(&lines_of_text, context).await?;
         }
         lines = loop {
             match tail.read_lines().map_err(unusable)? {
@@ -382,7 +382,7 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
     }
 }
 
-async fn show(lines: &[&str], world: &World) -> Result<(), Failure> {
+async fn show(lines: &[&str], context: &Context) -> Result<(), Failure> {
     // An empty page prints nothing; a page with one empty line prints that line.
-    world.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
+    context.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
 }

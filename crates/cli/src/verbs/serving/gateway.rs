@@ -1,4 +1,4 @@
-//! Runs `toolrack gateway`, an MCP server over stdio that offers the tools of all servers. `World` is what a command
+//! Runs `toolrack gateway`, an MCP server over stdio that offers the tools of all servers. `Context` is what a command
 //! works with: its configuration, database, screen and servers.
 
 mod conversation;
@@ -20,13 +20,13 @@ use self::shared::share;
 use super::serve::record::Record;
 use crate::{
     args::PolicyArgs,
+    context::{Context, HostOptions, OnFailure},
     error::{Exit, Failure, with_causes},
     local_socket::{self, LocalSocket},
     verbs::{
         reach,
         talk::ask::{code, every_tool_of, rules, unused_name, warn_of_useless_rules},
     },
-    wire::{HostOptions, OnFailure, World},
 };
 
 /// `gateway`.
@@ -58,17 +58,17 @@ pub(crate) struct GatewayArgs {
 /// How long a daemon may take to accept this process.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: GatewayArgs, context: &Context) -> Result<Exit, Failure> {
     let has_no_options = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
-    if has_no_options && let Some(daemon) = connect_to_daemon(world).await {
-        return Box::pin(share(daemon, world)).await;
+    if has_no_options && let Some(daemon) = connect_to_daemon(context).await {
+        return Box::pin(share(daemon, context)).await;
     }
-    serve_alone(&args, world, stdin(), stdout()).await
+    serve_alone(&args, context, stdin(), stdout()).await
 }
 
 /// Connects to the daemon of the same user, if one runs.
-async fn connect_to_daemon(world: &World) -> Option<UnixStream> {
-    let data = world.places.data();
+async fn connect_to_daemon(context: &Context) -> Option<UnixStream> {
+    let data = context.places.data();
     Record::read(data).filter(Record::is_alive)?;
     timeout(GREETING_TIMEOUT, local_socket::connect(data, LocalSocket::Clients)).await.ok()?.ok()
 }
@@ -76,11 +76,11 @@ async fn connect_to_daemon(world: &World) -> Option<UnixStream> {
 /// Runs the servers in this process, without a daemon, for as long as the client is connected.
 async fn serve_alone(
     GatewayArgs { policy, profile, .. }: &GatewayArgs,
-    world: &World,
+    context: &Context,
     reader: impl AsyncRead + Send + Unpin,
     writer: impl AsyncWrite + Send + Unpin,
 ) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
+    let loaded = context.load().await?;
     if let Some(name) = profile {
         require_profile(name, &loaded)?;
     }
@@ -92,9 +92,9 @@ async fn serve_alone(
     let wants_code = policy.code && loaded.settings.role == Role::Worker;
     let scripts = wants_code.then(|| ScriptServers::with_unused_names(&desired)).transpose()?;
     let own_servers: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
-    warn_of_useless_rules(&policy.rules, &loaded, &own_servers, &world.screen);
-    world.quotas().set_profiles(&loaded.settings.profiles);
-    let running = world.start(HostOptions {
+    warn_of_useless_rules(&policy.rules, &loaded, &own_servers, &context.screen);
+    context.quotas().set_profiles(&loaded.settings.profiles);
+    let running = context.start(HostOptions {
         gate: Arc::new(rules(&policy.rules, &loaded, &own_servers)),
         // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
         asker: Arc::new(AnyClient::new()),

@@ -1,5 +1,5 @@
 //! Runs `toolrack serve` and `toolrack up`: starts the daemon, and makes its worlds. A world is a host with its rules,
-//! questions and events, for the machine, one agent, one tenant or one member. `World` is what a command works with:
+//! questions and events, for the machine, one agent, one tenant or one member. `Context` is what a command works with:
 //! its configuration, database, screen and servers.
 
 pub(crate) mod args;
@@ -36,6 +36,7 @@ use self::{
 use crate::{
     args::{LimitArgs, ModelArgs, RulesArgs},
     browser::DashboardBrowser,
+    context::{Context, HostOptions, OnFailure},
     credentials::MachineCredentials,
     error::{Exit, Failure, with_causes},
     local_socket::{Key, LocalSocket, SocketGuard},
@@ -43,13 +44,12 @@ use crate::{
     metrics::MetricsSender,
     models::{Chosen, ModelContext, ModelOptions},
     rules::LiveRules,
-    secrets::Stored,
+    secrets::SecretStore,
     stop::Stop,
     verbs::{
         Verb,
         talk::ask::{rules, warn_of_useless_rules},
     },
-    wire::{HostOptions, OnFailure, World},
 };
 use args::ServeArgs;
 use lender::{CommandSocket, lend};
@@ -94,7 +94,7 @@ impl WorldOptions {
     }
 }
 
-pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
         // Leaves the session of the terminal. Fails only if the process leads a group: it is detached already in that
@@ -105,28 +105,28 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         Some(file) => token_file::read_or_make(file, args.new_token)?,
         None => token_file::new_token()?,
     };
-    let loaded = world.load().await?;
-    let mut options = descriptors::limit_connections(options(&args, &loaded.settings.serve, token), &world.screen);
+    let loaded = context.load().await?;
+    let mut options = descriptors::limit_connections(options(&args, &loaded.settings.serve, token), &context.screen);
     let certificate = CertificateFiles::from_args(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
-    warn_of_useless_rules(&args.rules, &loaded, &[], &world.screen);
+    warn_of_useless_rules(&args.rules, &loaded, &[], &context.screen);
     let world_options = WorldOptions::from_args(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let (team, exporter) = match &args.team {
         Some(file) => {
-            let ServedTeam { team, replica, exporter } = team::read(file, &args, &world_options, world).await?;
+            let ServedTeam { team, replica, exporter } = team::read(file, &args, &world_options, context).await?;
             options.replica = replica;
             (Some(team), exporter)
         }
         None => (None, None),
     };
-    let parts = start_world(&world_options, world, gate)?;
-    let make_session_world = session_world_maker(UserParts::of_machine(&world_options, world, &parts));
-    let make_agent_world = agent_world_maker(&world_options, world, WorldKind::Machine);
+    let parts = start_world(&world_options, context, gate)?;
+    let make_session_world = session_world_maker(UserParts::of_machine(&world_options, context, &parts));
+    let make_agent_world = agent_world_maker(&world_options, context, WorldKind::Machine);
     let mut daemon = match Daemon::start(parts, make_agent_world, Some(make_session_world), team, options.clone()).await
     {
         Ok(daemon) => daemon,
-        Err(StartError::InUse(address)) => return address_in_use(&address.to_string(), &args, world).await,
+        Err(StartError::InUse(address)) => return address_in_use(&address.to_string(), &args, context).await,
         Err(error) => return Err(not_started(&error)),
     };
     if let Some(file) = &args.token_file {
@@ -134,23 +134,23 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     }
     let address = daemon.address().to_string();
     let record = Record::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
-    let data = world.places.data().to_owned();
-    let command_socket = publish(&mut daemon, &record, world);
+    let data = context.places.data().to_owned();
+    let command_socket = publish(&mut daemon, &record, context);
     // In the background, output goes to the log of the daemon, which must not contain the token.
     if !args.detached {
-        show(&record, args.no_open, world).await?;
+        show(&record, args.no_open, context).await?;
     }
     if !args.with_parent && !args.detached {
-        world.screen.note("Ctrl-C ends the daemon");
+        context.screen.note("Ctrl-C ends the daemon");
     }
-    let (metrics, why_unsent) = MetricsSender::begin(&world.environment, &daemon.metrics());
+    let (metrics, why_unsent) = MetricsSender::begin(&context.environment, &daemon.metrics());
     if let Some(why) = why_unsent {
-        world.screen.warning(&why);
+        context.screen.warning(&why);
     }
     let current = daemon.current();
     let commands = async {
         if let Some(command_socket) = command_socket
-            && let Err(error) = lend(command_socket, world, &current, args.grace, Verb::run_lent).await
+            && let Err(error) = lend(command_socket, context, &current, args.grace, Verb::run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
@@ -194,26 +194,26 @@ fn options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options 
 
 /// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which the daemon
 /// accepts commands; warns and returns `None` if other commands will not find it.
-fn publish(daemon: &mut Daemon, record: &Record, world: &World) -> Option<CommandSocket> {
-    if let Some(first) = Record::read(world.places.data()).filter(Record::is_alive) {
+fn publish(daemon: &mut Daemon, record: &Record, context: &Context) -> Option<CommandSocket> {
+    if let Some(first) = Record::read(context.places.data()).filter(Record::is_alive) {
         let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
-        world.screen.warning(&message);
+        context.screen.warning(&message);
         return None;
     }
-    let opened = open_sockets(daemon, record, world);
+    let opened = open_sockets(daemon, record, context);
     opened
         .inspect_err(|error| {
-            world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(error)));
+            context.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(error)));
         })
         .ok()
 }
 
 /// Opens the local sockets, and writes the record in which other commands look for the daemon.
-fn open_sockets(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<CommandSocket> {
-    let data = world.places.data();
+fn open_sockets(daemon: &mut Daemon, record: &Record, context: &Context) -> io::Result<CommandSocket> {
+    let data = context.places.data();
     make_socket_folder(data)?;
     // The witness records in the audit log which processes the guard refuses.
-    let guard = Arc::new(SocketGuard::new(Key::create(data)?, world.witness()));
+    let guard = Arc::new(SocketGuard::new(Key::create(data)?, context.witness()));
     let clients_guard = Arc::clone(&guard);
     let admit = move |stream| -> BoxFuture<'static, _> {
         let guard = Arc::clone(&clients_guard);
@@ -255,33 +255,34 @@ async fn parent_ended() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-/// Starts the host of `world`, which is the world of the machine or of a tenant. Returns the parts that the daemon
+/// Starts the host of `context`, which is the world of the machine or of a tenant. Returns the parts that the daemon
 /// runs.
 ///
 /// # Errors
 /// When the host has been started already.
-fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
+fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRules>) -> Result<Parts, Failure> {
     let questions = Questions::new(world_options.answer_timeout);
     let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
-    let running = world.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
-    let (expect_logs_of, set_audit, egress) = (running.log_keeper(), world.audit_settings(), world.egress().clone());
-    let quotas = world.quotas().clone();
+    let running = context.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
+    let (expect_logs_of, set_audit, egress) =
+        (running.log_keeper(), context.audit_settings(), context.egress().clone());
+    let quotas = context.quotas().clone();
     let (host, host_to_name) = (running.host().clone(), running.host().clone());
     Ok(Parts {
         host,
-        request: world.request(),
+        request: context.request(),
         watcher: world_options.watcher.clone(),
-        environment: world.environment.clone(),
-        store: world.store().ok().cloned(),
-        secrets: world.secrets(),
-        vault: Arc::<Stored>::clone(world.stored()),
+        environment: context.environment.clone(),
+        store: context.store().ok().cloned(),
+        secrets: context.secrets(),
+        vault: Arc::<SecretStore>::clone(context.stored()),
         questions,
-        quotas: world.quotas().clone(),
-        models: models(world_options.model.clone(), world.model_context()),
-        sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
+        quotas: context.quotas().clone(),
+        models: models(world_options.model.clone(), context.model_context()),
+        sign_ins: sign_ins(context.sign_in().clone(), context.secrets()),
         kind: WorldKind::Machine,
-        credentials: MachineCredentials::finder(Arc::clone(world.stored())),
+        credentials: MachineCredentials::finder(Arc::clone(context.stored())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
             live_rules.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
@@ -295,12 +296,13 @@ fn start_world(world_options: &WorldOptions, world: &World, gate: Arc<LiveRules>
 }
 
 /// Returns the function that makes the world of an agent, from a new host for the agent alone and from parts of
-/// `world`. `kind` says whose shared servers an agent also has: those of the machine or of a tenant.
-fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKind) -> MakeWorld {
-    let (hosts, model_context, set_audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
-    let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
-    let (store, secrets, world_options) = (world.store().ok().cloned(), world.secrets(), world_options.clone());
-    let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
+/// `context`. `kind` says whose shared servers an agent also has: those of the machine or of a tenant.
+fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: WorldKind) -> MakeWorld {
+    let (hosts, model_context, set_audit) =
+        (context.hosts(), context.model_context(), Arc::new(context.audit_settings()));
+    let (request, environment, sign_in) = (context.request(), context.environment.clone(), context.sign_in().clone());
+    let (store, secrets, world_options) = (context.store().ok().cloned(), context.secrets(), world_options.clone());
+    let (vault, quotas) = (Arc::clone(context.stored()), context.quotas().clone());
     Box::new(move |id, _member| {
         let questions = Questions::new(world_options.answer_timeout);
         // Replaced by the rules of the agent's files before any of its servers runs.
@@ -318,7 +320,7 @@ fn agent_world_maker(world_options: &WorldOptions, world: &World, kind: WorldKin
             environment: environment.clone(),
             store: store.clone(),
             secrets: Arc::clone(&secrets),
-            vault: Arc::<Stored>::clone(&vault),
+            vault: Arc::<SecretStore>::clone(&vault),
             questions,
             quotas: quotas.clone(),
             models: models(world_options.model.clone(), model_context.clone()),
@@ -394,9 +396,9 @@ fn models(args: ModelArgs, model_context: ModelContext) -> Models {
 }
 
 /// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
-async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
-    print_address(record, world).await?;
-    if !no_open && world.screen.interactive() && !world.screen.json() {
+async fn show(record: &Record, no_open: bool, context: &Context) -> Result<(), Failure> {
+    print_address(record, context).await?;
+    if !no_open && context.screen.interactive() && !context.screen.json() {
         // If there is no browser, the user still sees the address on the screen.
         let _ = open::that_detached(record.url());
     }
@@ -404,23 +406,23 @@ async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failu
 }
 
 /// Prints the address of the dashboard and the address for MCP clients.
-pub(crate) async fn print_address(record: &Record, world: &World) -> Result<(), Failure> {
+pub(crate) async fn print_address(record: &Record, context: &Context) -> Result<(), Failure> {
     let started = StartedDaemon::from(record);
-    if world.screen.json() {
-        return world.screen.document(&started).await;
+    if context.screen.json() {
+        return context.screen.document(&started).await;
     }
-    world.screen.verbatim(started.url).await?;
-    world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", started.mcp, started.token));
+    context.screen.verbatim(started.url).await?;
+    context.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", started.mcp, started.token));
     Ok(())
 }
 
 /// Ends the command when its address is in use. The command succeeds if a daemon of the same user listens there,
 /// because that daemon is as good as a new one.
-async fn address_in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
-    match Record::read(world.places.data()) {
+async fn address_in_use(address: &str, args: &ServeArgs, context: &Context) -> Result<Exit, Failure> {
+    match Record::read(context.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {
-            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
-            show(&record, args.no_open, world).await?;
+            context.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            show(&record, args.no_open, context).await?;
             Ok(Exit::Ok)
         }
         _ => Err(not_started(&StartError::InUse(args.listen))),

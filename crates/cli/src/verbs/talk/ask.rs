@@ -1,4 +1,4 @@
-//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model. `World` is what a command works
+//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model. `Context` is what a command works
 //! with: its configuration, database, screen and servers.
 
 pub(crate) mod code;
@@ -11,12 +11,13 @@ use toolrack_config::{Loaded, Refresh, Role, Scope};
 use toolrack_host::{
     Budget, CatalogTool, Desired, Host, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
 };
-use toolrack_store::journal::{Journal, Opened};
+use toolrack_store::journal::{Journal, OpenedSession};
 
 use super::sessions;
 use crate::{
-    args::{OnceArgs, PolicyArgs, RulesArgs, TalkArgs},
+    args::{OneOffArgs, PolicyArgs, RulesArgs, TalkArgs},
     artifacts::ArtifactServer,
+    context::{Context, HostOptions, OnFailure},
     error::{Exit, Failure, with_causes},
     live::{Live, TurnFormat},
     mention::Sources,
@@ -26,7 +27,6 @@ use crate::{
     rules::LiveRules,
     screen::Screen,
     verbs::{input, reach},
-    wire::{HostOptions, OnFailure, World},
 };
 
 /// `ask`.
@@ -68,39 +68,39 @@ pub(crate) struct AskArgs {
     pub(crate) talk: TalkArgs,
 
     #[command(flatten)]
-    pub(crate) once: OnceArgs,
+    pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failure> {
-    let prompt = prompt(&args.prompt, &world.screen).await?;
-    let loaded = world.load().await?;
+pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, Failure> {
+    let prompt = prompt(&args.prompt, &context.screen).await?;
+    let loaded = context.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
-    let chosen = model_options.chosen(&world.model_context()).await?;
-    world.sample_with(&chosen);
-    let store = || world.store().ok().filter(|_| !args.no_save).cloned();
+    let chosen = model_options.chosen(&context.model_context()).await?;
+    context.sample_with(&chosen);
+    let store = || context.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
-        Some(typed) => sessions::resume(typed, chosen.model.name(), world).await?,
-        None => (Journal::new(store(), chosen.model.name(), world.conceal()), Opened::default()),
+        Some(typed) => sessions::resume(typed, chosen.model.name(), context).await?,
+        None => (Journal::new(store(), chosen.model.name(), context.conceal()), OpenedSession::default()),
     };
     if prompt.is_none() && opened.open.is_none() {
         return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
-    world.forget_old_sessions(&loaded, journal.id()).await;
-    let tools = Tools::start(&args.talk, &loaded, OnFailure::Report, world).await?;
+    context.forget_old_sessions(&loaded, journal.id()).await;
+    let tools = Tools::start(&args.talk, &loaded, OnFailure::Report, context).await?;
     let message = match prompt {
-        Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &context.screen).await?),
         None => None,
     };
     let mut turn = turn(opened, message, chosen.limits);
     let (agent, description) = tools.agent(&chosen, args.system.clone());
-    world.screen.detail(&description);
+    context.screen.detail(&description);
 
-    let format = match (world.screen.json(), args.stream_json) {
+    let format = match (context.screen.json(), args.stream_json) {
         (_, true) => TurnFormat::AsRecords,
         (true, _) => TurnFormat::AsDocument,
         _ => TurnFormat::ToPeople,
     };
-    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, format);
+    let mut live = Live::new(Arc::clone(&context.screen), agent.host.catalog(), journal, format);
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
@@ -137,8 +137,8 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
 }
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
-fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
-    let Opened { messages, open } = opened;
+fn turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
+    let OpenedSession { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
         (None, Some(turn)) => turn,
@@ -183,11 +183,11 @@ impl Tools {
         args: &TalkArgs,
         loaded: &Loaded,
         on_failure: OnFailure,
-        world: &World,
+        context: &Context,
     ) -> Result<Self, Failure> {
         match args.no_tools {
-            true => Self::none(world).await,
-            false => Self::connect(&args.policy, loaded, on_failure, world).await,
+            true => Self::none(context).await,
+            false => Self::connect(&args.policy, loaded, on_failure, context).await,
         }
     }
 
@@ -196,7 +196,7 @@ impl Tools {
         policy: &PolicyArgs,
         loaded: &Loaded,
         on_failure: OnFailure,
-        world: &World,
+        context: &Context,
     ) -> Result<Self, Failure> {
         let mut desired = reach::select_servers(loaded, &policy.server)?;
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
@@ -210,14 +210,14 @@ impl Tools {
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
         let own_servers: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
-        warn_of_useless_rules(&policy.rules, loaded, &own_servers, &world.screen);
+        warn_of_useless_rules(&policy.rules, loaded, &own_servers, &context.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
-        let running = world.start(HostOptions { gate, asker: world.terminal(), on_failure })?;
+        let running = context.start(HostOptions { gate, asker: context.terminal(), on_failure })?;
         // Add the discovery server from the beginning: whether the model needs it is known only once all tools are
         // known.
         desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
-        let artifacts = world.artifacts();
+        let artifacts = context.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = running.connect(desired.clone()).await;
@@ -229,9 +229,9 @@ impl Tools {
             host = running.connect(desired).await;
         }
         for failure in reach::complaints(&host, &policy.server) {
-            world.screen.warning(&failure.message);
+            context.screen.warning(&failure.message);
         }
-        warn_of_unmatched(policy, &host, &world.screen);
+        warn_of_unmatched(policy, &host, &context.screen);
         Ok(Self {
             host,
             selection,
@@ -239,17 +239,17 @@ impl Tools {
             artifacts_server,
             rules,
             code,
-            conceal: world.conceal(),
+            conceal: context.conceal(),
             role,
             renews_tools,
         })
     }
 
     /// Returns no tools at all, and starts no server.
-    async fn none(world: &World) -> Result<Self, Failure> {
+    async fn none(context: &Context) -> Result<Self, Failure> {
         let desired = Desired::new();
         let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
-        let host = world.connect(desired).await?;
+        let host = context.connect(desired).await?;
         let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
         Ok(Self {
             host,
@@ -258,7 +258,7 @@ impl Tools {
             artifacts_server,
             rules,
             code: None,
-            conceal: world.conceal(),
+            conceal: context.conceal(),
             role: Role::Worker,
             renews_tools: false,
         })
@@ -284,7 +284,7 @@ impl Tools {
         let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
         let composed = sources.compose(typed, appended).await?;
         for line in &composed.read {
-            screen.aside(line);
+            screen.safe_note(line);
         }
         Ok(composed.message)
     }

@@ -1,4 +1,4 @@
-//! Runs `toolrack chat`. `World` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack chat`. `Context` is what a command works with: its configuration, database, screen and servers.
 
 mod actions;
 mod commands;
@@ -13,7 +13,7 @@ use std::{pin::pin, sync::Arc};
 
 use clap::Args;
 use toolrack_agent::{Agent, AgentError, End, Limits, Message, Turn};
-use toolrack_store::journal::{Journal, Opened};
+use toolrack_store::journal::{Journal, OpenedSession};
 
 use super::{
     ask,
@@ -24,13 +24,13 @@ use super::{
 };
 use crate::{
     args::TalkArgs,
+    context::{Context, OnFailure},
     error::{Exit, Failure},
     live::{Live, TurnFormat},
     models::ModelOptions,
     render::{Tone, paint},
     screen::Screen,
     stop::Stop,
-    wire::{OnFailure, World},
 };
 use actions::NextStep;
 use known::{ItemCollector, KnownItems};
@@ -71,16 +71,16 @@ pub(crate) struct ChatArgs {
 /// How many of the last messages are shown when a conversation is resumed.
 const REPLAYED_MESSAGES: usize = 6;
 
-pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: Box<ChatArgs>, context: &Context) -> Result<Exit, Failure> {
     let mut interrupts = Stop::new()?;
     let started = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
-        started = start(&args, world) => started?,
+        started = start(&args, context) => started?,
     };
     let Started { tools, agent, model_options, limits, conversation } = started;
-    let news = News::subscribe(&agent.host, world.screen.layout());
-    let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
+    let news = News::subscribe(&agent.host, context.screen.layout());
+    let mut chat = Chat { context, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -101,24 +101,24 @@ struct Started {
 }
 
 /// Chooses the model, opens the conversation and connects the servers.
-async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
-    let loaded = world.load().await?;
+async fn start(args: &ChatArgs, context: &Context) -> Result<Started, Failure> {
+    let loaded = context.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
-    let chosen = model_options.chosen(&world.model_context()).await?;
-    world.sample_with(&chosen);
+    let chosen = model_options.chosen(&context.model_context()).await?;
+    context.sample_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
-        Some(typed) => Conversation::resumed(sessions::resume(typed, model, world).await?),
+        Some(typed) => Conversation::resumed(sessions::resume(typed, model, context).await?),
         None => Conversation {
-            journal: Journal::new(world.store().ok().cloned(), model, world.conceal()),
+            journal: Journal::new(context.store().ok().cloned(), model, context.conceal()),
             messages: Vec::new(),
         },
     };
-    world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let tools = ask::Tools::start(&args.talk, &loaded, OnFailure::Reconnect, world).await?;
+    context.forget_old_sessions(&loaded, conversation.journal.id()).await;
+    let tools = ask::Tools::start(&args.talk, &loaded, OnFailure::Reconnect, context).await?;
     let (agent, description) = tools.clone().agent(&chosen, args.system.clone());
-    if world.screen.interactive() {
-        world.screen.note(&description);
+    if context.screen.interactive() {
+        context.screen.note(&description);
     }
     Ok(Started { tools, agent, model_options, limits: chosen.limits, conversation })
 }
@@ -126,8 +126,8 @@ async fn start(args: &ChatArgs, world: &World) -> Result<Started, Failure> {
 impl Conversation {
     /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
     /// interruption.
-    fn resumed((journal, opened): (Journal, Opened)) -> Self {
-        let Opened { messages, open } = opened;
+    fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
+        let OpenedSession { messages, open } = opened;
         let messages = match open {
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
             None => messages,
@@ -156,7 +156,7 @@ enum Outcome {
 
 /// A running conversation.
 struct Chat<'a> {
-    world: &'a World,
+    context: &'a Context,
     tools: ask::Tools,
     agent: Agent,
     /// How the model was chosen.
@@ -171,7 +171,7 @@ impl Chat<'_> {
     /// Runs one turn after another, until the user leaves.
     async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
         let known = Arc::<KnownItems>::default();
-        let input = Input::open(self.world, &known)?;
+        let input = Input::open(self.context, &known)?;
         // Collects items for the completion until the conversation ends.
         let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
         self.greet(&conversation).await?;
@@ -181,7 +181,7 @@ impl Chat<'_> {
             let typed = match first.take() {
                 Some(first) => Typed::Text(first),
                 None => tokio::select! {
-                    typed = read_input(&input, &mut self.news, &self.world.screen) => typed?,
+                    typed = read_input(&input, &mut self.news, &self.context.screen) => typed?,
                     () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
                 },
             };
@@ -191,7 +191,7 @@ impl Chat<'_> {
                 Typed::Interrupted if interrupted_before => return Ok(self.leave(&conversation, Exit::Ok)),
                 Typed::Interrupted => {
                     interrupted_before = true;
-                    self.world.screen.note("press Ctrl-C again, or Ctrl-D, to leave");
+                    self.context.screen.note("press Ctrl-C again, or Ctrl-D, to leave");
                     continue;
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
@@ -212,8 +212,8 @@ impl Chat<'_> {
                 // Without a terminal, no user can decide how to go on after the failure.
                 Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
                 Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
-                Outcome::Ended(Err(failure)) => self.world.screen.failure(&failure),
-                Outcome::Cancelled => self.world.screen.aside(&paint(Tone::Waiting, "cancelled")),
+                Outcome::Ended(Err(failure)) => self.context.screen.failure(&failure),
+                Outcome::Cancelled => self.context.screen.safe_note(&paint(Tone::Waiting, "cancelled")),
                 Outcome::Ended(Ok(_)) => {}
             }
         }
@@ -241,7 +241,7 @@ impl Chat<'_> {
         match commands::parse(typed, &servers) {
             Some(command) => self.run_command(command?, conversation).await,
             None => {
-                let message = self.tools.compose(typed, None, &self.world.screen).await?;
+                let message = self.tools.compose(typed, None, &self.context.screen).await?;
                 Ok(NextStep::Say(vec![message]))
             }
         }
@@ -252,17 +252,19 @@ impl Chat<'_> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());
         };
-        if self.world.screen.interactive() && !self.world.screen.json() {
+        if self.context.screen.interactive() && !self.context.screen.json() {
             let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED_MESSAGES), full: false };
-            sessions::run(SessionsVerb::Show(show), self.world).await?;
+            sessions::run(SessionsVerb::Show(show), self.context).await?;
         }
         Ok(())
     }
 
     /// Tells the user, at a terminal, how to continue this conversation later. Returns `exit`.
     fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
-        if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
-            self.world.screen.note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
+        if let (true, Some(session)) = (self.context.screen.interactive(), conversation.journal.session()) {
+            self.context
+                .screen
+                .note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
         }
         exit
     }
@@ -276,12 +278,12 @@ impl Chat<'_> {
         let Conversation { journal, mut messages } = so_far;
         messages.extend(next);
         let mut turn = Turn::new(messages, self.limits);
-        let shown = if self.world.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
-        let screen = Arc::clone(&self.world.screen);
+        let shown = if self.context.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
+        let screen = Arc::clone(&self.context.screen);
         let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
         let ended = self.run_turn(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
-        let is_interactive = self.world.screen.interactive();
+        let is_interactive = self.context.screen.interactive();
         let cancelled = match &ended {
             None => live.cancel(&mut turn).await,
             Some(Err(AgentError::Model { .. })) if is_interactive => live.cancel(&mut turn).await,

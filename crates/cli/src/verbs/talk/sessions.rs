@@ -1,5 +1,5 @@
 //! Runs `toolrack sessions list`, `show`, `export`, `rename`, `delete` and `import`. A session is a stored
-//! conversation. `World` is what a command works with: its configuration, database, screen and servers.
+//! conversation. `Context` is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 mod export;
@@ -8,15 +8,15 @@ pub(crate) mod render;
 use serde::Serialize;
 use toolrack_config::closest;
 use toolrack_store::{
-    Session, SessionQuery, StoreError, Whose,
-    journal::{Journal, Opened},
+    OwnerFilter, Session, SessionQuery, StoreError,
+    journal::{Journal, OpenedSession},
     transcript::TranscriptMessage,
 };
 
 use crate::{
+    context::Context,
     error::{Exit, Failure, with_causes},
     render::count,
-    wire::World,
 };
 use args::{
     DeleteSessionsArgs, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs, SessionsVerb, ShowSessionArgs,
@@ -47,14 +47,14 @@ struct ImportOutcome {
     known: u64,
 }
 
-pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: SessionsVerb, context: &Context) -> Result<Exit, Failure> {
     match verb {
-        SessionsVerb::List(args) => list(args, world).await,
-        SessionsVerb::Show(args) => show(args, world).await,
-        SessionsVerb::Export(args) => export::run(args, world).await,
-        SessionsVerb::Rename(args) => rename(args, world).await,
-        SessionsVerb::Delete(args) => delete(args, world).await,
-        SessionsVerb::Import(args) => import(args, world).await,
+        SessionsVerb::List(args) => list(args, context).await,
+        SessionsVerb::Show(args) => show(args, context).await,
+        SessionsVerb::Export(args) => export::run(args, context).await,
+        SessionsVerb::Rename(args) => rename(args, context).await,
+        SessionsVerb::Delete(args) => delete(args, context).await,
+        SessionsVerb::Import(args) => import(args, context).await,
     }
 }
 
@@ -62,10 +62,10 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
 ///
 /// # Errors
 /// When no session, or more than one, has that id. The failure has suggestions.
-pub(crate) async fn find_session(typed: &str, world: &World) -> Result<Session, Failure> {
-    let store = world.store()?;
-    match store.find_session(typed, Whose::All).await {
-        Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), world).await),
+pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Session, Failure> {
+    let store = context.store()?;
+    match store.find_session(typed, OwnerFilter::All).await {
+        Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), context).await),
         found => found.map_err(|error| failed(&error)),
     }
 }
@@ -74,9 +74,9 @@ pub(crate) async fn find_session(typed: &str, world: &World) -> Result<Session, 
 ///
 /// # Errors
 /// As for [`find_session`], and when the conversation cannot be opened.
-pub(crate) async fn resume(typed: &str, model: &str, world: &World) -> Result<(Journal, Opened), Failure> {
-    let session = find_session(typed, world).await?;
-    Journal::open(world.store()?, session, model, world.conceal()).await.map_err(|error| failed(&error))
+pub(crate) async fn resume(typed: &str, model: &str, context: &Context) -> Result<(Journal, OpenedSession), Failure> {
+    let session = find_session(typed, context).await?;
+    Journal::open(context.store()?, session, model, context.conceal()).await.map_err(|error| failed(&error))
 }
 
 /// Returns the failure for a session that cannot be read or changed.
@@ -96,9 +96,9 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
 }
 
 /// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
-async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
+async fn unknown(typed: &str, failure: Failure, context: &Context) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
-    let newest = match world.store() {
+    let newest = match context.store() {
         Ok(store) => store.sessions(&query).await.unwrap_or_default(),
         Err(failure) => return failure,
     };
@@ -121,7 +121,7 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     });
     match suggested {
         Some(suggested) => {
-            let conceal = concealer(world).await;
+            let conceal = concealer(context).await;
             let title = conceal(suggested.title.trim());
             failure.hint(format!("did you mean `{}` ({title})?", suggested.prefix))
         }
@@ -129,14 +129,14 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
     }
 }
 
-async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.read().await;
-    world.forget_old_sessions(&loaded, None).await;
+async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.read().await;
+    context.forget_old_sessions(&loaded, None).await;
     let after = match &args.after {
-        Some(typed) => Some(find_session(typed, world).await?),
+        Some(typed) => Some(find_session(typed, context).await?),
         None => None,
     };
-    let store = world.store()?;
+    let store = context.store()?;
     let after = after.map(|session| (session.updated_at, session.id));
     // Ask for one session more than is shown, to know whether there are more.
     let query = SessionQuery {
@@ -148,122 +148,122 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let mut found = store.sessions(&query).await.map_err(|error| failed(&error))?;
     let has_more = found.len() > args.limit;
     found.truncate(args.limit);
-    let totals = store.session_totals(Whose::All).await.map_err(|error| failed(&error))?.into();
-    let conceal = world.concealer_of_configured(&loaded).await;
+    let totals = store.session_totals(OwnerFilter::All).await.map_err(|error| failed(&error))?.into();
+    let conceal = context.concealer_of_configured(&loaded).await;
     let sessions = found.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     let list = List { sessions, totals };
-    if world.screen.json() {
-        world.screen.document(&list).await?;
+    if context.screen.json() {
+        context.screen.document(&list).await?;
         return Ok(Exit::Ok);
     }
     if list.sessions.is_empty() {
         let is_narrowed = args.search.is_some() || args.after.is_some() || args.limit == 0;
-        world.screen.note(if is_narrowed {
+        context.screen.note(if is_narrowed {
             "no session fits"
         } else {
             "there are no sessions yet; `toolrack ask` and `toolrack chat` begin one"
         });
     }
-    world.screen.page(render::list(&list, world.screen.layout())).await?;
+    context.screen.page(render::list(&list, context.screen.layout())).await?;
     if let (true, Some(last)) = (has_more, list.sessions.last()) {
-        world.screen.note(&format!("there are more: toolrack sessions list --after {}", last.session.prefix));
+        context.screen.note(&format!("there are more: toolrack sessions list --after {}", last.session.prefix));
     }
     Ok(Exit::Ok)
 }
 
 /// Returns a function that hides the known secrets in a text.
-async fn concealer(world: &World) -> impl Fn(&str) -> String + use<> {
-    world.concealer_of_configured(&world.read().await).await
+async fn concealer(context: &Context) -> impl Fn(&str) -> String + use<> {
+    context.concealer_of_configured(&context.read().await).await
 }
 
 /// Returns `session` and its messages from the position `start` on. Known secrets are hidden in both.
 async fn transcript(
     session: &Session,
     start: u64,
-    world: &World,
+    context: &Context,
 ) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
-    let messages = world.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| failed(&error))?;
-    let conceal = concealer(world).await;
+    let messages = context.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| failed(&error))?;
+    let conceal = concealer(context).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((ShownSession::new(session.clone(), &conceal), messages))
 }
 
-async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let session = find_session(&args.session, world).await?;
+async fn show(args: ShowSessionArgs, context: &Context) -> Result<Exit, Failure> {
+    let session = find_session(&args.session, context).await?;
     let last = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (shown, messages) = transcript(&session, session.messages.saturating_sub(last), world).await?;
-    if world.screen.json() {
-        world.screen.document(&Document { session: &shown, messages: &messages }).await?;
+    let (shown, messages) = transcript(&session, session.messages.saturating_sub(last), context).await?;
+    if context.screen.json() {
+        context.screen.document(&Document { session: &shown, messages: &messages }).await?;
     } else {
-        world.screen.page(replay::page(&shown, &messages, args.full, world.screen.layout())).await?;
+        context.screen.page(replay::page(&shown, &messages, args.full, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure> {
+async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let title = args.title.trim();
     if title.is_empty() {
         return Err(Failure::usage("a title cannot be empty"));
     }
-    let session = find_session(&args.session, world).await?;
-    let store = world.store()?;
+    let session = find_session(&args.session, context).await?;
+    let store = context.store()?;
     store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
     let session = store.session(session.id).await.map_err(|error| failed(&error))?;
-    let conceal = concealer(world).await;
+    let conceal = concealer(context).await;
     let shown = ShownSession::new(session, &conceal);
-    if world.screen.json() {
-        world.screen.document(&Renamed { session: shown }).await?;
+    if context.screen.json() {
+        context.screen.document(&Renamed { session: shown }).await?;
     } else {
-        world.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
+        context.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure> {
+async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Failure> {
     let mut chosen: Vec<Session> = Vec::new();
     for typed in &args.sessions {
-        let session = find_session(typed, world).await?;
+        let session = find_session(typed, context).await?;
         if !chosen.contains(&session) {
             chosen.push(session);
         }
     }
     let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
-    let conceal = concealer(world).await;
+    let conceal = concealer(context).await;
     let shown: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
-        world.require_user("deleted conversations cannot be restored")?;
-        world.screen.say(&render::rows(&shown).join("\n"));
-        if !world.confirm(&format!("Delete {} for good?", count(shown.len(), "session"))).await {
+        context.require_user("deleted conversations cannot be restored")?;
+        context.screen.message(&render::rows(&shown).join("\n"));
+        if !context.confirm(&format!("Delete {} for good?", count(shown.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));
         }
     }
     for id in ids {
-        match world.store()?.delete_session(id).await {
+        match context.store()?.delete_session(id).await {
             // Another process may have deleted it meanwhile.
             Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
             Err(error) => return Err(failed(&error)),
         }
     }
-    if world.screen.json() {
-        world.screen.document(&Deleted { deleted: shown }).await?;
+    if context.screen.json() {
+        context.screen.document(&Deleted { deleted: shown }).await?;
     } else {
         let lines: Vec<_> =
             shown.iter().map(|shown| format!("deleted {} {}", shown.session.prefix, shown.name())).collect();
-        world.screen.page(lines.join("\n")).await?;
+        context.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn import(args: ImportSessionsArgs, world: &World) -> Result<Exit, Failure> {
-    let imported = world.store()?.import_sessions(&args.file).await.map_err(|error| failed(&error))?;
-    if world.screen.json() {
+async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Failure> {
+    let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| failed(&error))?;
+    if context.screen.json() {
         let file = args.file.display().to_string();
         let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
-        world.screen.document(&ImportOutcome { file, sessions, messages, known }).await?;
+        context.screen.document(&ImportOutcome { file, sessions, messages, known }).await?;
     } else {
-        world.screen.page(render::import_outcome(imported)).await?;
+        context.screen.page(render::import_outcome(imported)).await?;
         if imported.sessions > 0 {
-            world.screen.note("`toolrack sessions list` shows them");
+            context.screen.note("`toolrack sessions list` shows them");
         }
     }
     Ok(Exit::Ok)

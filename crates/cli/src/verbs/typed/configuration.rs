@@ -36,8 +36,8 @@ pub(crate) async fn take_typed(global: &mut Global, screen: &Screen) -> Result<V
         }
         configurations.push(Typed { place: place.to_owned(), text });
     }
-    if let Some(once) = &global.once {
-        configurations.push(Typed { place: "the command line".to_owned(), text: once.configuration() });
+    if let Some(one_off) = &global.one_off {
+        configurations.push(Typed { place: "the command line".to_owned(), text: one_off.configuration() });
     }
     Ok(configurations)
 }

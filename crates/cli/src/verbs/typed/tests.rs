@@ -4,7 +4,7 @@ use clap::CommandFactory as _;
 
 use super::*;
 use crate::{
-    args::{Color, Once, Scope},
+    args::{Color, OneOffServer, Scope},
     verbs::configure::add::args::{self as add, AddArgs, AddOptions, Target},
 };
 
@@ -188,9 +188,9 @@ fn a_conversation_is_gone_on_with_under_both_names() {
 
 #[test]
 fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
-    let once = |line: &str| parse(line).unwrap().global.once;
-    let url = |url: &str| Some(Once::Url(url.to_owned()));
-    let command = |words: &[&str]| Some(Once::Command(words.iter().map(|word| (*word).to_owned()).collect()));
+    let once = |line: &str| parse(line).unwrap().global.one_off;
+    let url = |url: &str| Some(OneOffServer::Url(url.to_owned()));
+    let command = |words: &[&str]| Some(OneOffServer::Command(words.iter().map(|word| (*word).to_owned()).collect()));
     for (line, expected) in [
         ("toolrack tools https://h/mcp", url("https://h/mcp")),
         ("toolrack --json tools --schema -- npx -y X --flag", command(&["npx", "-y", "X", "--flag"])),

@@ -50,9 +50,9 @@ impl Disk {
         load(&request, &|_: &Candidate<'_>| true)
     }
 
-    fn to_switch(&self) -> Result<Place, NoPlace> {
+    fn to_switch(&self) -> Result<EditTarget, NoEditTarget> {
         let loaded = self.load(|_| {});
-        Place::to_switch(loaded.entry("a").unwrap(), &loaded, &self.places(), &self.project())
+        EditTarget::for_switching(loaded.entry("a").unwrap(), &loaded, &self.places(), &self.project())
     }
 }
 
@@ -71,7 +71,11 @@ fn a_new_entry_goes_to_the_file_of_its_layer_from_anywhere_in_the_project() {
             (Scope::CommandLine, disk.user(), Scope::User),
             (Scope::BuiltIn, disk.user(), Scope::User),
         ] {
-            assert_eq!(Place::of_new(scope, &disk.places(), &folder), Place { scope: of, path }, "{scope:?}");
+            assert_eq!(
+                EditTarget::for_new_entry(scope, &disk.places(), &folder),
+                EditTarget { scope: of, path },
+                "{scope:?}"
+            );
         }
     }
 }
@@ -80,16 +84,16 @@ fn a_new_entry_goes_to_the_file_of_its_layer_from_anywhere_in_the_project() {
 fn an_entry_is_edited_in_the_one_file_that_has_it_and_in_none_where_several_do() {
     let disk = Disk::new(&[("home/mcp.json", A)]);
     let loaded = disk.load(|_| {});
-    let user = Place { scope: Scope::User, path: disk.user() };
-    assert_eq!(Place::only(loaded.entry("a").unwrap()), Ok(user.clone()));
+    let user = EditTarget { scope: Scope::User, path: disk.user() };
+    assert_eq!(EditTarget::single_file_of(loaded.entry("a").unwrap()), Ok(user.clone()));
 
     let disk = Disk::new(&[("home/mcp.json", A), ("local", A), ("project/.mcp.json", A)]);
     let loaded = disk.load(|_| {});
     let entry = loaded.entry("a").unwrap();
-    let all = Place::all_of(entry);
+    let all = EditTarget::all_of(entry);
     let scopes: Vec<Scope> = all.iter().map(|place| place.scope).collect();
     assert_eq!(scopes, [Scope::Local, Scope::Project, Scope::User], "the one that counts comes first");
-    assert_eq!(Place::only(entry), Err(NoPlace::Several(all)));
+    assert_eq!(EditTarget::single_file_of(entry), Err(NoEditTarget::Several(all)));
 }
 
 #[test]
@@ -99,8 +103,11 @@ fn an_entry_of_the_command_line_is_not_ours_to_edit() {
     let loaded = disk.load(|request| request.mcp_config = vec![typed]);
     let entry = loaded.entry("a").unwrap();
     assert_eq!(entry.scope, Scope::CommandLine);
-    assert_eq!(Place::only(entry), Err(NoPlace::CommandLine));
-    assert_eq!(Place::to_switch(entry, &loaded, &disk.places(), &disk.project()), Err(NoPlace::CommandLine));
+    assert_eq!(EditTarget::single_file_of(entry), Err(NoEditTarget::CommandLine));
+    assert_eq!(
+        EditTarget::for_switching(entry, &loaded, &disk.places(), &disk.project()),
+        Err(NoEditTarget::CommandLine)
+    );
 }
 
 #[test]
@@ -109,21 +116,21 @@ fn within_a_layer_the_file_that_has_the_entry_comes_before_the_usual_one() {
     let disk = Disk::new(&[("project/deep/.mcp.json", A)]);
     let loaded = disk.load(|_| {});
     let entry = loaded.entry("a");
-    let within = |scope| Place::within(scope, entry, &disk.places(), &disk.project()).path;
+    let within = |scope| EditTarget::in_scope(scope, entry, &disk.places(), &disk.project()).path;
     assert_eq!(within(Scope::Project), disk.project().join("deep/.mcp.json"));
     assert_eq!(within(Scope::User), disk.user());
     assert_eq!(
-        Place::within(Scope::Project, None, &disk.places(), &disk.project()).path,
+        EditTarget::in_scope(Scope::Project, None, &disk.places(), &disk.project()).path,
         disk.project().join(".mcp.json")
     );
 }
 
 #[test]
 fn a_user_switches_a_server_in_a_file_of_their_own() {
-    let local = |disk: &Disk| Place { scope: Scope::Local, path: disk.local() };
-    let user = |disk: &Disk| Place { scope: Scope::User, path: disk.user() };
+    let local = |disk: &Disk| EditTarget { scope: Scope::Local, path: disk.local() };
+    let user = |disk: &Disk| EditTarget { scope: Scope::User, path: disk.user() };
     for (files, expected) in [
-        (&[("home/mcp.json", A)][..], &user as &dyn Fn(&Disk) -> Place),
+        (&[("home/mcp.json", A)][..], &user as &dyn Fn(&Disk) -> EditTarget),
         (&[("local", A)], &local),
         // A file that others get as well is not the place for what one user wants.
         (&[("project/.mcp.json", A)], &local),

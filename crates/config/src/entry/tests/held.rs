@@ -5,7 +5,7 @@ use toolrack_host::Resolver;
 
 use super::*;
 use crate::{
-    Environment, Interpolate, Unset, placeholder,
+    Environment, Interpolate, UnsetPolicy, placeholder,
     redact::{proposal, redact},
     rows::{
         CONTAINER, CONTAINER_LIMITS, Hidden, IDP, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS, Table,
@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (table, base, place) in tables() {
         for row in table.rows {
-            let is_endpoint = row.servers == Servers::Http || row.key == "type";
+            let is_endpoint = row.servers == FieldScope::Http || row.key == "type";
             let base = if is_endpoint { json!({ "url": "https://x" }) } else { base.clone() };
             let Json::Object(companions) = companions(table, row) else { unreachable!() };
             let companions: Vec<_> = companions.iter().map(|(name, value)| (&**name, value.clone())).collect();
@@ -153,7 +153,7 @@ fn placeholders_are_checked_exactly_where_they_are_filled_in() {
 /// The errors of looking up all placeholders of a server.
 fn unresolved(spec: &ServerSpec) -> Vec<String> {
     let environment = Environment::new([("PATH", "/bin"), ("HOME", "/home/me")]);
-    let interpolate = Interpolate::new(environment, Unset::Error);
+    let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
     let name = ServerName::new("demo").expect("a name");
     let child = |stdio: &Stdio| interpolate.stdio(&name, stdio).now_or_never().expect("no wait").err();
     let errors = match &spec.transport {
@@ -217,10 +217,10 @@ fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
 
 #[test]
 fn each_field_of_the_other_transport_is_an_error() {
-    for row in ENTRY.rows.iter().filter(|row| row.servers != Servers::Any) {
+    for row in ENTRY.rows.iter().filter(|row| row.servers != FieldScope::Any) {
         let (base, kind) = match row.servers {
-            Servers::Stdio => (json!({ "type": "http", "url": "https://x" }), "http"),
-            Servers::Any | Servers::Http => (json!({ "type": "stdio", "command": "x" }), "stdio"),
+            FieldScope::Stdio => (json!({ "type": "http", "url": "https://x" }), "http"),
+            FieldScope::Any | FieldScope::Http => (json!({ "type": "stdio", "command": "x" }), "stdio"),
         };
         for name in row.names() {
             let (_, problems) = read(&with(&base, "", &[(name, json!(1))]));

@@ -20,8 +20,8 @@ fn tables() -> Vec<(&'static Table, Json, &'static [&'static str])> {
 /// Each field with an entry that it can stand in.
 fn fields() -> impl Iterator<Item = (&'static Row, Json, &'static [&'static str])> {
     tables().into_iter().flat_map(|(table, entry, place)| {
-        let of = if entry.get("url").is_some() { Servers::Http } else { Servers::Stdio };
-        let fits = move |row: &&Row| row.servers == Servers::Any || row.servers == of;
+        let of = if entry.get("url").is_some() { FieldScope::Http } else { FieldScope::Stdio };
+        let fits = move |row: &&Row| row.servers == FieldScope::Any || row.servers == of;
         table.rows.iter().filter(fits).map(move |row| (row, entry.clone(), place))
     })
 }
@@ -47,14 +47,14 @@ fn wrong(kind: &Kind) -> Vec<Json> {
         Kind::Text => vec![json!(1), json!(true), json!(["canary"]), json!({ "canary": "canary" })],
         Kind::Flag => vec![json!("canary"), json!(1), json!(0), json!([]), json!({})],
         Kind::Words(_) => vec![text(), json!(""), json!(1), json!(true), json!(["canary"])],
-        Kind::Whole { least, most } => {
-            let below = least.checked_sub(1).map_or(json!(-1), |below| json!(below));
+        Kind::Whole { min, max } => {
+            let below = min.checked_sub(1).map_or(json!(-1), |below| json!(below));
             vec![
                 below,
-                json!(most + 1),
+                json!(max + 1),
                 json!(u64::MAX),
                 json!(-1),
-                json!(*least as f64 + 0.5),
+                json!(*min as f64 + 0.5),
                 text(),
                 json!(true),
                 json!([1]),
@@ -105,8 +105,8 @@ fn a_value_of_another_kind_costs_the_entry_names_the_field_and_is_not_repeated()
 fn a_number_at_its_bounds_is_taken() {
     let mut tried = 0;
     for (row, entry, place) in fields() {
-        let Some((least, most)) = row.kind.bounds() else { continue };
-        for number in [least, most] {
+        let Some((min, max)) = row.kind.bounds() else { continue };
+        for number in [min, max] {
             let full = with(&entry, place, row.key, json!(number));
             let (decoded, problems) = read(&full);
             let errors: Vec<_> = problems.iter().filter(|problem| problem.is_error()).collect();

@@ -20,7 +20,7 @@ use super::super::{
     news::{self, News},
     session::{OpenStream, RunningRequest, Session},
 };
-use crate::shares::Place;
+use crate::shares::Share;
 
 /// The silence after which a request is answered with a stream, so that no proxy on the way to the client times out.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -115,7 +115,7 @@ struct Standing {
     stream: Option<OpenStream>,
     unsent: Vec<Bytes>,
     /// The stream's place in the gateway's limit of streams.
-    _place: Place,
+    _place: Share,
 }
 
 impl Drop for Standing {
@@ -155,7 +155,7 @@ impl Standing {
 }
 
 /// Opens the standing stream of a session, replacing an earlier one.
-pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Place) -> Response {
+pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Share) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
     let standing = Standing { gateway, session, principal, stream: Some(stream), unsent: Vec::new(), _place: place };

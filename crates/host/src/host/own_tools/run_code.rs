@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     JsonObject, OwnTools,
-    script::{Interpreter, Printed, ScriptTools},
+    script::{Interpreter, ScriptOutput, ScriptTools},
 };
 use crate::{
     call::{ScriptCall, ScriptContext},
@@ -83,7 +83,7 @@ impl Scripts {
     ) -> (CallResult, Vec<ScriptCall>) {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             let error = Some(format!("{RUN} needs `code`, a script"));
-            return (result(Printed { text: String::new(), error }), Vec::new());
+            return (result(ScriptOutput { text: String::new(), error }), Vec::new());
         };
         let tools = ScriptTools::new(host, catalog, context, Arc::clone(&self.selection));
         let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
@@ -172,8 +172,8 @@ impl Scripts {
 }
 
 /// Returns the result for the model: the output, followed by the error.
-fn result(printed: Printed) -> CallResult {
-    let Printed { mut text, error } = printed;
+fn result(printed: ScriptOutput) -> CallResult {
+    let ScriptOutput { mut text, error } = printed;
     let is_error = error.is_some();
     match error {
         Some(error) if text.is_empty() => text = error,

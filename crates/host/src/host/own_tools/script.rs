@@ -32,12 +32,12 @@ pub trait Interpreter: Send + Sync {
     fn signature(&self, server: &str, tool: &str, parameters: &[String], result_type: &str) -> String;
 
     /// Runs a script. Dropping the future ends it.
-    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed>;
+    fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, ScriptOutput>;
 }
 
 /// The output of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct ScriptOutput {
     /// The printed text, within the bounds of the [`Interpreter`].
     pub text: String,
     /// The reason why the script did not finish, for the model that wrote the script.

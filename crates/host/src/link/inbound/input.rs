@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn a_page_cannot_be_nearer_than_the_server_that_asks_for_it() {
         let egress = Egress::default();
-        let far = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
-        let near = egress.named_by(&Url::parse("http://localhost:9/mcp").unwrap());
+        let far = egress.guard_for_server(&Url::parse("https://mcp.example.com/mcp").unwrap());
+        let near = egress.guard_for_server(&Url::parse("http://localhost:9/mcp").unwrap());
         for inside in ["http://localhost:8080/admin", "https://192.168.1.1/reset", "https://169.254.169.254/"] {
             let refused = presentable(inside, Some(&far)).unwrap_err();
             assert!(refused.message.contains("the egress rules refuse "), "{inside}: {refused:?}");

@@ -44,7 +44,7 @@ impl Question {
         let asker = match &request {
             // If only this asker may answer during its calls (`is_alone`), do not use the host's asker instead, even if
             // this asker can answer nothing.
-            Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
+            Some(request) if self.from.is_some() || request.asker.is_exclusive() || can_answer(&request.asker) => {
                 request.asker.clone()
             }
             _ => self.inbound.asker.clone(),

@@ -33,8 +33,8 @@ use toolrack_supervisor::Confinement;
 use crate::spec::absolute_path;
 
 pub use super::supervisor::{Exit, Supervisor};
-pub use container::Enclosure;
-pub use engine::{EngineFacts, EngineLook, look as look_at_engine};
+pub use container::ContainerCommand;
+pub use engine::{EngineInfo, EngineReport, look as inspect_engine};
 pub use handle::{Grace, Handle};
 pub use resolve::SpawnError;
 pub use stderr::{LineHook, StderrTail};
@@ -55,7 +55,7 @@ pub struct ChildCommand {
     /// The confinement of the program, if there is one. Needs a supervisor, and Linux.
     pub confinement: Option<Box<Confinement>>,
     /// The container in which the program runs, if there is one. Needs a supervisor, and Linux.
-    pub container: Option<Box<Enclosure>>,
+    pub container: Option<Box<ContainerCommand>>,
 }
 
 /// Prints the names of the variables without their values, which may be secret.

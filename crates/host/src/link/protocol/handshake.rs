@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::{
     ask::Abilities,
     link::{
-        channel::{Channel, NewRequest, Wire},
+        channel::{Channel, LinkTransport, NewRequest},
         error::{HEADER_MISMATCH, LinkError, METHOD_NOT_FOUND, RpcError},
         inbound::input,
         message::{RawAnswer, no_params},
@@ -129,9 +129,9 @@ impl Handshake<'_> {
         }
         let mut discover = pin!(self.discover());
         let probed = match &self.channel.wire {
-            Wire::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
-            Wire::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
-            Wire::Recorded(_) => Ok(discover.as_mut().await),
+            LinkTransport::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
+            LinkTransport::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
+            LinkTransport::Recorded(_) => Ok(discover.as_mut().await),
         };
         if let Ok(probe) = probed {
             return self.after_probe(probe?).await;
@@ -161,7 +161,7 @@ impl Handshake<'_> {
     /// Sends `server/discover`. Sends it again if the server refuses the version but lists the same version as
     /// supported.
     async fn discover(&self) -> Result<Probe, LinkError> {
-        if let Wire::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.wire {
             http.set_protocol(Era::Modern, Some(MODERN));
         }
         let meta = modern_meta(self.terms.client, self.terms.abilities);
@@ -181,7 +181,7 @@ impl Handshake<'_> {
 
     /// Sends `initialize`, and takes the version that the server chooses.
     async fn initialize(&self) -> Result<Session, LinkError> {
-        if let Wire::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.wire {
             http.set_protocol(Era::Legacy, None);
         }
         let params = json!({
@@ -209,7 +209,7 @@ impl Handshake<'_> {
     /// Does the last step: sets the era and version for later HTTP requests, and notifies a legacy server that the
     /// handshake is complete.
     async fn finish(&self, session: &Session) -> Result<(), LinkError> {
-        if let Wire::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.wire {
             http.set_protocol(session.era, Some(&session.version));
         }
         if session.era == Era::Legacy {
@@ -220,10 +220,10 @@ impl Handshake<'_> {
 }
 
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
-fn may_be_modern(wire: &Wire, error: &LinkError) -> bool {
+fn may_be_modern(wire: &LinkTransport, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
-        LinkError::Http { .. } => matches!(wire, Wire::Http(_)),
+        LinkError::Http { .. } => matches!(wire, LinkTransport::Http(_)),
         _ => false,
     }
 }

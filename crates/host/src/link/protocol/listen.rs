@@ -13,7 +13,7 @@ use tokio::{
 use crate::{
     link::{
         Link,
-        channel::{NewRequest, Wire},
+        channel::{LinkTransport, NewRequest},
         error::{LinkError, METHOD_NOT_FOUND},
     },
     spec::Era,
@@ -36,7 +36,7 @@ impl Link {
             self.stay_subscribed();
         }
         match (&self.channel().wire, self.session().era) {
-            (Wire::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
+            (LinkTransport::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
             (_, Era::Modern) if self.announced().next().is_some() => {
                 let link = self.clone();
                 self.spawn(async move { link.subscribe().await });

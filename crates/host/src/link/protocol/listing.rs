@@ -169,7 +169,7 @@ impl Link {
 
 /// Refuses an item of a list that nests too deep.
 fn check_depth(raw: &RawValue, limits: &Limits) -> Result<(), String> {
-    let max = limits.schema_depth.min(Limits::MOST_SCHEMA_DEPTH);
+    let max = limits.schema_depth.min(Limits::MAX_SCHEMA_DEPTH);
     // The item itself is one level.
     if depth_exceeds(raw.get().as_bytes(), max + 1) {
         return Err(format!("arrays and objects nest deeper than {max} levels in it ({})", Setting::MaxSchemaDepth));

@@ -147,7 +147,7 @@ impl Link {
         let (asker, server) = (&request.asker_for_caller(), self.channel().inbound.questioner());
         let answers = required.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
-            let asker_for_key = asker.named(key);
+            let asker_for_key = asker.for_question(key);
             match input::answer(asker_for_key.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
                 Ok(answer) => Ok((key.clone(), answer)),
                 // An answer cannot be an error: a refused form is declined, any other refusal ends the call.

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use toolrack_host::{CallErrorKind, Era, Host, OnProgress, ServerSpec, mcp::Progress};
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::{
     scripted::{Reaction, Scripted, progress, text_result, tool},
@@ -59,7 +59,7 @@ async fn calls_over_the_limit_wait_for_their_turn_within_their_own_time() {
 }
 
 /// Drops a call once the server has received it, and returns the ids of the cancelled requests.
-async fn given_up(spec: ServerSpec, effects: &SideEffects) -> Vec<Value> {
+async fn given_up(spec: ServerSpec, effects: &EffectLog) -> Vec<Value> {
     let host = host_of([("fake", spec)]).await;
     let arrives = async {
         while effects.read().runs_of("sleep") == 0 {
@@ -86,7 +86,7 @@ async fn given_up(spec: ServerSpec, effects: &SideEffects) -> Vec<Value> {
 #[tokio::test]
 async fn a_call_given_up_is_cancelled_at_the_server_on_every_wire() {
     for (transport, era) in [("stdio", "legacy"), ("stdio", "modern"), ("http", "legacy"), ("http", "modern")] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let args = ["--era", era, "--log", effects.path_str()];
         let http = (transport == "http").then(|| FakeHttp::start(&args));
         let spec = http.as_ref().map_or_else(|| fake(&args), |server| ServerSpec::http(server.url()));

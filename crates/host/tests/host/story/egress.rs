@@ -150,7 +150,7 @@ async fn rules_that_change_hold_for_the_next_connection() {
 async fn addresses_that_a_server_names_are_dialled_only_if_egress_allows_them() {
     let door = Door::on("127.0.0.1").await;
     let egress = Egress::new(EgressRules::default(), Fickle::new(&[&["127.0.0.1"]]));
-    let server = |url: &str| egress.named_by(&url::Url::parse(url).unwrap());
+    let server = |url: &str| egress.guard_for_server(&url::Url::parse(url).unwrap());
     let named = format!("http://login.example.com:{}/.well-known/oauth-authorization-server", door.address.port());
     let ask = async |guard: toolrack_host::egress::Guard| {
         guard

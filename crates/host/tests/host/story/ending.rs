@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::{runtime::Handle, time::timeout};
 use toolrack_host::{AllowAll, CallErrorKind, Host, NoAsker, ServerSpec};
-use toolrack_testkit::{FakeHttp, SideEffects, processes};
+use toolrack_testkit::{EffectLog, FakeHttp, processes};
 
 use crate::{
     scripted::{Reaction, Scripted},
@@ -51,7 +51,7 @@ async fn requests_to_a_shut_down_host_fail_with_that_reason() {
 #[tokio::test]
 async fn after_a_shutdown_there_is_no_process_no_task_and_no_waiting_call() {
     let before = Handle::current().metrics().num_alive_tasks();
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let http = FakeHttp::start(&["--era", "modern"]);
     let hanging = Scripted::calling(|_, _| Reaction::Silence);
     let host = host_of([
@@ -101,7 +101,7 @@ async fn a_host_that_was_shut_down_is_empty_and_harmless() {
 
 #[tokio::test]
 async fn dropping_the_last_handle_stops_every_server() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let host = host_of([("fake", fake(&["--log", effects.path_str()]))]).await;
     let second = host.clone();
     drop(host);
@@ -114,7 +114,7 @@ async fn dropping_the_last_handle_stops_every_server() {
 
 #[tokio::test]
 async fn a_server_that_does_not_want_to_end_is_ended() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let mut spec = fake(&["--fault", "ignore-eof", "--fault", "ignore-term", "--log", effects.path_str()]);
     spec.timeouts.shutdown = Duration::from_millis(100);
     let host: Host = host_of([("stubborn", spec)]).await;

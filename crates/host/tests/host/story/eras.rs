@@ -9,7 +9,7 @@ use std::{
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 use toolrack_host::{Era, Host, Memory, ServerSpec, spec::Protocol};
-use toolrack_testkit::{FakeHttp, SideEffects};
+use toolrack_testkit::{EffectLog, FakeHttp};
 
 use crate::{
     scripted::{Reaction, Scripted},
@@ -53,7 +53,7 @@ async fn connect_once(memory: &Arc<Notebook>, spec: &ServerSpec) -> Era {
 }
 
 /// How often the host tried the modern era and the legacy era.
-fn tries(effects: &SideEffects) -> (usize, usize) {
+fn tries(effects: &EffectLog) -> (usize, usize) {
     let effects = effects.read();
     (effects.count_of("server/discover"), effects.count_of("initialize"))
 }
@@ -63,7 +63,7 @@ async fn the_era_that_worked_is_remembered_per_server_and_tried_first() {
     for (option, era, first_tries, all_tries) in
         [("legacy", Era::Legacy, (1, 1), (1, 2)), ("modern", Era::Modern, (1, 0), (2, 0))]
     {
-        let (stdio_effects, http_effects) = (SideEffects::new(), SideEffects::new());
+        let (stdio_effects, http_effects) = (EffectLog::new(), EffectLog::new());
         let http = FakeHttp::start(&["--era", option, "--log-all", "--log", http_effects.path_str()]);
         let stdio = fake(&["--era", option, "--log-all", "--log", stdio_effects.path_str()]);
         for (effects, spec) in [(&stdio_effects, stdio), (&http_effects, ServerSpec::http(http.url()))] {
@@ -91,7 +91,7 @@ async fn a_changed_era_of_a_server_is_detected_and_remembered() {
 
 #[tokio::test]
 async fn a_server_that_dies_of_the_probe_is_started_once_more_and_then_never_probed() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let spec = fake(&["--fault", "exit-on-discover", "--log-all", "--log", effects.path_str()]);
     let memory = Arc::<Notebook>::default();
     assert_eq!(connect_once(&memory, &spec).await, Era::Legacy);

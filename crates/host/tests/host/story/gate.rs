@@ -7,7 +7,7 @@ use serde_json::json;
 use toolrack_host::{
     Abilities, AnswerQuery, Answers, CallError, CallErrorKind, Caller, DefaultEffect, DefinitionHash, Event, Gate,
     GateRequest, Host, NewAnswer, NoAsker, Pattern, Policy, Principal, SharedAsker, Verdict, Way,
-    ask::{Callers, Confirmed, Keep},
+    ask::{AnswerScope, Callers, Confirmed},
     policy::{ArgumentRule, Effect, Rule},
     principal::Kind,
 };
@@ -179,7 +179,7 @@ impl Answers for Diary {
     }
 }
 
-fn keeping(keep: Keep) -> Arc<Person> {
+fn keeping(keep: AnswerScope) -> Arc<Person> {
     Person { confirms: Confirmed::Kept { keep, callers: Callers::Same, arguments: None }, ..Person::eager() }.shared()
 }
 
@@ -193,7 +193,7 @@ async fn diarist(gate: Arc<dyn Gate>, person: Arc<Person>, server: &Scripted) ->
 #[tokio::test(start_paused = true)]
 async fn a_standing_answer_covers_the_current_definition_only() {
     let server = files();
-    let person = keeping(Keep::Tool);
+    let person = keeping(AnswerScope::Tool);
     let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
     for _ in 0..3 {
         call(&host, "fs/write", json!({})).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_standing_answer_covers_the_current_definition_only() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_a_server_is_for_the_tools_that_it_has_now() {
     let server = files();
-    let person = keeping(Keep::Server);
+    let person = keeping(AnswerScope::Server);
     let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
     for tool in ["write", "read", "wipe", "peek"] {
         call(&host, &format!("fs/{tool}"), json!({})).await.unwrap();
@@ -226,14 +226,14 @@ async fn an_answer_for_a_server_is_for_the_tools_that_it_has_now() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_the_session_is_in_no_diary_and_none_overrides_a_rule_that_denies() {
     let server = files();
-    let person = keeping(Keep::Session);
+    let person = keeping(AnswerScope::Session);
     let (host, diary) = diarist(rules(&[], &["*"], &[]), person.clone(), &server).await;
     for _ in 0..2 {
         call(&host, "fs/write", json!({})).await.unwrap();
     }
     assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (1, 0));
 
-    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(Keep::Server), &server).await;
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(AnswerScope::Server), &server).await;
     call(&host, "fs/write", json!({})).await.unwrap();
     assert_eq!(diary.0.lock().unwrap().len(), 4);
     let stricter = Host::builder().gate(rules(&[], &["*"], &["fs/w*"])).answers(diary).build();
@@ -249,7 +249,7 @@ async fn an_answer_covers_the_calls_of_its_principal_alone_unless_it_is_for_all(
         Caller::of(Principal::new(Kind::Person, "acme", "https://login.example", name).unwrap(), Way::Gateway)
     };
     for (callers, questions) in [(Callers::Same, 2), (Callers::All, 1)] {
-        let confirms = Confirmed::Kept { keep: Keep::Session, callers, arguments: None };
+        let confirms = Confirmed::Kept { keep: AnswerScope::Session, callers, arguments: None };
         let person = Person { confirms, ..Person::eager() }.shared();
         let host = gated(rules(&[], &["*"], &[]), person.clone(), &server).await;
         for name in ["ann", "bob", "ann", "bob"] {
@@ -271,7 +271,7 @@ impl Gate for Secretive {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_always_asked_about_is_never_remembered() {
     let server = files();
-    let person = keeping(Keep::Server);
+    let person = keeping(AnswerScope::Server);
     let (host, diary) = diarist(Arc::new(Secretive), person.clone(), &server).await;
     for _ in 0..2 {
         call(&host, "fs/write", json!({})).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_call_that_is_always_asked_about_is_never_remembered() {
     assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (2, 0));
 
     // Nor does the answer to another question count.
-    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(Keep::Server), &server).await;
+    let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(AnswerScope::Server), &server).await;
     call(&host, "fs/write", json!({})).await.unwrap();
     let secretive = Host::builder().gate(Arc::new(Secretive)).asker(person.clone()).answers(diary).build();
     settle(&secretive, world([("fs", server.spec())])).await;

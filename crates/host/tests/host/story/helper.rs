@@ -34,8 +34,8 @@ impl Keyed {
 
     /// Replaces the key.
     fn new_key(&self) -> String {
-        self.server.expire();
-        let key = self.server.hand_out();
+        self.server.expire_access_tokens();
+        let key = self.server.issue_token();
         std::fs::write(self.file("key"), &key).unwrap();
         key
     }
@@ -86,7 +86,7 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
     assert_eq!(keyed.runs(), 2);
 
     // The program has no new key: it runs once, and the server wants a sign-in.
-    keyed.server.expire();
+    keyed.server.expire_access_tokens();
     let refused = echo(&host).await.unwrap_err();
     assert!(refused.contains("HTTP 401"), "{refused}");
     assert_eq!(keyed.runs(), 3);

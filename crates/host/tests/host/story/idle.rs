@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use serde_json::json;
 use toolrack_host::{Era, Host, Memory, ServerSpec, Start};
-use toolrack_testkit::{SideEffects, processes};
+use toolrack_testkit::{EffectLog, processes};
 
 use crate::scripted::{Reaction, Scripted};
 use crate::worlds::{call, fake, host_of, selectors, settle, soon, state_is, status, text, world};
@@ -49,7 +49,7 @@ async fn up(memory: &Arc<Tools>, spec: ServerSpec) -> Host {
 
 #[tokio::test]
 async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first_call() {
-    let (memory, effects) = (Arc::<Tools>::default(), SideEffects::new());
+    let (memory, effects) = (Arc::<Tools>::default(), EffectLog::new());
     let spec = lazy(&["--log-all", "--log", effects.path_str()]);
     // Its tools are unknown yet: the host lists them once.
     let first = up(&memory, spec.clone()).await;
@@ -78,7 +78,7 @@ async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first
 
 #[tokio::test]
 async fn a_server_that_no_caller_uses_is_stopped_and_comes_back_when_it_is_called() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let spec = fake(&["--log", effects.path_str()]);
     let spec = ServerSpec { idle_stop: Some(Duration::from_millis(300)), ..spec };
     let host = up(&Arc::default(), spec).await;

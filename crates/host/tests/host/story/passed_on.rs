@@ -118,7 +118,7 @@ impl Asker for Notes {
         Abilities { forms: true, ..Abilities::NONE }
     }
 
-    fn named(&self, name: &str) -> Option<SharedAsker> {
+    fn for_question(&self, name: &str) -> Option<SharedAsker> {
         Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
     }
 

@@ -14,7 +14,7 @@ use toolrack_host::{
     CallErrorKind, ChildPlan, Host, ResolveError, Resolver, ServerName, ServerSpec, Verbatim,
     spec::{Http, Stdio},
 };
-use toolrack_testkit::{FakeHttp, SideEffects, fake_server_path};
+use toolrack_testkit::{EffectLog, FakeHttp, fake_server_path};
 
 use crate::{
     scripted::{Reaction, Scripted, text_result, tool},
@@ -209,7 +209,7 @@ async fn a_call_of_a_server_that_is_still_starting_does_not_say_that_it_was_stop
 async fn a_lost_session_is_reopened_and_only_safe_requests_are_repeated() {
     // The first request of the session is the list of tools, then comes the tested request.
     for lost_after in [1, 2] {
-        let effects = SideEffects::new();
+        let effects = EffectLog::new();
         let fault = format!("http-404-after={lost_after}");
         let server = FakeHttp::start(&["--fault", &fault, "--log-all", "--log", effects.path_str()]);
         let host = host_of([("fake", ServerSpec::http(server.url()))]).await;
@@ -225,7 +225,7 @@ async fn a_lost_session_is_reopened_and_only_safe_requests_are_repeated() {
 
 #[tokio::test]
 async fn a_call_in_a_lost_session_is_not_repeated_and_the_next_one_works() {
-    let effects = SideEffects::new();
+    let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", "http-404-after=1", "--log-all", "--log", effects.path_str()]);
     let host = host_of([("fake", ServerSpec::http(server.url()))]).await;
     let first = soon("the first call", call(&host, "fake/write", json!({}))).await;

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use toolrack_host::{
-    Artifacts, Call, CallError, CallErrorKind, Content, Host, KeepError, ServerName, ServerSpec, Shaped, ToolOutcome,
+    Artifacts, Call, CallError, CallErrorKind, Content, Host, KeepError, ServerName, ServerSpec, ShapedContent,
+    ToolOutcome,
     mcp::{ResourceContents, TEXT_IS_WHOLE},
     signature,
     spec::{OutputSchema, ValidateArgs},
@@ -222,7 +223,7 @@ async fn large_pictures_sounds_and_embedded_files_become_artifacts() {
 }
 
 /// Shapes content with these artifacts, for a model that takes 2,000 bytes of text.
-async fn shaped(content: Vec<Content>, artifacts: Arc<dyn Artifacts>) -> Shaped {
+async fn shaped(content: Vec<Content>, artifacts: Arc<dyn Artifacts>) -> ShapedContent {
     let host = Host::builder().artifacts(artifacts).build();
     let server = Scripted::calling(|_, _| Reaction::Answer(json!({})));
     let mut spec = server.spec();

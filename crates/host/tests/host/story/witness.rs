@@ -49,7 +49,7 @@ fn files() -> Scripted {
 #[tokio::test(start_paused = true)]
 async fn the_witness_gets_caller_and_decision_of_each_call() {
     let (host, book) = witnessed(&files(), Person::eager().shared()).await;
-    let request = to_call("fs/read", json!({"a": 1})).caller(Caller::local(Way::Gateway).client("an editor"));
+    let request = to_call("fs/read", json!({"a": 1})).caller(Caller::local(Way::Gateway).with_client("an editor"));
     host.call(request).await.unwrap();
     call(&host, "fs/wipe", json!({})).await.unwrap_err();
     call(&host, "fs/ask", json!({})).await.unwrap();
@@ -66,7 +66,7 @@ async fn the_witness_gets_caller_and_decision_of_each_call() {
         ]
     );
     let first = &calls[0];
-    assert_eq!((first.caller.way(), first.caller.name()), (Way::Gateway, Some("an editor")));
+    assert_eq!((first.caller.way(), first.caller.client_name()), (Way::Gateway, Some("an editor")));
     assert_eq!((first.arguments.bytes, first.arguments.full.as_deref()), (r#"{"a":1}"#.len(), None));
     assert!(first.bytes > 0 && calls[1].bytes == 0);
     let answered = book.facts().into_iter().find(|fact| matches!(fact, Fact::Answered { .. }));

@@ -4,7 +4,7 @@ use sqlx::SqliteConnection;
 
 use super::*;
 use crate::tests::{Stage, new_store, on_both};
-use crate::{Role, SessionQuery, Step, Whose};
+use crate::{OwnerFilter, Role, SessionQuery, Step};
 
 /// What the program's design says of its tables before it knew tools.
 const FIRST: &str = "CREATE TABLE sessions (id TEXT PRIMARY KEY NOT NULL, name TEXT, provider TEXT NOT NULL, \
@@ -102,12 +102,12 @@ async fn sessions_from_before_there_were_tools_are_taken_over() {
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(2, 2, 0));
     assert_eq!(old.files(), before);
 
-    let session = store.find_session(SESSION, Whose::All).await.unwrap();
+    let session = store.find_session(SESSION, OwnerFilter::All).await.unwrap();
     assert_eq!(session.title, "What is in this folder?");
     assert_eq!(session.model.as_deref(), Some("anthropic/claude-3-5-sonnet"));
     assert_eq!(session.created_at.to_rfc3339(), "2026-02-08T10:00:00.123+00:00");
     assert_eq!(session.updated_at.to_rfc3339(), "2026-02-08T10:05:00+00:00");
-    assert_eq!(store.find_session(OTHER, Whose::All).await.unwrap().title, "named");
+    assert_eq!(store.find_session(OTHER, OwnerFilter::All).await.unwrap().title, "named");
     let messages = store.messages(session.id, 0, 9).await.unwrap();
     assert_eq!(messages.iter().map(|message| message.role).collect::<Vec<_>>(), [Role::User, Role::Assistant]);
     assert_eq!(messages[1].id.to_string(), message_id(2));
@@ -155,7 +155,7 @@ async fn importing_again_adds_only_new_servers(stage: &Stage) {
     old.says(4, SESSION, "user", "4").await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 2));
     assert_eq!(contents(&store, SESSION).await, ["1", "2", "ours"]);
-    assert_eq!(store.find_session(SESSION, Whose::All).await.unwrap().title, "mine");
+    assert_eq!(store.find_session(SESSION, OwnerFilter::All).await.unwrap().title, "mine");
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn missing_columns_and_other_formats_are_read_as_well_as_possible(stage: &
     }
     let store = stage.store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 4, 0));
-    let session = store.find_session(SESSION, Whose::All).await.unwrap();
+    let session = store.find_session(SESSION, OwnerFilter::All).await.unwrap();
     assert_eq!((session.title.as_str(), session.model.as_deref()), ("0", Some("gpt-4")));
     assert_eq!(session.created_at.to_rfc3339(), "2026-02-08T10:00:00+00:00");
     assert_eq!(session.updated_at.to_rfc3339(), "2026-02-08T10:00:02.500+00:00");
@@ -298,8 +298,10 @@ async fn sessions_of_another_toolrack_come_with_their_bodies() {
     let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(theirs.path()).await.unwrap(), imported(1, 3, 0));
     assert_eq!(store.import_sessions(store.path()).await.unwrap(), imported(0, 0, 1), "its own are known");
-    let (here, there) =
-        (store.find_session("last", Whose::All).await.unwrap(), theirs.find_session("last", Whose::All).await.unwrap());
+    let (here, there) = (
+        store.find_session("last", OwnerFilter::All).await.unwrap(),
+        theirs.find_session("last", OwnerFilter::All).await.unwrap(),
+    );
     assert_eq!((here.title, here.model, here.created_at), (there.title, there.model, there.created_at));
     assert_eq!(store.messages(session.id, 0, 9).await.unwrap(), theirs.messages(session.id, 0, 9).await.unwrap());
 }

@@ -35,7 +35,7 @@ async fn child_appends_steps() {
         return;
     };
     let store = Store::open(path).await.unwrap();
-    let session = store.find_session("last", Whose::All).await.unwrap().id;
+    let session = store.find_session("last", OwnerFilter::All).await.unwrap().id;
     let mut done = 0;
     while done < STEPS {
         let position = store.session(session).await.unwrap().messages;
@@ -70,7 +70,7 @@ async fn child_appends_until_it_is_killed() {
         return;
     };
     let store = Store::open(path).await.unwrap();
-    let session = store.find_session("last", Whose::All).await.unwrap();
+    let session = store.find_session("last", OwnerFilter::All).await.unwrap();
     for round in session.messages / 3.. {
         let messages = ["a", "b", "c"].map(|part| message_of(Role::Tool, &format!("x{round}{part}"))).to_vec();
         let open_turn = Some(format!("{{\"round\":{round}}}"));

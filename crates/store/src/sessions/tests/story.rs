@@ -58,7 +58,7 @@ async fn is_as_expected(store: &Store, model: &[Expected]) {
             (session.messages as usize, session.has_open_turn),
             (found.contents.len(), found.open_turn.is_some())
         );
-        assert_eq!(store.find_session(&session.prefix, Whose::All).await.unwrap().id, session.id);
+        assert_eq!(store.find_session(&session.prefix, OwnerFilter::All).await.unwrap().id, session.id);
     }
 }
 
@@ -69,7 +69,7 @@ async fn happens(number: usize, event: &Event, which: usize, store: &Store, mode
         return;
     }
     if model.is_empty() {
-        assert!(matches!(store.find_session("last", Whose::All).await, Err(StoreError::UnknownSession { .. })));
+        assert!(matches!(store.find_session("last", OwnerFilter::All).await, Err(StoreError::UnknownSession { .. })));
         return;
     }
     let at = which % model.len();

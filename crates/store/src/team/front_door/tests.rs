@@ -4,7 +4,7 @@ use super::*;
 use crate::tests::{Stage, on_both};
 use crate::{NewToken, Purpose, Store, Tokens, audit::AuditQuery};
 
-const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "https://login.example", subject: "ann" };
 
 fn by() -> Caller {
     Caller::local(Way::Daemon)

@@ -49,10 +49,10 @@ struct Script {
     sent: AtomicUsize,
 }
 
-/// A service on loopback that answers by a script, and a place that writes to it.
+/// A service on loopback that answers by a script, and an object store that writes to it.
 struct Stage {
     script: Arc<Script>,
-    place: S3Place,
+    object_store: S3Store,
     origin: String,
     /// How many times credentials were read.
     reads: Arc<AtomicU32>,
@@ -67,19 +67,19 @@ impl Stage {
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let (place, reads) = place(&origin, "30s");
-        Self { script, place, origin, reads, _tasks: tasks }
+        let (object_store, reads) = object_store(&origin, "30s");
+        Self { script, object_store, origin, reads, _tasks: tasks }
     }
 
     /// A stage whose service has already shown that it refuses to overwrite objects, so that each object is sent once.
     async fn known_as_conditional(next: impl IntoIterator<Item = Next>) -> Self {
         let stage = Self::new(next).await;
-        stage.place.refuses_overwrite.store(true, Ordering::Relaxed);
+        stage.object_store.refuses_overwrite.store(true, Ordering::Relaxed);
         stage
     }
 
-    async fn put(&self) -> Result<(), PlaceError> {
-        self.place.put(NAME, "ours".into()).await
+    async fn put(&self) -> Result<(), ObjectStoreError> {
+        self.object_store.put(NAME, "ours".into()).await
     }
 
     fn methods(&self) -> Vec<String> {
@@ -87,8 +87,8 @@ impl Stage {
     }
 }
 
-/// A place that writes to `endpoint`, and how many times it has read credentials. The third read fails.
-fn place(endpoint: &str, timeout: &str) -> (S3Place, Arc<AtomicU32>) {
+/// An object store that writes to `endpoint`, and how many times it has read credentials. The third read fails.
+fn object_store(endpoint: &str, timeout: &str) -> (S3Store, Arc<AtomicU32>) {
     let reads = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&reads);
     let read: ReadS3Credentials = Box::new(move || {
@@ -102,7 +102,7 @@ fn place(endpoint: &str, timeout: &str) -> (S3Place, Arc<AtomicU32>) {
         })
     });
     let table = table(&format!("endpoint = \"{endpoint}\""), &format!("timeout = \"{timeout}\""));
-    (S3Place::new(&table, &Egress::default(), read).unwrap(), reads)
+    (S3Store::new(&table, &Egress::default(), read).unwrap(), reads)
 }
 
 fn table(s3: &str, more: &str) -> AuditExportTable {
@@ -185,23 +185,23 @@ async fn an_object_that_exists_counts_as_written_only_if_it_has_the_same_content
     let contents = [("ours", true), ("ourS", false), ("our", false), ("ours and more", false), ("", false)];
     for (existing, is_same) in contents {
         let stage = Stage::new([Next::Status(412, ""), Next::Status(200, existing)]).await;
-        let occupied = Err(PlaceError::Occupied { name: NAME.to_owned() });
+        let occupied = Err(ObjectStoreError::Occupied { name: NAME.to_owned() });
         assert_eq!(stage.put().await, if is_same { Ok(()) } else { occupied }, "{existing}");
     }
     let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Endless(200)]).await;
-    assert_eq!(stage.put().await, Err(PlaceError::Occupied { name: NAME.to_owned() }));
+    assert_eq!(stage.put().await, Err(ObjectStoreError::Occupied { name: NAME.to_owned() }));
     let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Status(404, "")]).await;
     let gone = stage.put().await;
-    assert!(matches!(gone, Err(PlaceError::Failed { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(ObjectStoreError::Failed { .. })), "{gone:?}");
 }
 
 #[tokio::test]
 async fn a_service_that_would_overwrite_objects_is_refused() {
     let stage = Stage::new([Next::Status(200, ""), Next::Status(200, "")]).await;
-    let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
+    let Err(ObjectStoreError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(why.contains("ignores `If-None-Match`") && why.starts_with(&stage.origin), "{why}");
     stage.script.next.lock().push_back(Next::Status(501, "<Error><Code>NotImplemented</Code></Error>"));
-    let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
+    let Err(ObjectStoreError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(why.contains("501 NotImplemented") && why.contains("does not know conditional writes"), "{why}");
 }
 
@@ -217,7 +217,7 @@ async fn an_error_that_lasts_is_refused_with_a_next_step_and_one_that_may_pass_i
         (301, "<Error><Code>PermanentRedirect</Code></Error>", "`endpoint` and `region`"),
     ] {
         let stage = Stage::known_as_conditional([Next::Status(status, body)]).await;
-        let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("{status}: not refused") };
+        let Err(ObjectStoreError::Refused { why }) = stage.put().await else { panic!("{status}: not refused") };
         let shown = format!("{} refuses to write {NAME} ({status}", stage.origin);
         assert!(why.starts_with(&shown) && why.contains(next_step), "{why}");
         assert_eq!(stage.methods(), ["PUT"], "{status}: no redirect is followed");
@@ -226,11 +226,11 @@ async fn an_error_that_lasts_is_refused_with_a_next_step_and_one_that_may_pass_i
         let answers = [Next::Status(status, "<Code>SlowDown</Code>"), Next::Status(200, "")];
         let stage = Stage::known_as_conditional(answers).await;
         let failed = format!("{} fails to write {NAME} ({status} SlowDown)", stage.origin);
-        assert_eq!(stage.put().await, Err(PlaceError::Failed { why: failed }));
+        assert_eq!(stage.put().await, Err(ObjectStoreError::Failed { why: failed }));
         assert_eq!(stage.put().await, Ok(()), "the next attempt succeeds");
     }
     let stage = Stage::known_as_conditional([Next::Status(412, ""), Next::Status(403, "")]).await;
-    let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
+    let Err(ObjectStoreError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(why.contains("to read") && why.contains("s3:GetObject"), "{why}");
 }
 
@@ -238,27 +238,29 @@ async fn an_error_that_lasts_is_refused_with_a_next_step_and_one_that_may_pass_i
 async fn no_answer_of_the_service_is_read_without_end_or_shown_as_it_is() {
     let stage = Stage::known_as_conditional([Next::Endless(403)]).await;
     let refused = stage.put().await;
-    assert!(matches!(refused, Err(PlaceError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(ObjectStoreError::Refused { .. })), "{refused:?}");
     let sent = stage.script.sent.load(Ordering::Relaxed);
     assert!(sent < 64 * 1024 * 1024, "the service could send more than the buffers of sockets hold: {sent}");
     let long = "<Code>\u{1b}[31mred\nline 2 and very, very, very, very, very, very, very, very much more</Code>";
     let stage = Stage::known_as_conditional([Next::Status(403, long)]).await;
-    let Err(PlaceError::Refused { why }) = stage.put().await else { panic!("not refused") };
+    let Err(ObjectStoreError::Refused { why }) = stage.put().await else { panic!("not refused") };
     assert!(!why.contains(['\u{1b}', '\n']) && !why.contains("much more"), "{why}");
 }
 
 #[tokio::test]
 async fn silence_and_an_address_without_a_service_are_failures_that_show_no_signature() {
     let stage = Stage::new([Next::Silence]).await;
-    let (impatient, _) = place(&stage.origin, "200ms");
-    let Err(PlaceError::Failed { why }) = impatient.put(NAME, "ours".into()).await else { panic!("no failure") };
+    let (impatient, _) = object_store(&stage.origin, "200ms");
+    let Err(ObjectStoreError::Failed { why }) = impatient.put(NAME, "ours".into()).await else { panic!("no failure") };
     assert_eq!(why, format!("{} does not answer in time (`timeout` of `[audit_export]`)", stage.origin));
     // A port that was free a moment ago.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let (unreachable, _) = place(&origin, "30s");
-    let Err(PlaceError::Failed { why }) = unreachable.put(NAME, "ours".into()).await else { panic!("no failure") };
+    let (unreachable, _) = object_store(&origin, "30s");
+    let Err(ObjectStoreError::Failed { why }) = unreachable.put(NAME, "ours".into()).await else {
+        panic!("no failure")
+    };
     assert!(why.starts_with(&format!("{origin} cannot be reached: ")), "{why}");
     assert!(!why.contains("Amz") && !why.contains("ID0") && !why.contains(SECRET), "{why}");
 }
@@ -269,12 +271,12 @@ async fn credentials_are_read_again_for_each_round_and_never_shown() {
     let stage = Stage::known_as_conditional(answers).await;
     assert_eq!((stage.put().await, stage.put().await), (Ok(()), Ok(())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 1);
-    assert_eq!((stage.place.begin_round().await, stage.put().await), (Ok(()), Ok(())));
+    assert_eq!((stage.object_store.begin_round().await, stage.put().await), (Ok(()), Ok(())));
     let ids = |seen: &Seen| seen.query.split("X-Amz-Credential=").nth(1).unwrap()[..3].to_owned();
     assert_eq!(stage.script.seen.lock().iter().map(ids).collect::<Vec<_>>(), ["ID0", "ID0", "ID1"]);
     let why = "`audit_export.s3.access_key_id` has no value".to_owned();
-    assert_eq!(stage.place.begin_round().await, Err(PlaceError::Refused { why }));
-    let shown = format!("{:?}", stage.place);
+    assert_eq!(stage.object_store.begin_round().await, Err(ObjectStoreError::Refused { why }));
+    let shown = format!("{:?}", stage.object_store);
     assert!(shown.contains("acme-audit") && !shown.contains("ID1") && !shown.contains(SECRET), "{shown}");
 }
 

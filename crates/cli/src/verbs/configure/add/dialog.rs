@@ -7,27 +7,27 @@ use super::{
     new_name,
 };
 use crate::{
+    context::Context,
     error::{Exit, Failure},
-    wire::World,
 };
 
 /// Asks for the name, and for the command or URL, unless they were typed.
 ///
 /// # Errors
 /// When no user can be asked, or the user leaves.
-pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Failure> {
+pub(super) async fn complete(args: &mut AddArgs, context: &Context) -> Result<(), Failure> {
     if args.name.is_some() && !args.rest.is_empty() {
         return Ok(());
     }
-    if !world.screen.interactive() || world.screen.json() {
+    if !context.screen.interactive() || context.screen.json() {
         let name = if args.name.is_none() { "no name, and " } else { "" };
         return Err(Failure::usage(format!("nothing says what to add: there is {name}no command or URL"))
             .hint("toolrack add NAME -- COMMAND [ARGUMENT]..., toolrack add NAME URL, or toolrack add --help"));
     }
     if args.name.is_none() {
-        args.name = Some(ask_until("Name of the server: ", world, |typed| Ok(new_name(typed)?.to_string())).await?);
+        args.name = Some(ask_until("Name of the server: ", context, |typed| Ok(new_name(typed)?.to_string())).await?);
     }
-    args.rest = ask_until("Its command or its URL: ", world, |typed| {
+    args.rest = ask_until("Its command or its URL: ", context, |typed| {
         let words = shell_words::split(typed).map_err(|_| Failure::usage("a quotation mark is not closed"))?;
         if words.is_empty() {
             Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"))
@@ -43,7 +43,7 @@ pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Fa
     loop {
         let variable = ask_until(
             "A variable it needs (NAME=VALUE, or NAME to type the value unseen; none: Enter): ",
-            world,
+            context,
             |typed| {
                 if typed.is_empty() { Ok(None) } else { env_pair(typed).map(Some).map_err(Failure::usage) }
             },
@@ -56,14 +56,18 @@ pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Fa
 }
 
 /// Repeats the question until `parse` accepts the answer.
-async fn ask_until<T>(question: &str, world: &World, parse: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Failure> {
+async fn ask_until<T>(
+    question: &str,
+    context: &Context,
+    parse: impl Fn(&str) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     loop {
-        let Some(typed) = world.terminal().ask_value(question).await else {
+        let Some(typed) = context.terminal().ask_value(question).await else {
             return Err(Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done"));
         };
         match parse(typed.trim()) {
             Ok(parsed) => return Ok(parsed),
-            Err(failure) => world.screen.say(&text::for_line(&failure.message)),
+            Err(failure) => context.screen.message(&text::for_line(&failure.message)),
         }
     }
 }

@@ -12,8 +12,8 @@ use url::Url;
 
 use super::render::Check;
 use crate::{
+    context::Context,
     error::{Exit, in_words},
-    wire::World,
 };
 
 /// How long each step may take.
@@ -23,20 +23,20 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Returns no checks for a server without a URL. Returns none either if connections go through a proxy or are limited
 /// by the egress profile `hosted`, because a direct connection of this machine would then prove nothing.
-pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
+pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, context: &Context) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();
     };
-    match endpoint(name, http, world).await {
-        Some((host, port)) if !world.has_proxy() && world.egress().rules().profile == Profile::Local => {
+    match endpoint(name, http, context).await {
+        Some((host, port)) if !context.has_proxy() && context.egress().rules().profile == Profile::Local => {
             check_name_and_port(name.as_str(), &host, port).await
         }
         _ => Vec::new(),
     }
 }
 
-async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(String, u16)> {
-    let url = Url::parse(&world.resolver().url(name, http).await.ok()?).ok()?;
+async fn endpoint(name: &ServerName, http: &Http, context: &Context) -> Option<(String, u16)> {
+    let url = Url::parse(&context.resolver().url(name, http).await.ok()?).ok()?;
     Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 

@@ -2,24 +2,24 @@
 
 use toolrack_config::Loaded;
 use toolrack_host::{
-    EngineLook, ServerName, ServerSpec, look_at_engine,
+    EngineReport, ServerName, ServerSpec, inspect_engine,
     spec::{Container, Engine, Pull, Transport},
     text,
 };
 
 use super::render::Check;
 use crate::{
+    context::Context,
     error::{Exit, with_causes},
-    wire::World,
 };
 
 /// If no entry uses a container, reports which engines are installed. Starts no engine.
-pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
+pub(super) fn engines(loaded: &Loaded, context: &Context) -> Option<Check> {
     if loaded.desired.values().any(|spec| container_of(spec).is_some()) {
         return None;
     }
-    let path = world.environment.get("PATH").map(ToOwned::to_owned);
-    let is_installed = |program: &&&str| which::which_in(program, path.clone(), &world.folder).is_ok();
+    let path = context.environment.get("PATH").map(ToOwned::to_owned);
+    let is_installed = |program: &&&str| which::which_in(program, path.clone(), &context.folder).is_ok();
     let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_installed).copied().collect();
     let what = match installed.as_slice() {
         [] => {
@@ -32,11 +32,11 @@ pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
 }
 
 /// Checks whether the engine and the image of a server's container are there.
-pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<Check> {
+pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> Vec<Check> {
     let (Some((container, stdio)), Ok(server)) = (container_of(spec), ServerName::new(name)) else { return Vec::new() };
     // The checks of placeholders report a missing value already.
-    let Ok(plan) = world.resolver().stdio(&server, stdio).await else { return Vec::new() };
-    let inspection = match look_at_engine(&server, &plan).await {
+    let Ok(plan) = context.resolver().stdio(&server, stdio).await else { return Vec::new() };
+    let inspection = match inspect_engine(&server, &plan).await {
         None => return Vec::new(),
         Some(Ok(inspection)) => inspection,
         Some(Err(error)) => {
@@ -61,7 +61,7 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<
     vec![engine, image_check(name, image, &inspection)]
 }
 
-fn image_check(name: &str, container: &Container, inspection: &EngineLook) -> Check {
+fn image_check(name: &str, container: &Container, inspection: &EngineReport) -> Check {
     let image = text::for_line(&container.image);
     let digests = inspection.image.as_ref().and_then(Option::as_deref);
     let place = match (digests, container.pull) {

@@ -13,9 +13,9 @@ use toolrack_team::audit_export::{ExportedFiles, LogReport, PublicKey, verify};
 
 use super::args::VerifyExportArgs;
 use crate::{
+    context::Context,
     error::{Exit, Failure, in_words},
     render::count,
-    wire::World,
 };
 
 /// `audit verify-export --json`.
@@ -67,7 +67,7 @@ impl From<LogReport> for Log {
     }
 }
 
-pub(super) async fn run(args: VerifyExportArgs, world: &World) -> Result<Exit, Failure> {
+pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exit, Failure> {
     let keys_are_given = !args.key.is_empty();
     let found = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
     let (keys, logs) = found.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
@@ -77,17 +77,17 @@ pub(super) async fn run(args: VerifyExportArgs, world: &World) -> Result<Exit, F
         Err(why) => (Vec::new(), Some(why)),
     };
     let ok = why.is_none() && logs.iter().all(|log: &Log| log.problems.is_empty());
-    if world.screen.json() {
-        world.screen.document(&Verified { ok, why, keys, logs }).await?;
+    if context.screen.json() {
+        context.screen.document(&Verified { ok, why, keys, logs }).await?;
         return Ok(if ok { Exit::Ok } else { Exit::Other });
     }
     if let Some(why) = why {
         return Err(Failure::new(Exit::Other, "NOT_VERIFIED", format!("the folder cannot be verified: {why}")));
     }
-    world.screen.page(logs.iter().map(page).collect::<Vec<_>>().join("\n")).await?;
+    context.screen.page(logs.iter().map(page).collect::<Vec<_>>().join("\n")).await?;
     if !keys_are_given {
         let keys = keys.join(", ");
-        world.screen.note(&format!(
+        context.screen.note(&format!(
             "the keys are those in the folder itself ({keys}): compare them with what the operator of the daemon says, or \
              name the right one with --key"
         ));

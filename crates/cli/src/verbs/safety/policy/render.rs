@@ -118,7 +118,7 @@ impl Tested {
             server: request.server.to_string(),
             tool: request.tool.to_owned(),
             client: request.caller.way().word(),
-            client_name: request.caller.name().map(str::to_owned),
+            client_name: request.caller.client_name().map(str::to_owned),
             answered_at: answer.as_ref().map(answered_at),
             answer: answer.map(Shown::from),
             judged,

@@ -9,16 +9,16 @@ use toolrack_config::{
 use toolrack_host::{ServerName, spec::Transport, text};
 use url::{Host, Url};
 
-use crate::{args::Scope, error::Failure, verbs::configure::edits, wire::World};
+use crate::{args::Scope, context::Context, error::Failure, verbs::configure::edits};
 
 /// Returns the name of the server that has the address of the team's gateway. If there is no such server, adds one to
 /// the user's file.
 ///
 /// # Errors
 /// When `to` is not an address, the name is taken, or the file cannot be written.
-pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> Result<String, Failure> {
+pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context) -> Result<String, Failure> {
     let url = gateway_url(to)?;
-    let loaded = world.read().await;
+    let loaded = context.read().await;
     if let Some(known) = server_with_url(&url, &loaded) {
         return match name {
             Some(name) if name != known => {
@@ -31,7 +31,7 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
     let name = name.unwrap_or_else(|| default_name(&url));
     let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let entry = json!({ "type": "http", "url": url.as_str() });
-    let (hash, place) = (content_hash(&entry), edits::place_for_new(Scope::User, world));
+    let (hash, place) = (content_hash(&entry), edits::place_for_new(Scope::User, context));
     let (path, added) = (place.path, server.clone());
     let options = Options { replace: false, dry_run: false };
     let edited = edits::run(server.as_str(), move || edit::add(&path, added.as_str(), &entry, options)).await;
@@ -39,8 +39,8 @@ pub(super) async fn server_at(to: &str, name: Option<String>, world: &World) -> 
         true => failure.hint("give the team another name: toolrack login NAME --to URL"),
         false => failure,
     })?;
-    edits::approve_written(server.as_str(), &hash, world).await?;
-    world.screen.note(&format!("added the http server {server} to {}", edits::path_text(&edited.path)));
+    edits::approve_written(server.as_str(), &hash, context).await?;
+    context.screen.note(&format!("added the http server {server} to {}", edits::path_text(&edited.path)));
     Ok(server.to_string())
 }
 

@@ -8,6 +8,7 @@ use toolrack_team::{TeamFile, Tenant};
 
 use super::args::TeamAuditArgs;
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
@@ -16,7 +17,6 @@ use crate::{
         safety::audit::{newest_query, render::cells},
         serving::serve::team::store_of,
     },
-    wire::World,
 };
 
 /// How many rows of the daemon's log are searched for those about one tenant.
@@ -43,26 +43,26 @@ struct Shown {
     row: Row,
 }
 
-pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &TeamAuditArgs, context: &Context) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
     let tenants = selected_tenants(&file, args.tenant.as_deref())?;
-    let query = newest_query(args.newest.clone(), world);
-    let mut found = daemon_rows(args.tenant.as_deref(), &query, world).await?;
+    let query = newest_query(args.newest.clone(), context);
+    let mut found = daemon_rows(args.tenant.as_deref(), &query, context).await?;
     for tenant in tenants {
-        found.extend(tenant_rows(tenant, &query, world).await?);
+        found.extend(tenant_rows(tenant, &query, context).await?);
     }
     // The sort is stable: rows of one log stay in their order.
     found.sort_by_key(|found| found.row.at);
     let newest = found.split_off(found.len().saturating_sub(query.limit));
-    if world.screen.json() {
+    if context.screen.json() {
         let rows = newest.into_iter().map(|Found { tenant, row }| Shown { log: tenant, row: Row::from(row) });
-        world.screen.document(&Listed { rows: rows.collect() }).await?;
+        context.screen.document(&Listed { rows: rows.collect() }).await?;
         return Ok(Exit::Ok);
     }
     if newest.is_empty() {
-        world.screen.note("the audit logs of the team have no such rows");
+        context.screen.note("the audit logs of the team have no such rows");
     }
-    world.screen.page(page(&newest)).await?;
+    context.screen.page(page(&newest)).await?;
     Ok(Exit::Ok)
 }
 
@@ -78,9 +78,9 @@ pub(super) fn selected_tenants<'a>(file: &'a TeamFile, named: Option<&str>) -> R
 }
 
 /// The rows of the daemon's own log, or only those about the members of a tenant.
-async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context) -> Result<Vec<Found>, Failure> {
     let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
-    let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
+    let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     let is_about = |row: &AuditRow| {
         let Some(tenant) = tenant else { return true };
         // A row about a change of a member has its tenant only in the description of the member: `NAME of TENANT (…)`.
@@ -92,8 +92,8 @@ async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, world: &World) ->
 }
 
 /// The rows of a tenant; none if it was never used.
-async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
-    let Some(store) = store_of(tenant, world.server()).await? else { return Ok(Vec::new()) };
+async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> Result<Vec<Found>, Failure> {
+    let Some(store) = store_of(tenant, context.server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
     store.close_at_exit().await;
     let rows = rows.map_err(|error| database::unusable(&error))?;

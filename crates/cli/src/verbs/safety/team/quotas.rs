@@ -7,12 +7,12 @@ use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
 
 use super::{args::TeamQuotasArgs, audit::selected_tenants};
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
     team_file,
     verbs::serving::serve::team::store_of,
-    wire::World,
 };
 
 /// `team quotas --json`.
@@ -29,29 +29,31 @@ struct TenantUsage {
     shown: Shown,
 }
 
-pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
     let mut found = Vec::new();
     for tenant in selected_tenants(&file, args.tenant.as_deref())? {
-        found.extend(usage_of(tenant, world).await?.into_iter().map(|usage| (tenant, usage)));
+        found.extend(usage_of(tenant, context).await?.into_iter().map(|usage| (tenant, usage)));
     }
-    if world.screen.json() {
+    if context.screen.json() {
         let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), shown: usage.into() };
         let quotas = found.into_iter().map(row).collect();
-        world.screen.document(&Listed { quotas }).await?;
+        context.screen.document(&Listed { quotas }).await?;
         return Ok(Exit::Ok);
     }
     if found.is_empty() {
-        world.screen.note("the team has no quota of a minute or longer; `[tenants.limits]` of the team file sets them");
+        context
+            .screen
+            .note("the team has no quota of a minute or longer; `[tenants.limits]` of the team file sets them");
     }
-    world.screen.page(page(&found)).await?;
+    context.screen.page(page(&found)).await?;
     Ok(Exit::Ok)
 }
 
 /// The use of the quotas of a tenant.
-async fn usage_of(tenant: &Tenant, world: &World) -> Result<Vec<Usage>, Failure> {
+async fn usage_of(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
-    if let Some(store) = store_of(tenant, world.server()).await? {
+    if let Some(store) = store_of(tenant, context.server()).await? {
         let resumed = quotas.resume(&store).await;
         store.close_at_exit().await;
         resumed.map_err(|error| database::unusable(&error))?;

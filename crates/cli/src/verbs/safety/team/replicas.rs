@@ -7,11 +7,11 @@ use toolrack_store::ReplicaHomes;
 
 use super::{args::ReplicasArgs, store};
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::{Cell, Tone, columns, count},
     team_file,
-    wire::World,
 };
 
 /// `team replicas --json`.
@@ -39,19 +39,19 @@ impl From<ReplicaHomes> for Shown {
     }
 }
 
-pub(super) async fn run(args: &ReplicasArgs, world: &World) -> Result<Exit, Failure> {
-    // Only refuses a broken file: `World` has opened the database that the file names.
+pub(super) async fn run(args: &ReplicasArgs, context: &Context) -> Result<Exit, Failure> {
+    // Only refuses a broken file: `Context` has opened the database that the file names.
     team_file::read(&args.team)?;
-    let found = store(world).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
+    let found = store(context).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
     let replicas: Vec<Shown> = found.into_iter().map(Shown::from).collect();
-    if world.screen.json() {
-        world.screen.document(&Listed { replicas }).await?;
+    if context.screen.json() {
+        context.screen.document(&Listed { replicas }).await?;
         return Ok(Exit::Ok);
     }
     if replicas.is_empty() {
-        world.screen.note("no replica serves this team; `toolrack serve --team FILE --replica ADDRESS` starts one");
+        context.screen.note("no replica serves this team; `toolrack serve --team FILE --replica ADDRESS` starts one");
     }
-    world.screen.page(page(&replicas)).await?;
+    context.screen.page(page(&replicas)).await?;
     Ok(Exit::Ok)
 }
 

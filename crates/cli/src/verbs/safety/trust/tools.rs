@@ -10,35 +10,35 @@ use super::{
     quarantine::{self, Released, Shown},
 };
 use crate::{
+    context::Context,
     database,
     error::{Exit, Failure},
     render::count,
     verbs::reach,
-    wire::World,
 };
 
-pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let quarantined_tools = selected(&loaded, &args.targets, world).await?;
+pub(super) async fn diff(args: TrustDiffArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let quarantined_tools = selected(&loaded, &args.targets, context).await?;
     let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
-    if world.screen.json() {
-        world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
+    if context.screen.json() {
+        context.screen.document(&quarantine::Document { quarantined: &shown }).await?;
     } else {
         if shown.is_empty() {
-            world.screen.note("no tool is in quarantine here");
+            context.screen.note("no tool is in quarantine here");
         }
-        world.screen.page(quarantine::page(&shown, world.screen.layout())).await?;
+        context.screen.page(quarantine::page(&shown, context.screen.layout())).await?;
         if !shown.is_empty() {
-            world.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
+            context.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
         }
     }
     let fails = args.exit_code && !shown.is_empty();
     Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
 }
 
-pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exit, Failure> {
-    let loaded = world.load().await?;
-    let mut quarantined_tools = selected(&loaded, &args.targets, world).await?;
+pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result<Exit, Failure> {
+    let loaded = context.load().await?;
+    let mut quarantined_tools = selected(&loaded, &args.targets, context).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
             Failure::usage("the value of --hash is not a hash")
@@ -52,20 +52,20 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     }
     let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
     // A user who gives a hash has seen the definition that it belongs to.
-    let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
+    let asks = !args.yes && (args.hash.is_none() || context.screen.interactive());
     if shown.is_empty() {
-        world.screen.note("none of these tools is in quarantine here");
+        context.screen.note("none of these tools is in quarantine here");
     } else if asks {
-        world.require_user("a tool that has changed is used again only when a user approves it")?;
-        world.screen.say(&quarantine::page(&shown, world.screen.layout()));
+        context.require_user("a tool that has changed is used again only when a user approves it")?;
+        context.screen.message(&quarantine::page(&shown, context.screen.layout()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
-        if !world.confirm(&question).await {
+        if !context.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
         }
     }
     for QuarantinedTool { pinned_server, mismatch, .. } in &quarantined_tools {
         // Approve exactly what was shown: a tool that has changed meanwhile has another hash.
-        let released = world
+        let released = context
             .store()?
             .release(pinned_server, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli))
             .await;
@@ -75,10 +75,10 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
             return Err(changed(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
-    if world.screen.json() {
-        world.screen.document(&Released { approved: &shown }).await?;
+    if context.screen.json() {
+        context.screen.document(&Released { approved: &shown }).await?;
     } else {
-        world.screen.page(quarantine::released(&shown, asks, world.screen.layout())).await?;
+        context.screen.page(quarantine::released(&shown, asks, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -92,7 +92,7 @@ fn changed(message: &str) -> Failure {
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
-async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
+async fn selected(loaded: &Loaded, targets: &[String], context: &Context) -> Result<Vec<QuarantinedTool>, Failure> {
     let mut selected = Vec::new();
     for target in targets {
         let (server, tool) =
@@ -109,7 +109,7 @@ async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<
         };
         selected.is_empty() || selected.iter().any(names_it)
     };
-    let mut quarantined_tools = quarantined_here(loaded, world).await?;
+    let mut quarantined_tools = quarantined_here(loaded, context).await?;
     quarantined_tools.retain(is_selected);
     Ok(quarantined_tools)
 }
@@ -120,13 +120,13 @@ async fn selected(loaded: &Loaded, targets: &[String], world: &World) -> Result<
 /// When the database cannot be read.
 pub(in crate::verbs) async fn quarantined_here(
     loaded: &Loaded,
-    world: &World,
+    context: &Context,
 ) -> Result<Vec<QuarantinedTool>, Failure> {
     let is_here = |quarantined: &QuarantinedTool| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     };
-    let mut quarantined_tools = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
+    let mut quarantined_tools = context.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
     quarantined_tools.retain(is_here);
     Ok(quarantined_tools)
 }

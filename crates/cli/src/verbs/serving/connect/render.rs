@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toolrack_config::{
     Environment,
-    connect::{self, Change, ConnectError, Place, Reach, TOKEN_VARIABLE},
+    connect::{self, Change, ClientFile, ConnectError, Reach, TOKEN_VARIABLE},
     edit::EditError,
     import::Client,
 };
@@ -84,13 +84,13 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn read(client: Client, environment: &Environment, folder: &Path) -> Self {
-        let place = Place::of_user(client, environment, folder);
-        let names = |place: &Result<Place, ConnectError>| match place {
+        let place = ClientFile::of_user(client, environment, folder);
+        let names = |place: &Result<ClientFile, ConnectError>| match place {
             Ok(place) => connect::names(place).map_err(|error| in_one_line(&error)),
             // The program has no such file.
             Err(_) => Ok(Vec::new()),
         };
-        let (connected, here) = (names(&place), names(&Place::of_project(client, environment, folder)));
+        let (connected, here) = (names(&place), names(&ClientFile::of_project(client, environment, folder)));
         let problem = connected.as_ref().err().or(here.as_ref().err()).cloned();
         Self {
             client,

@@ -13,8 +13,8 @@ use toolrack_config::Environment;
 
 use super::{super::serve::args::ServeArgs, background::to_serve};
 use crate::{
+    context::Context,
     error::{Exit, Failure, in_words},
-    wire::World,
 };
 
 /// `daemon install`.
@@ -94,15 +94,15 @@ struct Uninstalled {
 }
 
 /// Writes the unit, and says how to start it and how to remove it.
-pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
     if args.serve.with_parent {
         return Err(
             Failure::usage("`--with-parent` is for `toolrack serve`").hint("a unit has no parent that could end")
         );
     }
-    let unit = unit_path(&args.unit, &world.environment)?;
+    let unit = unit_path(&args.unit, &context.environment)?;
     let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
-    let text = unit_text(&program, &serve_command(args, words), args.unit.system, &world.environment);
+    let text = unit_text(&program, &serve_command(args, words), args.unit.system, &context.environment);
     if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(FIRST_LINE)) {
         return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
@@ -110,26 +110,26 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &Worl
     // npx and uvx run programs from folders with these names.
     if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
         let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
-        world.screen.warning(message);
+        context.screen.warning(message);
     }
     let (start, undo) = if args.unit.system {
         ("systemctl daemon-reload && systemctl enable --now toolrack", "toolrack daemon uninstall --system")
     } else {
         ("systemctl --user daemon-reload && systemctl --user enable --now toolrack", "toolrack daemon uninstall")
     };
-    if world.screen.json() {
-        world.screen.document(&Installed { unit, start, undo }).await?;
+    if context.screen.json() {
+        context.screen.document(&Installed { unit, start, undo }).await?;
     } else {
         let lines =
             format!("wrote {}\n`{start}` starts the daemon, now and from now on\n`{undo}` undoes this", unit.display());
-        world.screen.page(lines).await?;
+        context.screen.page(lines).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Removes the unit, if `daemon install` has written it.
-pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exit, Failure> {
-    let unit = unit_path(&args.unit, &world.environment)?;
+pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result<Exit, Failure> {
+    let unit = unit_path(&args.unit, &context.environment)?;
     let before = fs::read_to_string(&unit);
     if before.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
         return Err(foreign_unit(&unit).hint("remove it yourself, if you no longer want it"));
@@ -146,12 +146,12 @@ pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exi
     } else {
         "systemctl --user disable --now toolrack; systemctl --user daemon-reload"
     };
-    if world.screen.json() {
-        world.screen.document(&Uninstalled { unit, removed, stop }).await?;
+    if context.screen.json() {
+        context.screen.document(&Uninstalled { unit, removed, stop }).await?;
     } else if removed {
-        world.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;
+        context.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;
     } else {
-        world.screen.note(&format!("there is no {}", unit.display()));
+        context.screen.note(&format!("there is no {}", unit.display()));
     }
     Ok(Exit::Ok)
 }

@@ -18,8 +18,8 @@ use super::{
     serve_alone,
 };
 use crate::{
+    context::Context,
     error::{Exit, Failure, with_causes},
-    wire::World,
 };
 
 /// How long responses may still take after the client has closed its end.
@@ -56,11 +56,11 @@ impl<'a> Backend<'a> {
         Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 
-    fn this_process(args: &'a GatewayArgs, world: &'a World) -> Self {
+    fn this_process(args: &'a GatewayArgs, context: &'a Context) -> Self {
         let (client_end, gateway_end) = tokio::io::duplex(PIPE_BYTES);
         let (reader, writer) = tokio::io::split(client_end);
         let (gateway_reader, gateway_writer) = tokio::io::split(gateway_end);
-        let work = Box::pin(serve_alone(args, world, gateway_reader, gateway_writer));
+        let work = Box::pin(serve_alone(args, context, gateway_reader, gateway_writer));
         Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
     }
 }
@@ -88,7 +88,7 @@ enum Ended {
 ///
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot take the daemon's place either.
-pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
+pub(super) async fn share(daemon: UnixStream, context: &Context) -> Result<Exit, Failure> {
     // Only a gateway without options shares a daemon.
     let args = GatewayArgs::default();
     let conversation = RefCell::default();
@@ -104,8 +104,8 @@ pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Fai
         drop(backend);
         let errors = client.conversation.borrow_mut().fail_unanswered();
         client.send(&errors).await.map_err(|error| client_lost(&error))?;
-        world.screen.warning("the toolrack daemon has ended: waiting for the next one");
-        backend = client.next_backend(&args, world).await?;
+        context.screen.warning("the toolrack daemon has ended: waiting for the next one");
+        backend = client.next_backend(&args, context).await?;
         let changes = client.conversation.borrow_mut().list_changes();
         client.send(&changes).await.map_err(|error| client_lost(&error))?;
     }
@@ -128,20 +128,20 @@ impl ClientSide {
     }
 
     /// Returns the next daemon that continues the conversation, or this process if no daemon does so in time.
-    async fn next_backend<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Backend<'a>, Failure> {
+    async fn next_backend<'a>(&mut self, args: &'a GatewayArgs, context: &'a Context) -> Result<Backend<'a>, Failure> {
         let deadline = Instant::now() + NEXT_DAEMON_TIMEOUT;
         while Instant::now() < deadline {
-            if let Some(stream) = connect_to_daemon(world).await {
+            if let Some(stream) = connect_to_daemon(context).await {
                 let mut daemon = Backend::daemon(stream);
                 if self.continues_with(&mut daemon).await {
-                    world.screen.note("another toolrack daemon continues");
+                    context.screen.note("another toolrack daemon continues");
                     return Ok(daemon);
                 }
             }
             sleep(POLL_INTERVAL).await;
         }
-        world.screen.note("no toolrack daemon is up: the servers are started here");
-        let mut this_process = Backend::this_process(args, world);
+        context.screen.note("no toolrack daemon is up: the servers are started here");
+        let mut this_process = Backend::this_process(args, context);
         let Backend { reader, writer, work } = &mut this_process;
         let started = tokio::select! {
             started = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => started,

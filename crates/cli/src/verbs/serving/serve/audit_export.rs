@@ -14,36 +14,36 @@ use toolrack_config::Interpolate;
 use toolrack_team::{
     AuditExportTable, ExportTarget, S3Table, TeamFile,
     audit_export::{
-        AuditExporter, LogName, OpenLog, OpenLogs, Place, PlaceError, ReadS3Credentials, ReadSigningKey, S3Credentials,
-        S3Place, SigningKey,
+        AuditExporter, LogName, ObjectStore, ObjectStoreError, OpenLog, OpenedLog, ReadS3Credentials, ReadSigningKey,
+        S3Credentials, S3Store, SigningKey,
     },
 };
 
 use super::team::store_of;
 use crate::{
+    context::Context,
     database::Server,
     error::{Failure, in_words, with_causes},
-    wire::World,
 };
 
 /// Returns the exporter that the team file describes; `None` if it has no `[audit_export]`.
 ///
 /// # Errors
-/// When the place or the key cannot be used.
+/// When the object store or the key cannot be used.
 pub(super) async fn exporter(
     file: &Arc<TeamFile>,
     server: Option<Server>,
-    world: &World,
+    context: &Context,
 ) -> Result<Option<AuditExporter>, Failure> {
     let Some(table) = &file.audit_export else { return Ok(None) };
-    let read_key = signing_key_reader(table, world);
+    let read_key = signing_key_reader(table, context);
     let key = read_key().await.map_err(unusable_export)?;
-    let place = place(table, world).await?;
+    let object_store = object_store(table, context).await?;
     tracing::info!("audit logs are exported to {}, signed with the key {}", table.to, key.public().id());
     let tenants = file.tenants.iter().map(|tenant| LogName::Tenant(tenant.id.clone()));
     let logs = std::iter::once(LogName::Team).chain(tenants).collect();
-    let open = open_logs(Arc::clone(file), server, world)?;
-    Ok(Some(AuditExporter::new(table, key, place, logs, open).with_changing_key(read_key)))
+    let open = open_logs(Arc::clone(file), server, context)?;
+    Ok(Some(AuditExporter::new(table, key, object_store, logs, open).with_changing_key(read_key)))
 }
 
 fn unusable_export(why: impl std::fmt::Display) -> Failure {
@@ -52,8 +52,8 @@ fn unusable_export(why: impl std::fmt::Display) -> Failure {
 
 /// Returns a function that reads the key in `signing_key`, whose placeholder may get another value while the daemon
 /// runs.
-fn signing_key_reader(table: &AuditExportTable, world: &World) -> ReadSigningKey {
-    let (secrets, text) = (world.secrets(), table.signing_key.clone());
+fn signing_key_reader(table: &AuditExportTable, context: &Context) -> ReadSigningKey {
+    let (secrets, text) = (context.secrets(), table.signing_key.clone());
     Box::new(move || {
         let (secrets, text) = (Arc::clone(&secrets), text.clone());
         Box::pin(async move {
@@ -70,7 +70,7 @@ async fn resolve(secrets: &Interpolate, field: &str, text: &str) -> Result<Strin
     secrets.setting(&field, text, is_secret).await.map_err(|error| with_causes(&error))
 }
 
-async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>, Failure> {
+async fn object_store(table: &AuditExportTable, context: &Context) -> Result<Arc<dyn ObjectStore>, Failure> {
     match (&table.to, &table.s3) {
         (ExportTarget::Folder(path), _) => {
             make_folder(path)
@@ -78,10 +78,11 @@ async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>
             Ok(Arc::new(Folder(path.clone())))
         }
         (ExportTarget::Bucket { .. }, Some(s3)) => {
-            let place = S3Place::new(table, world.egress(), credentials_reader(s3, world)).map_err(unusable_export)?;
+            let object_store =
+                S3Store::new(table, context.egress(), credentials_reader(s3, context)).map_err(unusable_export)?;
             // Report a placeholder without a value now, and not in the first round of exports.
-            place.begin_round().await.map_err(unusable_export)?;
-            Ok(Arc::new(place))
+            object_store.begin_round().await.map_err(unusable_export)?;
+            Ok(Arc::new(object_store))
         }
         (other, _) => Err(unusable_export(format!("this program cannot write to {other}"))),
     }
@@ -89,8 +90,8 @@ async fn place(table: &AuditExportTable, world: &World) -> Result<Arc<dyn Place>
 
 /// Returns a function that reads the credentials in `[audit_export.s3]`, whose placeholders may get other values while
 /// the daemon runs.
-fn credentials_reader(table: &S3Table, world: &World) -> ReadS3Credentials {
-    let (secrets, table) = (world.secrets(), table.clone());
+fn credentials_reader(table: &S3Table, context: &Context) -> ReadS3Credentials {
+    let (secrets, table) = (context.secrets(), table.clone());
     Box::new(move || {
         let (secrets, table) = (Arc::clone(&secrets), table.clone());
         Box::pin(async move {
@@ -108,15 +109,15 @@ fn credentials_reader(table: &S3Table, world: &World) -> ReadS3Credentials {
 }
 
 /// Returns a function that opens the log of the daemon itself or of a tenant; `None` for a tenant that was never used.
-fn open_logs(file: Arc<TeamFile>, server: Option<Server>, world: &World) -> Result<OpenLogs, Failure> {
-    let daemon_store = world.store()?.clone();
+fn open_logs(file: Arc<TeamFile>, server: Option<Server>, context: &Context) -> Result<OpenLog, Failure> {
+    let daemon_store = context.store()?.clone();
     Ok(Box::new(move |log| {
         let (file, server, daemon_store) = (Arc::clone(&file), server.clone(), daemon_store.clone());
         Box::pin(async move {
-            let LogName::Tenant(id) = log else { return Ok(Some(OpenLog { store: daemon_store, closes: false })) };
+            let LogName::Tenant(id) = log else { return Ok(Some(OpenedLog { store: daemon_store, closes: false })) };
             let Some(tenant) = file.tenant(&id) else { return Ok(None) };
             let store = store_of(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
-            Ok(store.map(|store| OpenLog { store, closes: true }))
+            Ok(store.map(|store| OpenedLog { store, closes: true }))
         })
     }))
 }
@@ -125,15 +126,15 @@ fn open_logs(file: Arc<TeamFile>, server: Option<Server>, world: &World) -> Resu
 #[derive(Debug)]
 struct Folder(PathBuf);
 
-impl Place for Folder {
-    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>> {
+impl ObjectStore for Folder {
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
         let (path, name) = (self.0.join(name), name.to_owned());
         Box::pin(async move {
-            let failed = |why: String| PlaceError::Failed { why };
+            let failed = |why: String| ObjectStoreError::Failed { why };
             let written = tokio::task::spawn_blocking(move || write(&path, &content)).await;
             match written.map_err(|error| failed(error.to_string()))? {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(PlaceError::Occupied { name }),
+                Ok(false) => Err(ObjectStoreError::Occupied { name }),
                 Err(error) => Err(failed(format!("{name} cannot be written: {}", in_words(&error)))),
             }
         })
@@ -172,11 +173,11 @@ mod tests {
         let folder = Folder(home.path().join("out"));
         let put = |content: &'static str| folder.put("team/heads/1.jws", content.into());
         assert_eq!((put("one").await, put("one").await), (Ok(()), Ok(())));
-        assert_eq!(put("two").await, Err(PlaceError::Occupied { name: "team/heads/1.jws".to_owned() }));
+        assert_eq!(put("two").await, Err(ObjectStoreError::Occupied { name: "team/heads/1.jws".to_owned() }));
         let files: Vec<_> = fs::read_dir(home.path().join("out/team/heads")).unwrap().collect();
         assert_eq!(files.len(), 1, "nothing unfinished stays: {files:?}");
         fs::write(home.path().join("file"), "").unwrap();
         let failed = Folder(home.path().join("file")).put("team/x", Bytes::new()).await;
-        assert!(matches!(failed, Err(PlaceError::Failed { .. })), "{failed:?}");
+        assert!(matches!(failed, Err(ObjectStoreError::Failed { .. })), "{failed:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! Runs the commands of other processes of the same user in the daemon: the daemon's side of [lending](crate::lending).
-//! `World` is what a command works with: its configuration, database, screen and servers. Here, the servers are those
+//! `Context` is what a command works with: its configuration, database, screen and servers. Here, the servers are those
 //! of the daemon.
 
 use std::{
@@ -21,12 +21,12 @@ use toolrack_config::Environment;
 use toolrack_daemon::Current;
 
 use crate::{
+    context::{Borrower, Context},
     error::{Exit, Failure},
     lending::{BorrowerLines, Build, DaemonStatus, Hello, Outbox, ToCommand, ToDaemon, receive, send},
     local_socket::{LocalSocket, SocketGuard},
     screen::Screen,
     verbs::{Cli, RunMode, Verb},
-    wire::{Borrower, World},
 };
 
 /// The most commands that run here at once. Further ones run in their own processes.
@@ -42,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 struct Lender<'a, R> {
     /// The build of this program as it was when the daemon started: an update may replace its file.
     build: Option<Build>,
-    world: &'a World,
+    context: &'a Context,
     current: &'a Current,
     guard: &'a SocketGuard,
     /// Runs a verb whose run mode is [`RunMode::Lent`].
@@ -58,15 +58,15 @@ pub(super) struct CommandSocket {
 /// Runs commands with `run`, each in its own future, until the daemon ends. Running commands then have `grace` to end.
 pub(super) async fn lend(
     commands: CommandSocket,
-    world: &World,
+    context: &Context,
     current: &Current,
     grace: Duration,
-    run: impl AsyncFn(Verb, &World) -> Result<Exit, Failure>,
+    run: impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>,
 ) -> io::Result<()> {
     let CommandSocket { socket, guard } = commands;
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let lender = Lender { build: Build::this(), world, current, guard: &guard, run };
+    let lender = Lender { build: Build::this(), context, current, guard: &guard, run };
     let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -91,7 +91,7 @@ pub(super) async fn lend(
 }
 
 /// Serves one command, from its greeting to its end. The outcome is sent over the connection.
-async fn serve_command(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
+async fn serve_command(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>>) {
     let Some(stream) = lender.guard.admit(LocalSocket::Commands, stream).await else { return };
     let (reader, writer) = stream.into_split();
     let mut command = Command { reader: BufReader::new(reader), writer, outbox: Outbox::default() };
@@ -111,7 +111,7 @@ struct Command {
 impl Command {
     async fn run(
         &mut self,
-        lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
+        lender: &Lender<'_, impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>>,
     ) -> io::Result<()> {
         let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
@@ -164,13 +164,13 @@ impl Command {
 impl<R> Lender<'_, R> {
     fn status(&self) -> DaemonStatus {
         let mut servers = BTreeMap::new();
-        for server in self.world.host().status() {
+        for server in self.context.host().status() {
             *servers.entry(server.state.word().to_owned()).or_default() += 1;
         }
         DaemonStatus { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
     }
 
-    /// Returns the verb that a command wants, and the world to run it in.
+    /// Returns the verb that a command wants, and the context to run it in.
     ///
     /// # Errors
     /// When the daemon cannot run the command as its own process would; the text tells the user why.
@@ -179,7 +179,7 @@ impl<R> Lender<'_, R> {
         hello: Hello,
         lines: &BorrowerLines,
         outbox: &Outbox,
-    ) -> Result<(Verb, World), String> {
+    ) -> Result<(Verb, Context), String> {
         let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
@@ -189,7 +189,7 @@ impl<R> Lender<'_, R> {
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
-        Ok((cli.verb, self.world.lend(borrower, self.current).await?))
+        Ok((cli.verb, self.context.lend(borrower, self.current).await?))
     }
 }
 
@@ -212,10 +212,10 @@ async fn read_until_stop(reader: &mut BufReader<OwnedReadHalf>, lines: &Borrower
 /// connected.
 async fn run_to_end(
     running: impl Future<Output = Result<Exit, Failure>>,
-    world: &World,
+    context: &Context,
     stopped: impl Future<Output = Option<Exit>>,
 ) -> bool {
-    let outbox = world.screen.outbox();
+    let outbox = context.screen.outbox();
     let result = tokio::select! {
         biased;
         stopped = stopped => match stopped {
@@ -224,17 +224,17 @@ async fn run_to_end(
         },
         result = running => result,
     };
-    world.close_server_output().await;
-    if let Some(why) = reason_to_run_elsewhere(&result, world)
+    context.close_server_output().await;
+    if let Some(why) = reason_to_run_elsewhere(&result, context)
         // Only output that was not sent yet can be taken back.
         && outbox.is_none_or(Outbox::take_back)
     {
         outbox.inspect(|outbox| outbox.push(ToCommand::Declined(why)));
         return true;
     }
-    world.screen.end_status_line();
+    context.screen.end_status_line();
     if let Err(failure) = &result {
-        world.screen.failure(failure);
+        context.screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
     outbox.inspect(|outbox| outbox.push(ToCommand::End(exit as u8)));
@@ -243,8 +243,8 @@ async fn run_to_end(
 
 /// Returns why the command must run in its own process: it has other servers there, or the daemon's rules forbid what
 /// the user typed. These rules are made for callers without a terminal. In both cases, nothing has begun.
-fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
+fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, context: &Context) -> Option<String> {
     let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
-    let why = world.decline_reason().map(str::to_owned);
+    let why = context.decline_reason().map(str::to_owned);
     why.or_else(|| denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
 }

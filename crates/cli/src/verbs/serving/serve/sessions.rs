@@ -14,13 +14,13 @@ use toolrack_team::TenantQuotas;
 
 use super::{WorldOptions, models, sign_ins};
 use crate::{
+    context::{Context, Hosts},
     credentials::MachineCredentials,
     log_keeper::LogKeeper,
     models::ModelContext,
     rules::LiveRules,
-    secrets::Stored,
+    secrets::SecretStore,
     verbs::talk::ask::rules,
-    wire::{Hosts, World},
 };
 
 /// The parts that the sessions of one user share.
@@ -44,14 +44,14 @@ pub(super) struct UserParts {
 
 impl UserParts {
     /// The parts of the user of the machine.
-    pub(super) fn of_machine(world_options: &WorldOptions, world: &World, parts: &Parts) -> Self {
-        let stored = Arc::clone(world.stored());
+    pub(super) fn of_machine(world_options: &WorldOptions, context: &Context, parts: &Parts) -> Self {
+        let stored = Arc::clone(context.stored());
         Self {
             world_options: world_options.clone(),
-            model_context: world.model_context(),
-            hosts: world.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
-            sign_in: world.sign_in().clone(),
-            credentials: Arc::new(move || MachineCredentials::finder(Arc::<Stored>::clone(&stored))),
+            model_context: context.model_context(),
+            hosts: context.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
+            sign_in: context.sign_in().clone(),
+            credentials: Arc::new(move || MachineCredentials::finder(Arc::<SecretStore>::clone(&stored))),
             member: None,
             request: parts.request.clone(),
             environment: parts.environment.clone(),
@@ -113,7 +113,7 @@ impl UserParts {
 /// Returns the function that makes the world of a session of a user.
 pub(super) fn session_world_maker(user_parts: UserParts) -> MakeWorld {
     Box::new(move |_id, _member| {
-        let world = user_parts.make_session_world();
-        Box::pin(async move { Ok(world) })
+        let context = user_parts.make_session_world();
+        Box::pin(async move { Ok(context) })
     })
 }

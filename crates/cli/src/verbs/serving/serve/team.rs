@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     args::Global,
+    context::{CommandLine, Context, DatabaseChoice, MemberParts, Surroundings},
     credentials::{AddedByMembers, MemberCredentials},
     database::{
         self, Server,
@@ -50,10 +51,9 @@ use crate::{
     screen::Screen,
     secrets, team_file,
     verbs::talk::ask::rules,
-    wire::{CommandLine, DatabaseChoice, MemberParts, Surroundings, World},
 };
 
-/// Reads the team file at `path`, and prepares everything that serves the team. The database of `world` has the
+/// Reads the team file at `path`, and prepares everything that serves the team. The database of `context` has the
 /// members.
 ///
 /// # Errors
@@ -63,33 +63,33 @@ pub(super) async fn read(
     path: &Path,
     args: &ServeArgs,
     world_options: &WorldOptions,
-    world: &World,
+    context: &Context,
 ) -> Result<ServedTeam, Failure> {
     let file = Arc::new(team_file::read(path)?);
     let replica = match args.replica.as_deref() {
-        Some(&address) => Some(replica_at(address, args.grace, &file, world).await?),
+        Some(&address) => Some(replica_at(address, args.grace, &file, context).await?),
         None => None,
     };
-    let tenant_database = TenantDatabase::new(path, world)?;
-    tenant_database.link_folders(&file, world).await?;
-    let client_secret = client_secret(&file, world).await?;
-    let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
+    let tenant_database = TenantDatabase::new(path, context)?;
+    tenant_database.link_folders(&file, context).await?;
+    let client_secret = client_secret(&file, context).await?;
+    let store = context.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
     let no_http_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
     // The front door checks every request of the team.
-    let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), world.egress());
+    let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), context.egress());
     let door = door.map_err(|error| no_http_client(&error))?;
     let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
-        let issuers = Issuers::new(Arc::clone(&file), world.egress(), Arc::clone(door.refusals()));
+        let issuers = Issuers::new(Arc::clone(&file), context.egress(), Arc::clone(door.refusals()));
         authority = authority.trusting(issuers.map_err(|error| no_http_client(&error))?);
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let ids = tenants.keys().cloned().collect();
-    let exporter = audit_export::exporter(&file, tenant_database.server.clone(), world).await?;
+    let exporter = audit_export::exporter(&file, tenant_database.server.clone(), context).await?;
     let audit_export = exporter.as_ref().map(AuditExporter::status);
     let forget = member_forgetter(tenants.clone(), tenant_database.clone());
     let (authority, make_tenant_world) =
-        (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, world));
+        (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, context));
     let team = Team { tenants: ids, authority, door, make_tenant_world, forget, audit_export };
     Ok(ServedTeam { team, replica, exporter })
 }
@@ -109,19 +109,19 @@ async fn replica_at(
     address: SocketAddr,
     grace: Duration,
     file: &TeamFile,
-    world: &World,
+    context: &Context,
 ) -> Result<ReplicaOptions, Failure> {
     let Some(table) = &file.store else {
         return Err(Failure::usage("--replica needs a database that the replicas share: [store] of the team file")
             .hint("docs/guide/teams.md has an example"));
     };
-    if world.stored().variable().is_none() {
+    if context.stored().variable().is_none() {
         let message = "TOOLRACK_SECRET_KEY is not set, so the keys to the secrets of tenants are in the folders of the tenants: \
             all replicas must share these folders";
-        world.screen.warning(message);
+        context.screen.warning(message);
     }
     let one_connection = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
-    let heartbeats = Server::connect(&one_connection, &world.environment).await?.own_store().await?;
+    let heartbeats = Server::connect(&one_connection, &context.environment).await?.own_store().await?;
     let heartbeats = heartbeats.with_team().await.map_err(|error| database::unusable(&error))?;
     let defaults = ReplicaOptions::at(address, heartbeats);
     let times = file.replicas;
@@ -143,8 +143,8 @@ struct TenantDatabase {
 }
 
 impl TenantDatabase {
-    fn new(team_file: &Path, world: &World) -> Result<Self, Failure> {
-        let server = world.server().cloned();
+    fn new(team_file: &Path, context: &Context) -> Result<Self, Failure> {
+        let server = context.server().cloned();
         let team_file = team_file.canonicalize().map_err(|error| {
             Failure::config(format!("the team file {} cannot be used: {}", team_file.display(), in_words(&error)))
         })?;
@@ -153,11 +153,11 @@ impl TenantDatabase {
 
     /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that
     /// other commands find the rows there. Does nothing if the rows are in files.
-    async fn link_folders(&self, file: &TeamFile, world: &World) -> Result<(), Failure> {
+    async fn link_folders(&self, file: &TeamFile, context: &Context) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());
         }
-        link::write_unless_unmoved(world.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
+        link::write_unless_unmoved(context.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
         for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
             self.link_home(tenant).await?;
         }
@@ -174,7 +174,7 @@ impl TenantDatabase {
     async fn rows(&self, tenant: &Tenant) -> Result<DatabaseChoice<'static>, Failure> {
         let Some(server) = &self.server else { return Ok(DatabaseChoice::OfFolder) };
         self.link_home(tenant).await?;
-        Ok(DatabaseChoice::Opened(server.store(&tenant.id).await?.into()))
+        Ok(DatabaseChoice::OpenDatabase(server.store(&tenant.id).await?.into()))
     }
 }
 
@@ -234,25 +234,25 @@ async fn forget_rows(store: &Store, member: &str) -> Result<(), StoreError> {
 }
 
 /// Returns the value of `client_secret` in `[sign_in]`, with its placeholder resolved, if the file sets it.
-async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>, Failure> {
+async fn client_secret(file: &TeamFile, context: &Context) -> Result<Option<String>, Failure> {
     let Some(text) = file.sign_in.as_ref().and_then(|sign_in| sign_in.client_secret.as_deref()) else {
         return Ok(None);
     };
     let is_secret = true;
-    let secret = world.secrets().setting("sign_in.client_secret of the team file", text, is_secret).await;
+    let secret = context.secrets().setting("sign_in.client_secret of the team file", text, is_secret).await;
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// Returns the function that makes the world of a tenant from the tenant's own folder. From `world`, a tenant gets only
+/// Returns the function that makes the world of a tenant from the tenant's own folder. From `context`, a tenant gets only
 /// the key to secrets and the variables that [`environment_of`] passes on.
 fn tenant_world_maker(
     tenants: BTreeMap<String, Tenant>,
     tenant_database: TenantDatabase,
     world_options: &WorldOptions,
-    world: &World,
+    context: &Context,
 ) -> MakeWorld {
-    let (environment, world_options) = (world.environment.clone(), world_options.clone());
-    let key = world.stored().variable().map(OsStr::to_owned);
+    let (environment, world_options) = (context.environment.clone(), world_options.clone());
+    let key = context.stored().variable().map(OsStr::to_owned);
     Box::new(move |id, _member| {
         let (tenant, world_options, tenant_database) =
             (tenants.get(&id).cloned(), world_options.clone(), tenant_database.clone());
@@ -288,22 +288,23 @@ async fn make_tenant_world(
     let screen = Arc::new(Screen::new(&global, &environment));
     let rows = tenant_database.rows(&tenant).await?;
     let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
-    let world = World::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
-    let world = Arc::new(world.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
+    let context = Context::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
+    let context = Arc::new(context.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Fails without a database, because there would be no audit log.
-    let quota_writer = QuotaWriter::start(world.quotas(), world.store()?).await?;
+    let quota_writer = QuotaWriter::start(context.quotas(), context.store()?).await?;
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
-    let mut parts = start_world(&world_options, &world, Arc::new(LiveRules::new(Policy::default())))?;
+    let mut parts = start_world(&world_options, &context, Arc::new(LiveRules::new(Policy::default())))?;
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
-    (parts.kind, parts.credentials) = (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(world.stored())));
-    parts.own_servers = own_servers(&tenant, &world).await?;
-    let make_agent_world = Some(agent_world_maker(&world_options, &world, WorldKind::AgentOfTenant));
-    let make_member_world = Some(member_world_maker(&world_options, &world, &parts));
+    (parts.kind, parts.credentials) =
+        (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(context.stored())));
+    parts.own_servers = own_servers(&tenant, &context).await?;
+    let make_agent_world = Some(agent_world_maker(&world_options, &context, WorldKind::AgentOfTenant));
+    let make_member_world = Some(member_world_maker(&world_options, &context, &parts));
     let after_end = async move {
         quota_writer.end().await;
-        world.close().await;
-        if let Ok(store) = world.store() {
+        context.close().await;
+        if let Ok(store) = context.store() {
             store.close().await;
         }
     };
@@ -341,9 +342,9 @@ impl QuotaWriter {
 
 /// Returns the servers that members of the tenant have added for themselves, or `None` if the team file lets them add
 /// none.
-async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnServers>>, Failure> {
+async fn own_servers(tenant: &Tenant, context: &Context) -> Result<Option<Arc<OwnServers>>, Failure> {
     let Some(allowed) = &tenant.own_servers else { return Ok(None) };
-    let added = Arc::new(AddedByMembers::new(Arc::clone(world.stored())));
+    let added = Arc::new(AddedByMembers::new(Arc::clone(context.stored())));
     let egress = Egress::new(allowed.egress(), Arc::new(SystemLookup));
     let own_servers = OwnServers::new(allowed.most.get().into(), egress, added).await;
     let own_servers = own_servers.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
@@ -352,9 +353,9 @@ async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnSer
 
 /// Returns the function that makes the world of a member of the tenant: a host for the member alone, to which the
 /// tenant's host lends its servers, and the parts that only the member has.
-fn member_world_maker(world_options: &WorldOptions, world: &World, tenant_parts: &Parts) -> MakeWorld {
+fn member_world_maker(world_options: &WorldOptions, context: &Context, tenant_parts: &Parts) -> MakeWorld {
     let (member_parts_maker, world_options, model_context) =
-        (Arc::new(world.make_member_world()), world_options.clone(), world.model_context());
+        (Arc::new(context.make_member_world()), world_options.clone(), context.model_context());
     let tenant_parts = TenantParts {
         request: tenant_parts.request.clone(),
         store: tenant_parts.store.clone(),
@@ -459,7 +460,7 @@ fn make_member_world(
 
 /// Returns the environment of a tenant. From the daemon, it has the variables that say nothing about the daemon's user,
 /// and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
-/// [`World::open`] takes out of the environment.
+/// [`Context::open`] takes out of the environment.
 fn environment_of(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
     let is_about_no_user =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");

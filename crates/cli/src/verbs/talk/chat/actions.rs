@@ -2,7 +2,7 @@
 
 use toolrack_agent::Message;
 use toolrack_host::text;
-use toolrack_store::journal::{Journal, Opened};
+use toolrack_store::journal::{Journal, OpenedSession};
 
 use super::{
     Chat, Conversation,
@@ -54,7 +54,7 @@ impl Chat<'_> {
             Command::Help => self.show(help()).await?,
             Command::Mcp => {
                 let servers: Vec<_> = self.tools.servers().into_iter().map(list::render::Server::from).collect();
-                self.show(list::render::page(&servers, self.world.screen.layout())).await?;
+                self.show(list::render::page(&servers, self.context.screen.layout())).await?;
             }
             Command::Tools(search) => self.show_tools(search).await?,
             Command::Resources => {
@@ -66,31 +66,31 @@ impl Chat<'_> {
                 self.show_offers("prompts", prompts::render::page(&offers), &failures).await?;
             }
             Command::Allow(pattern) => {
-                self.world
+                self.context
                     .screen
                     .note(&format!("tools that match `{pattern}` run without asking, unless they are denied"));
                 self.tools.rules().allow(pattern);
             }
             Command::Deny(pattern) => {
-                self.world.screen.note(&format!("tools that match `{pattern}` do not run"));
+                self.context.screen.note(&format!("tools that match `{pattern}` do not run"));
                 self.tools.rules().deny(pattern);
             }
-            Command::Model(None) => self.world.screen.note(self.agent.model.name()),
+            Command::Model(None) => self.context.screen.note(self.agent.model.name()),
             Command::Model(Some(name)) => self.change_model(name, conversation).await?,
             Command::System(None) => {
                 let system = self.agent.system.as_deref().unwrap_or("nothing");
-                self.world.screen.say(&text::for_terminal(system));
+                self.context.screen.message(&text::for_terminal(system));
             }
             Command::System(system) => self.agent.system = system,
             Command::Sessions => {
                 let list = ListSessionsArgs { limit: MAX_SHOWN, search: None, after: None };
-                sessions::run(SessionsVerb::List(list), self.world).await?;
+                sessions::run(SessionsVerb::List(list), self.context).await?;
             }
             Command::Resume(typed) => *conversation = self.resume(&typed).await?,
             Command::New => conversation.begin_new(self),
             Command::Export(file) => self.export(file, conversation).await?,
             Command::Cost => self.show_cost(conversation).await?,
-            Command::Clear => self.world.screen.clear_all(),
+            Command::Clear => self.context.screen.clear_all(),
             Command::Prompt(request) => return self.get_prompt(request).await.map(NextStep::Say),
         }
         Ok(NextStep::ReadInput)
@@ -98,20 +98,20 @@ impl Chat<'_> {
 
     /// Shows a page for users, which has no JSON form.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
-        if self.world.screen.json() {
-            self.world.screen.say(&page);
+        if self.context.screen.json() {
+            self.context.screen.message(&page);
             return Ok(());
         }
-        self.world.screen.page(page).await
+        self.context.screen.page(page).await
     }
 
     /// Shows `page`, which lists prompts or resources. `plural` names these items in messages.
     async fn show_offers(&self, plural: &str, page: String, failures: &[Failure]) -> Result<(), Failure> {
         for failure in failures {
-            self.world.screen.warning(&failure.message);
+            self.context.screen.warning(&failure.message);
         }
         if page.is_empty() && failures.is_empty() {
-            self.world.screen.note(&format!("there are no {plural}"));
+            self.context.screen.note(&format!("there are no {plural}"));
         }
         self.show(page).await
     }
@@ -127,7 +127,7 @@ impl Chat<'_> {
             }
         };
         if found.is_empty() {
-            self.world.screen.note(if search.is_some() { "no tool fits" } else { "there are no tools" });
+            self.context.screen.note(if search.is_some() { "no tool fits" } else { "there are no tools" });
         }
         let with_schema = false;
         self.show(if search.is_some() {
@@ -141,19 +141,20 @@ impl Chat<'_> {
     async fn change_model(&mut self, name: String, conversation: &mut Conversation) -> Result<(), Failure> {
         let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
         let chosen =
-            ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.world.model_context()).await?;
+            ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.context.model_context()).await?;
         conversation.journal.set_model(chosen.model.name());
-        self.world.sample_with(&chosen);
+        self.context.sample_with(&chosen);
         let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);
-        self.world.screen.note(&description);
+        self.context.screen.note(&description);
         Ok(())
     }
 
     /// Opens the conversation that `typed` names, and shows its end.
     async fn resume(&self, typed: &str) -> Result<Conversation, Failure> {
-        let session = sessions::find_session(typed, self.world).await?;
-        let opened = Journal::open(self.world.store()?, session, self.agent.model.name(), self.world.conceal()).await;
+        let session = sessions::find_session(typed, self.context).await?;
+        let opened =
+            Journal::open(self.context.store()?, session, self.agent.model.name(), self.context.conceal()).await;
         let conversation = Conversation::resumed(opened.map_err(|error| sessions::failed(&error))?);
         self.greet(&conversation).await?;
         Ok(conversation)
@@ -164,13 +165,13 @@ impl Chat<'_> {
         let is_json = file.as_deref().is_some_and(|file| file.to_ascii_lowercase().ends_with(".json"));
         let format = if is_json { Format::Json } else { Format::Md };
         let export = ExportSessionArgs { session, format, output: file.map(Into::into) };
-        sessions::run(SessionsVerb::Export(export), self.world).await.map(drop)
+        sessions::run(SessionsVerb::Export(export), self.context).await.map(drop)
     }
 
     async fn show_cost(&self, conversation: &Conversation) -> Result<(), Failure> {
         let session = conversation.journal.id().ok_or_else(nothing_stored)?;
-        let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
-        let cost = ShownSession::new(session, &str::to_owned).cost(self.world.screen.layout());
+        let session = self.context.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
+        let cost = ShownSession::new(session, &str::to_owned).cost(self.context.screen.layout());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }
 }
@@ -178,8 +179,11 @@ impl Chat<'_> {
 impl Conversation {
     /// Begins an empty conversation. The previous conversation stays stored.
     fn begin_new(&mut self, chat: &Chat<'_>) {
-        let store = chat.world.store().ok().cloned();
-        *self = Self::resumed((Journal::new(store, chat.agent.model.name(), chat.world.conceal()), Opened::default()));
+        let store = chat.context.store().ok().cloned();
+        *self = Self::resumed((
+            Journal::new(store, chat.agent.model.name(), chat.context.conceal()),
+            OpenedSession::default(),
+        ));
     }
 }
 

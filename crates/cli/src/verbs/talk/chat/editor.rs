@@ -26,8 +26,8 @@ use super::{
     typed::{self, Typed},
 };
 use crate::{
+    context::Context,
     error::{Exit, Failure, in_words},
-    wire::World,
 };
 
 /// The most lines that are remembered from one conversation to the next.
@@ -57,15 +57,15 @@ impl Editor {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn start(world: &World, known: Arc<KnownItems>) -> Result<Self, Failure> {
+    pub(super) fn start(context: &Context, known: Arc<KnownItems>) -> Result<Self, Failure> {
         let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
         let must_end = Arc::new(AtomicBool::new(false));
-        let history = history(&world.places.data().join("chat-history"));
+        let history = history(&context.places.data().join("chat-history"));
         let history = history.map_err(|(file, error)| {
             let file = file.display();
-            world.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
+            context.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
         });
-        let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.layout().unicode);
+        let (is_coloured, unicode) = (context.screen.is_coloured(), context.screen.layout().unicode);
         let printer = ExternalPrinter::new(MAX_WAITING_LINES);
         let lines_above = printer.sender();
         let (to_thread, requests) = mpsc::channel();

@@ -80,12 +80,12 @@ impl Chat<'_> {
     ) -> Result<(), Failure> {
         let is_missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
         let missing: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
-        let terminal = self.world.terminal();
+        let terminal = self.context.terminal();
         for argument in &missing {
             let name = text::for_line(&argument.name);
             let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
-            let value = match self.world.screen.interactive() {
+            let value = match self.context.screen.interactive() {
                 true => terminal.ask_value(&format!("  {name}{about}: ")).await,
                 false => None,
             };

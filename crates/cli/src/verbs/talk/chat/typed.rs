@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{editor::Editor, known::KnownItems};
-use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
+use crate::{asker::Terminal, context::Context, error::Failure, screen::Screen};
 
 /// At the end of a line, this continues the text on the next line.
 const CONTINUATION: char = '\\';
@@ -33,10 +33,10 @@ impl Input {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn open(world: &World, known: &Arc<KnownItems>) -> Result<Self, Failure> {
-        let terminal = world.terminal();
-        Ok(match world.screen.interactive() {
-            true => Self::Editor(Editor::start(world, Arc::clone(known))?, terminal),
+    pub(super) fn open(context: &Context, known: &Arc<KnownItems>) -> Result<Self, Failure> {
+        let terminal = context.terminal();
+        Ok(match context.screen.interactive() {
+            true => Self::Editor(Editor::start(context, Arc::clone(known))?, terminal),
             false => Self::Lines(terminal),
         })
     }
@@ -49,7 +49,7 @@ impl Input {
     pub(super) fn show_above(&self, line: &str, screen: &Screen) {
         match self {
             Self::Editor(editor, _) => editor.show_above(screen.rendered(line)),
-            Self::Lines(_) => screen.aside(line),
+            Self::Lines(_) => screen.safe_note(line),
         }
     }
 

@@ -12,9 +12,9 @@ use super::{
     transcript,
 };
 use crate::{
+    context::Context,
     error::{Exit, Failure},
     output::{self, OWNER_ONLY_MODE},
-    wire::World,
 };
 
 /// `sessions export --json`.
@@ -27,9 +27,9 @@ struct Exported {
     content: Option<String>,
 }
 
-pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let session = find_session(&args.session, world).await?;
-    let (shown, messages) = transcript(&session, 0, world).await?;
+pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Exit, Failure> {
+    let session = find_session(&args.session, context).await?;
+    let (shown, messages) = transcript(&session, 0, context).await?;
     let document = Document { session: &shown, messages: &messages };
     let (format, content) = match args.format {
         Format::Md => ("md", markdown::document(&shown.session, &messages)),
@@ -41,7 +41,7 @@ pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, 
         // Only its owner may read a conversation.
         output::write(file.clone(), content.clone().into_bytes(), OWNER_ONLY_MODE).await?;
     }
-    let screen = &world.screen;
+    let screen = &context.screen;
     match (file, args.format) {
         (file, _) if screen.json() => {
             let content = file.is_none().then_some(content);

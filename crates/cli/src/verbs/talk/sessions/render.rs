@@ -6,7 +6,7 @@ use chrono::{DateTime, Local, Utc};
 use serde::Serialize;
 use toolrack_daemon::shown::sessions::About;
 use toolrack_host::text;
-use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::TranscriptMessage};
+use toolrack_store::{Imported, ModelUse, Session, SessionTotals, transcript::TranscriptMessage};
 
 use crate::render::{Cell, Layout, Tone, columns, count, one_line, paint};
 
@@ -72,7 +72,7 @@ impl ShownSession {
 pub(crate) struct Totals {
     sessions: u64,
     messages: u64,
-    spent: Spent,
+    spent: ModelUse,
 }
 
 impl From<SessionTotals> for Totals {
@@ -130,7 +130,7 @@ fn messages(number: u64) -> String {
 }
 
 /// Returns tokens and money, as far as they are known.
-fn spent(spent: Spent) -> Vec<String> {
+fn spent(spent: ModelUse) -> Vec<String> {
     let mut facts = Vec::new();
     if spent.input > 0 || spent.output > 0 {
         facts.push(format!("{} tokens in, {} out", spent.input, spent.output));

@@ -23,7 +23,7 @@ const SLUG_CHARS: usize = 40;
 
 /// A container in which to run a [`ChildCommand`]. The command and its working folder are then paths in the image.
 #[derive(Clone, Debug)]
-pub struct Enclosure {
+pub struct ContainerCommand {
     engine: Engine,
     /// The unique name of the container.
     name: String,
@@ -34,7 +34,7 @@ pub struct Enclosure {
     mounts: Vec<Mount>,
 }
 
-impl Enclosure {
+impl ContainerCommand {
     /// Creates a container of `server`.
     pub(crate) fn new(server: &ServerName, plan: &ContainerPlan) -> Self {
         let name = format!("toolrack-{}{:016x}", slug(server.as_str()), rand::random::<u64>());

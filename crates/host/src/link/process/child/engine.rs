@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::{
-    link::process::child::{container::Enclosure, resolve::SpawnError},
+    link::process::child::{container::ContainerCommand, resolve::SpawnError},
     resolve::ChildPlan,
     spec::ServerName,
     text::quote,
@@ -20,11 +20,11 @@ const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The result of a look at an engine and an image.
 #[derive(Clone, Debug)]
-pub struct EngineLook {
+pub struct EngineReport {
     /// The engine's program.
     pub program: PathBuf,
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
-    pub engine: Result<EngineFacts, String>,
+    pub engine: Result<EngineInfo, String>,
     /// The names with digests by which the image was fetched. `Some(None)` if the image is not on this machine; `None`
     /// if the engine does not answer.
     pub image: Option<Option<Vec<String>>>,
@@ -32,7 +32,7 @@ pub struct EngineLook {
 
 /// An engine's facts about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineFacts {
+pub struct EngineInfo {
     /// The version of the engine, escaped.
     pub version: String,
     /// Whether the engine runs without root, so that root in a container is not root outside.
@@ -44,9 +44,9 @@ pub struct EngineFacts {
 ///
 /// # Errors
 /// When the engine is not installed.
-pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineLook, SpawnError>> {
+pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineReport, SpawnError>> {
     let container = plan.container.as_deref()?;
-    let enclosure = Enclosure::new(server, container);
+    let enclosure = ContainerCommand::new(server, container);
     let env = plan.env.clone();
     let found = tokio::task::spawn_blocking(move || enclosure.find(&env)).await;
     let (program, is_podman) = match found.unwrap_or(Err(SpawnError::ShuttingDown)) {
@@ -68,17 +68,17 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
         let reported = run_client(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
         image = Some(reported.map(|reported| reported.lines().map(quote).filter(|line| !line.is_empty()).collect()));
     }
-    Some(Ok(EngineLook { program, engine, image }))
+    Some(Ok(EngineReport { program, engine, image }))
 }
 
 /// Parses `VERSION|true` or `VERSION|[name=seccomp,profile=builtin name=rootless]`.
-fn facts(output: &str) -> Result<EngineFacts, String> {
+fn facts(output: &str) -> Result<EngineInfo, String> {
     let (version, security) = output.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(output)))?;
     if version.is_empty() {
         return Err("its daemon does not answer".to_owned());
     }
     let rootless = security == "true" || security.contains("name=rootless");
-    Ok(EngineFacts { version: quote(version), rootless })
+    Ok(EngineInfo { version: quote(version), rootless })
 }
 
 /// Runs the engine's client and returns its output; if it fails, the error is the last line of its stderr.
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_version_output_of_both_engines_is_parsed() {
-        let of = |version: &str, rootless| Ok(EngineFacts { version: version.to_owned(), rootless });
+        let of = |version: &str, rootless| Ok(EngineInfo { version: version.to_owned(), rootless });
         assert_eq!(facts("4.3.1|false\n"), of("4.3.1", false));
         assert_eq!(facts("5.2.0|true\n"), of("5.2.0", true));
         assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=cgroupns]\n"), of("28.2.2", false));

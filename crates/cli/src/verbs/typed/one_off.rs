@@ -11,7 +11,7 @@ use clap::{
 
 use super::Cli;
 use crate::{
-    args::{ONCE, Once, OnceArgs},
+    args::{ONE_OFF_NAME, OneOffArgs, OneOffServer},
     verbs::Verb,
 };
 
@@ -22,36 +22,38 @@ impl Cli {
     /// # Errors
     /// When two servers are named, or when the name of the tool, prompt or resource is missing.
     pub(super) fn take_once(&mut self) -> Result<(), Error> {
-        let once = self.verb.take_once_server()?;
-        self.global.once = once;
+        let one_off = self.verb.take_once_server()?;
+        self.global.one_off = one_off;
         Ok(())
     }
 }
 
 impl Verb {
-    fn take_once_server(&mut self) -> Result<Option<Once>, Error> {
+    fn take_once_server(&mut self) -> Result<Option<OneOffServer>, Error> {
         match self {
-            Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.once),
-            Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.once),
-            Self::Resources(args) | Self::Prompts(args) => take_from_servers(&mut args.only.servers, &mut args.once),
-            Self::Call(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.once, "TOOL"),
-            Self::Prompt(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.once, "PROMPT"),
+            Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.one_off),
+            Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
+            Self::Resources(args) | Self::Prompts(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
+            Self::Call(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "TOOL"),
+            Self::Prompt(args) => {
+                take_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "PROMPT")
+            }
             Self::Read(args) => {
                 let mut rest: Vec<_> = args.uri.take().into_iter().collect();
-                let once = take_before_name(&mut args.server, &mut rest, &mut args.once, "URI")?;
+                let one_off = take_before_name(&mut args.server, &mut rest, &mut args.one_off, "URI")?;
                 let mut rest = rest.into_iter();
                 // With a server for one command, the first word is the URI.
-                args.uri = match once {
-                    Some(_) => Some(std::mem::replace(&mut args.server, ONCE.to_owned())),
+                args.uri = match one_off {
+                    Some(_) => Some(std::mem::replace(&mut args.server, ONE_OFF_NAME.to_owned())),
                     None => rest.next(),
                 };
                 match (rest.next(), &args.uri) {
                     (Some(extra), _) => Err(conflict(&format!("`{extra}` is one word too many"))),
                     (None, None) => Err(conflict("name the resource after the server: toolrack read SERVER URI")),
-                    _ => Ok(once),
+                    _ => Ok(one_off),
                 }
             }
-            Self::Ask(args) => take_from_servers(&mut args.talk.policy.server, &mut args.once),
+            Self::Ask(args) => take_from_servers(&mut args.talk.policy.server, &mut args.one_off),
             _ => Ok(None),
         }
     }
@@ -59,14 +61,14 @@ impl Verb {
 
 /// Takes the command after `--`, if there is one. Other words after `--` are added to `rest`, because that `--` only
 /// ends the options.
-fn take_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
-    let words = std::mem::take(&mut once.command);
+fn take_command(one_off: &mut OneOffArgs, rest: &mut Vec<String>) -> Option<OneOffServer> {
+    let words = std::mem::take(&mut one_off.command);
     let first = words.first()?;
     if first.starts_with('-') || is_argument(first) {
         rest.extend(words);
         return None;
     }
-    Some(Once::Command(words))
+    Some(OneOffServer::Command(words))
 }
 
 /// Returns whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
@@ -89,19 +91,19 @@ pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
 }
 
 /// Takes the server out of the words of a verb whose words name servers. One of these words may be a URL.
-fn take_from_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
-    let command = take_command(once, servers);
-    let index = servers.iter().position(|word| Once::is_url(word));
-    let url = index.map(|index| Once::Url(servers.remove(index)));
-    if (url.is_some() && command.is_some()) || servers.iter().any(|word| Once::is_url(word)) {
+fn take_from_servers(servers: &mut Vec<String>, one_off: &mut OneOffArgs) -> Result<Option<OneOffServer>, Error> {
+    let command = take_command(one_off, servers);
+    let index = servers.iter().position(|word| OneOffServer::is_url(word));
+    let url = index.map(|index| OneOffServer::Url(servers.remove(index)));
+    if (url.is_some() && command.is_some()) || servers.iter().any(|word| OneOffServer::is_url(word)) {
         return Err(two_servers());
     }
-    let once = url.or(command);
-    if once.is_some() && servers.is_empty() {
+    let one_off = url.or(command);
+    if one_off.is_some() && servers.is_empty() {
         // The server counts as named, so the command fails if it cannot be used.
-        servers.push(ONCE.to_owned());
+        servers.push(ONE_OFF_NAME.to_owned());
     }
-    Ok(once)
+    Ok(one_off)
 }
 
 /// Takes the server out of the words of a verb whose first word names a tool, prompt or resource. If the first word is
@@ -109,12 +111,12 @@ fn take_from_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<O
 fn take_before_name(
     first: &mut String,
     rest: &mut Vec<String>,
-    once: &mut OnceArgs,
+    one_off: &mut OneOffArgs,
     kind: &str,
-) -> Result<Option<Once>, Error> {
-    let command = take_command(once, rest);
+) -> Result<Option<OneOffServer>, Error> {
+    let command = take_command(one_off, rest);
     // After a command, a URL is not a second server, but the URI of a resource.
-    if !Once::is_url(first) || (command.is_some() && kind == "URI") {
+    if !OneOffServer::is_url(first) || (command.is_some() && kind == "URI") {
         return Ok(command);
     }
     if command.is_some() {
@@ -123,7 +125,7 @@ fn take_before_name(
     if rest.is_empty() {
         return Err(conflict(&format!("{kind} is missing after the URL of the server")));
     }
-    Ok(Some(Once::Url(std::mem::replace(first, rest.remove(0)))))
+    Ok(Some(OneOffServer::Url(std::mem::replace(first, rest.remove(0)))))
 }
 
 fn two_servers() -> Error {

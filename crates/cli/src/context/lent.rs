@@ -1,4 +1,4 @@
-//! The world of a command that a daemon runs for another process (the borrower), with the daemon's servers and the
+//! The context of a command that a daemon runs for another process (the borrower), with the daemon's servers and the
 //! borrower's terminal.
 
 use std::{
@@ -22,7 +22,7 @@ use toolrack_host::{
 use toolrack_team::TenantQuotas;
 
 use super::{
-    CommandLine, HostSettings, Hosts, World,
+    CommandLine, Context, HostSettings, Hosts,
     opening::{PROXIES, on_message},
 };
 use crate::{
@@ -43,7 +43,7 @@ const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
-pub(super) struct LentWorld {
+pub(super) struct LentContext {
     current: Current,
     loaded: Arc<Loaded>,
     host: Host,
@@ -75,14 +75,14 @@ pub(crate) struct Borrower {
     pub(crate) args_text: Option<String>,
 }
 
-impl LentWorld {
+impl LentContext {
     pub(super) fn loaded(&self) -> Loaded {
         Loaded::clone(&self.loaded)
     }
 }
 
-impl World {
-    /// Returns the world for the command of `borrower`. `self` is the world of the daemon, whose servers it lends.
+impl Context {
+    /// Returns the context for the command of `borrower`. `self` is the daemon's context, whose servers it lends.
     ///
     /// # Errors
     /// The reason why the borrower by itself would have another configuration, as a text for the user.
@@ -113,7 +113,7 @@ impl World {
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
         let settings = HostSettings { policy, naming, configured: Vec::new() };
         let terminal = Arc::new(Terminal::for_borrower(Arc::clone(&screen), lines));
-        let lent = LentWorld {
+        let lent = LentContext {
             current: current.clone(),
             loaded,
             host: self.host(),
@@ -122,7 +122,7 @@ impl World {
             server_output: OnceLock::new(),
         };
         let hosts = Hosts {
-            keeps_answers: global.once.is_none(),
+            keeps_answers: global.one_off.is_none(),
             tape: None,
             on_message: on_message(&global, &screen, &self.hosts.secrets),
             quotas: TenantQuotas::of_machine(),
@@ -172,8 +172,8 @@ impl World {
     }
 
     /// Returns a host with the servers of `desired` from the daemon's host, if the borrower would have the same
-    /// servers. Otherwise sets [`LentWorld::decline_reason`], and returns an error that the user does not see.
-    pub(super) async fn borrow(&self, lent: &LentWorld, desired: &Desired, need: Need) -> Result<Host, Failure> {
+    /// servers. Otherwise sets [`LentContext::decline_reason`], and returns an error that the user does not see.
+    pub(super) async fn borrow(&self, lent: &LentContext, desired: &Desired, need: Need) -> Result<Host, Failure> {
         let is_ready = need == Need::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
         for (name, spec) in desired {
@@ -197,7 +197,7 @@ impl World {
     /// `None` if the two do not differ.
     async fn difference_for(
         &self,
-        lent: &LentWorld,
+        lent: &LentContext,
         name: &ServerName,
         spec: &ServerSpec,
         need: Need,
@@ -320,7 +320,7 @@ fn uses(stdio: &Stdio, name: &OsStr) -> bool {
     }
 }
 
-impl LentWorld {
+impl LentContext {
     /// Returns whether each server has connected or failed at least once. Waits up to [`CONNECT_WAIT`] for that.
     async fn has_tried_all(&self) -> bool {
         timeout(CONNECT_WAIT, self.host.settled()).await.is_ok()

@@ -10,7 +10,7 @@ use std::{
 use toolrack_config::{Interpolate, Loaded};
 use toolrack_host::{Conceal, HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
 
-use super::World;
+use super::Context;
 use crate::{
     args::TapeWords,
     error::{Exit, Failure, in_words},
@@ -68,7 +68,7 @@ impl Tape {
     }
 }
 
-impl World {
+impl Context {
     /// Writes the recording, if there is one.
     ///
     /// # Errors

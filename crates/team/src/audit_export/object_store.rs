@@ -1,25 +1,25 @@
-//! Defines the place to which the exporter writes objects (files).
+//! Defines what the exporter writes objects (files) to.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// A place that takes objects and never overwrites one.
-pub trait Place: Send + Sync {
-    /// Prepares for a round. A place may for example read its credentials again, which may have changed.
-    fn begin_round(&self) -> BoxFuture<'_, Result<(), PlaceError>> {
+/// A place for objects, such as a bucket or a folder, which never overwrites one.
+pub trait ObjectStore: Send + Sync {
+    /// Prepares for a round. An object store may for example read its credentials again, which may have changed.
+    fn begin_round(&self) -> BoxFuture<'_, Result<(), ObjectStoreError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Writes an object, if there is none of this name. Also succeeds if the place already has an object of this name
+    /// Writes an object, if there is none of this name. Also succeeds if the object store already has an object of this name
     /// with the same content. If the future is dropped, the object may have been written or not.
-    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), PlaceError>>;
+    fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>>;
 }
 
 /// Why an object was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlaceError {
-    /// The place has an object of this name with other content.
+pub enum ObjectStoreError {
+    /// The object store has an object of this name with other content.
     #[error(
         "{name} is there already, with other content: the database was set back, or another daemon writes to the same \
          place. Verify what is there, and name a new place in `to` of `[audit_export]`"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolrack_config::{Loaded, Scope};
 use toolrack_host::{CatalogTool, Host, State};
 
-use super::{World, tape::Tape};
+use super::{Context, tape::Tape};
 use crate::notebook::{Configured, Notebook, OfferList, Tool, ToolsHash};
 
 /// The servers about which the notebook gets a note. Built-in servers need none, and servers without a file exist only
@@ -15,7 +15,7 @@ pub(super) fn servers_to_note(loaded: &Loaded) -> impl Iterator<Item = Configure
     entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(Configured::from)
 }
 
-impl World {
+impl Context {
     /// Writes the tools of the connected servers into the notebook.
     pub(super) async fn note_tools(&self, host: &Host) {
         if Tape::is_replay(self.hosts.tape.as_ref()) {

@@ -13,7 +13,7 @@ use super::{
 
 /// The work under way in a world. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct UnderWay(Arc<Mutex<State>>);
+pub(crate) struct WorkInProgress(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -40,13 +40,13 @@ impl State {
 
 /// Registers running work, until this value is dropped.
 pub(crate) struct RunningWork {
-    under_way: UnderWay,
+    work_in_progress: WorkInProgress,
     work: Work,
     name: Option<String>,
     cancelled: CancellationToken,
 }
 
-impl UnderWay {
+impl WorkInProgress {
     /// Registers work that begins.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl UnderWay {
         if let Some(name) = &name {
             self.0.lock().named(work).insert(name.clone(), cancelled.clone())?;
         }
-        Ok(RunningWork { under_way: self.clone(), work, name, cancelled })
+        Ok(RunningWork { work_in_progress: self.clone(), work, name, cancelled })
     }
 
     /// Cancels the work of this name. Returns whether such work was running.
@@ -81,7 +81,7 @@ impl RunningWork {
 impl Drop for RunningWork {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            self.under_way.0.lock().named(self.work).remove(name);
+            self.work_in_progress.0.lock().named(self.work).remove(name);
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_name_is_free_again_when_its_work_is_over_and_a_call_does_not_take_that_of_a_turn() {
-        let under_way = UnderWay::default();
+        let under_way = WorkInProgress::default();
         let begin = |work| under_way.begin(work, Some("1".to_owned()));
         let (call, _turn) = (begin(Work::Call).unwrap(), begin(Work::Turn).unwrap());
         assert_eq!(begin(Work::Call).err(), Some(NotBegun::NameInUse));

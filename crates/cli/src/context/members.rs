@@ -4,16 +4,16 @@
 use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
 
 use toolrack_auth::SignIn;
-use toolrack_config::{Environment, Interpolate, Unset};
+use toolrack_config::{Environment, Interpolate, UnsetPolicy};
 use toolrack_host::{Host, Principal};
 
-use super::{Hosts, World, hosts::Loan, opening::sign_in_builder};
-use crate::{credentials::MemberCredentials, secrets::Stored};
+use super::{Context, Hosts, hosts::Loan, opening::sign_in_builder};
+use crate::{credentials::MemberCredentials, secrets::SecretStore};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
 pub(crate) struct MemberPartsFactory {
-    stored: Arc<Stored>,
+    stored: Arc<SecretStore>,
     secrets: Arc<Interpolate>,
     environment: Environment,
     /// The working folders of the tenant's servers, which the configuration names.
@@ -35,8 +35,8 @@ pub(crate) struct MemberParts {
     pub(crate) credentials: Arc<MemberCredentials>,
 }
 
-impl World {
-    /// Returns a factory for the parts of the tenant's members. `self` is the world of the tenant.
+impl Context {
+    /// Returns a factory for the parts of the tenant's members. `self` is the tenant's context.
     pub(crate) fn make_member_world(&self) -> MemberPartsFactory {
         MemberPartsFactory {
             stored: Arc::clone(&self.stored),
@@ -65,7 +65,7 @@ impl MemberPartsFactory {
         let environment =
             Environment::new(other_variables.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
         let credentials = Arc::new(MemberCredentials::new(Arc::clone(&self.stored), key));
-        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+        let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
             .with_secrets(Arc::<MemberCredentials>::clone(&credentials))
             .with_homes(home.join("sandbox"))
             .with_own_folders_in(home.join("cwd"), self.own_folders.clone())

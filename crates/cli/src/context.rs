@@ -1,4 +1,4 @@
-//! The composition root: puts configuration, store, built-in server, asker and host together in a [`World`], the
+//! The composition root: puts configuration, store, built-in server, asker and host together in a [`Context`], the
 //! context of one command.
 
 mod hosts;
@@ -25,7 +25,7 @@ use toolrack_host::{
 };
 use toolrack_store::{ArtifactFolder, Retention, Store, Uuid};
 
-use self::lent::LentWorld;
+use self::lent::LentContext;
 pub(crate) use self::{
     hosts::Hosts,
     lent::Borrower,
@@ -35,19 +35,19 @@ pub(crate) use self::{
     running::{HostOptions, OnFailure, RunningHost},
 };
 use crate::{
-    args::Once,
+    args::OneOffServer,
     asker::{Sampler, Terminal},
     database::{self, Server},
     error::{Exit, Failure, with_causes},
     models::{Chosen, ModelContext, ModelOptions},
     notebook::Configured,
     screen::Screen,
-    secrets::Stored,
+    secrets::SecretStore,
 };
 
 /// Everything that a command works with.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Context {
     pub(crate) screen: Arc<Screen>,
     pub(crate) places: Places,
     /// The working folder.
@@ -57,22 +57,22 @@ pub(crate) struct World {
     /// Asks the user: one reader of stdin for all questions.
     terminal: Arc<Terminal>,
     /// The values of `${secret:NAME}`.
-    stored: Arc<Stored>,
+    stored: Arc<SecretStore>,
     /// The database server, if the database is not a file. The daemon of a team opens the stores of its tenants on this
     /// server.
     server: Option<Server>,
-    /// Makes the hosts of this world.
+    /// Makes the hosts of this context.
     hosts: Hosts,
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
-    /// The host of the command, once it is started. [`World::close`] ends it, even after a failure.
+    /// The host of the command, once it is started. [`Context::close`] ends it, even after a failure.
     running: OnceLock<RunningHost>,
     /// The daemon's servers, if a daemon runs this command for another process.
-    lent: Option<Box<LentWorld>>,
+    lent: Option<Box<LentContext>>,
 }
 
 /// The settings with which the host is created, and the servers that the notebook (what completion reads) needs when
-/// the world closes.
+/// the context closes.
 #[derive(Debug, Default)]
 struct HostSettings {
     policy: Policy,
@@ -82,7 +82,7 @@ struct HostSettings {
     configured: Vec<Configured>,
 }
 
-impl World {
+impl Context {
     /// Returns the text of `--args`, if another process has read it already.
     pub(crate) fn args_text(&self) -> Option<ArgsText> {
         self.command_line.args_text.clone()
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Returns the stored secrets.
-    pub(crate) fn stored(&self) -> &Arc<Stored> {
+    pub(crate) fn stored(&self) -> &Arc<SecretStore> {
         &self.stored
     }
 
@@ -123,8 +123,8 @@ impl World {
     }
 
     /// Returns the server that the command line gives for this one command.
-    pub(crate) fn once(&self) -> Option<&Once> {
-        self.command_line.global.once.as_ref()
+    pub(crate) fn one_off(&self) -> Option<&OneOffServer> {
+        self.command_line.global.one_off.as_ref()
     }
 
     /// Returns the agent that `--agent` names.
@@ -221,7 +221,7 @@ impl World {
         self.terminal.abilities().forms
     }
 
-    /// Returns the resolver of placeholders, for callers that outlive this world.
+    /// Returns the resolver of placeholders, for callers that outlive this context.
     pub(crate) fn secrets(&self) -> Arc<Interpolate> {
         Arc::clone(&self.hosts.secrets)
     }
@@ -262,7 +262,7 @@ impl World {
     }
 
     /// Returns the factory for more hosts, which share the user's store, sign-ins and secrets with the host of this
-    /// world.
+    /// context.
     pub(crate) fn hosts(&self) -> Hosts {
         self.hosts.clone()
     }

@@ -8,7 +8,7 @@ use toolrack_host::{Egress, Gate, Host, OnMessage, Principal, SharedAsker, Trace
 use toolrack_store::{ArtifactFolder, Store};
 use toolrack_team::TenantQuotas;
 
-use super::{World, tape::Tape};
+use super::{Context, tape::Tape};
 use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
 
 /// The supervisor: the program that runs between the host and a stdio server.
@@ -54,7 +54,7 @@ impl fmt::Debug for Hosts {
     }
 }
 
-impl World {
+impl Context {
     /// Returns the quotas, which count what each caller uses.
     pub(crate) fn quotas(&self) -> &TenantQuotas {
         &self.hosts.quotas

@@ -13,10 +13,10 @@ use toolrack_daemon::approval_of;
 use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{HostSettings, World, notes::servers_to_note};
-use crate::{args::ONCE, builtin, database, error::Failure, models};
+use super::{Context, HostSettings, notes::servers_to_note};
+use crate::{args::ONE_OFF_NAME, builtin, database, error::Failure, models};
 
-impl World {
+impl Context {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl World {
         request.check_model = Some(models::check_name);
         request.built_in = builtin::configured(&self.folder);
         request.typed.clone_from(&self.command_line.typed);
-        if self.command_line.global.once.is_some() {
+        if self.command_line.global.one_off.is_some() {
             // Only the server of this one command: no other server is started or can interfere.
             request.strict = true;
             request.built_in.clear();
@@ -94,7 +94,7 @@ impl World {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
-        let loaded = if self.command_line.global.once.is_some() { only_once_server(loaded) } else { loaded };
+        let loaded = if self.command_line.global.one_off.is_some() { only_once_server(loaded) } else { loaded };
         let loaded = self.with_recorded_servers(loaded).await;
         self.hosts.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
@@ -183,8 +183,8 @@ impl World {
 
 /// The loaded configuration, with only the server for this one command.
 fn only_once_server(mut loaded: Loaded) -> Loaded {
-    loaded.desired.retain(|name, _| name.as_str() == ONCE);
-    loaded.entries.retain(|entry| entry.name == ONCE);
+    loaded.desired.retain(|name, _| name.as_str() == ONE_OFF_NAME);
+    loaded.entries.retain(|entry| entry.name == ONE_OFF_NAME);
     loaded
 }
 

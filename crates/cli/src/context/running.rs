@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolrack_host::{AllowAll, Desired, Gate, Host, ServerName, SharedAsker, State};
 
-use super::{World, lent::Need};
+use super::{Context, lent::Need};
 use crate::{
     error::{Exit, Failure},
     log_keeper::LogKeeper,
@@ -102,7 +102,7 @@ impl RunningHost {
     }
 }
 
-impl World {
+impl Context {
     /// Starts the host of this command with `options`, for a command that needs other options than those of
     /// [`Self::connect`].
     ///

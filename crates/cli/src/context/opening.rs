@@ -1,4 +1,4 @@
-//! Opens a world (everything that a command works with) from what the user typed and from where the program runs.
+//! Opens a context (everything that a command works with) from what the user typed and from where the program runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,23 +7,23 @@ use std::{
 
 use arc_swap::ArcSwap;
 use toolrack_auth::{SignIn, SignInBuilder};
-use toolrack_config::{Environment, Interpolate, Places, Typed, Unset};
+use toolrack_config::{Environment, Interpolate, Places, Typed, UnsetPolicy};
 use toolrack_host::{Egress, OnMessage, ServerName, Tracer, ask::Root};
 use toolrack_store::{ArtifactBounds, ArtifactFolder};
 use toolrack_team::TenantQuotas;
 use url::Url;
 
-use super::{DatabaseChoice, Hosts, World, tape::Tape};
+use super::{Context, DatabaseChoice, Hosts, tape::Tape};
 use crate::{
-    args::{Global, ONCE, Once},
+    args::{Global, ONE_OFF_NAME, OneOffServer},
     asker::Terminal,
     audit::Audited,
-    database::Opened,
+    database::OpenDatabase,
     editor::Editor,
     error::{Exit, Failure, in_words},
     frames,
     screen::Screen,
-    secrets::{self, Stored},
+    secrets::{self, SecretStore},
     tokens::Tokens,
 };
 
@@ -65,8 +65,8 @@ pub(crate) fn working_folder() -> Result<PathBuf, Failure> {
     })
 }
 
-impl World {
-    /// The world of a command.
+impl Context {
+    /// The context of a command.
     ///
     /// # Errors
     /// When the place of the configuration is unknown, a `--root` is not a folder, the database of a team cannot be
@@ -83,27 +83,27 @@ impl World {
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
         let (store, server) = match database_choice.open(&places, &environment).await? {
-            Ok(Opened { store, server }) => (Some(store), server),
+            Ok(OpenDatabase { store, server }) => (Some(store), server),
             Err(failure) => {
                 screen.warning(&failure.message);
                 (None, None)
             }
         };
         let keychain = secrets::Keychain::of(&environment);
-        let stored = Arc::new(Stored::new(store.clone(), key, places.data(), keychain));
-        let secrets = Interpolate::new(environment.clone(), Unset::Error)
-            .with_secrets(Arc::<Stored>::clone(&stored))
+        let stored = Arc::new(SecretStore::new(store.clone(), key, places.data(), keychain));
+        let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
+            .with_secrets(Arc::<SecretStore>::clone(&stored))
             .with_homes(places.data().join("sandbox"))
             .with_own_folders(places.own_folders());
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies_in(&environment));
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in_builder(&stored, &secrets, &egress, &audit, global.once.clone()).build();
+        let sign_in = sign_in_builder(&stored, &secrets, &egress, &audit, global.one_off.clone()).build();
         let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).with_answers(global)?;
         let hosts = Hosts {
             artifacts: ArtifactFolder::new(places.data().join("artifacts"), ArtifactBounds::default()),
-            keeps_answers: global.once.is_none(),
+            keeps_answers: global.one_off.is_none(),
             tape: Tape::of(global.tape.as_ref(), &secrets).await?,
             on_message: on_message(global, &screen, &secrets),
             quotas: TenantQuotas::of_machine(),
@@ -132,7 +132,7 @@ impl World {
         })
     }
 
-    /// Makes this the world of a tenant: the members share the servers, and `quotas` counts what they use.
+    /// Makes this the context of a tenant: the members share the servers, and `quotas` counts what they use.
     pub(crate) fn of_tenant(mut self, quotas: TenantQuotas) -> Self {
         (self.hosts.quotas, self.hosts.is_shared) = (quotas, true);
         self
@@ -151,16 +151,16 @@ pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<In
 
 /// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
 pub(super) fn sign_in_builder(
-    stored: &Arc<Stored>,
+    stored: &Arc<SecretStore>,
     secrets: &Arc<Interpolate>,
     egress: &Egress,
     audit: &Audited,
-    once: Option<Once>,
+    one_off: Option<OneOffServer>,
 ) -> SignInBuilder {
     let known_secrets = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
         .resolver(Arc::<Interpolate>::clone(secrets))
-        .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
+        .sign_in_hint(move |server, scopes| how_to_sign_in(server, scopes, one_off.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| known_secrets.add_secret(secret));
     match audit.witness(None) {
@@ -170,8 +170,8 @@ pub(super) fn sign_in_builder(
 }
 
 /// The command with which the user signs in to `server`, with these scopes if there are any.
-fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
-    if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
+fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOffServer>) -> String {
+    if let (Some(OneOffServer::Url(url)), ONE_OFF_NAME) = (one_off, server.as_str()) {
         // A server for one command has no name that `login` could use.
         return format!("toolrack add NAME {}", shell_words::quote(url));
     }

@@ -9,7 +9,7 @@ pub(crate) const NAME: &str = "once";
 
 /// The command that starts a server for one command.
 #[derive(Debug, Default, Args)]
-pub(crate) struct OnceArgs {
+pub(crate) struct OneOffArgs {
     /// Use only the server that this command starts, and only this time
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -17,14 +17,14 @@ pub(crate) struct OnceArgs {
 
 /// A server that no file configures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Once {
+pub(crate) enum OneOffServer {
     /// The program and its arguments.
     Command(Vec<String>),
     /// Its address.
     Url(String),
 }
 
-impl Once {
+impl OneOffServer {
     /// Whether `word` is the URL of a server. No server in a file can have such a name.
     pub(crate) fn is_url(word: &str) -> bool {
         ["http://", "https://"].iter().any(|scheme| {
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn an_address_has_a_scheme_and_something_behind_it() {
         for word in ["https://example.com/mcp", "HTTP://127.0.0.1:1", "https://[::1]/x"] {
-            assert!(Once::is_url(word), "{word}");
+            assert!(OneOffServer::is_url(word), "{word}");
         }
         for word in ["https://", "docs", "file:///x", "http:/x", "a/https://x", ""] {
-            assert!(!Once::is_url(word), "{word}");
+            assert!(!OneOffServer::is_url(word), "{word}");
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Chooses and opens the database of a world (the context of a command or tenant).
+//! Chooses and opens the database of a command or tenant.
 
 use std::path::Path;
 
 use toolrack_config::{Environment, Places};
 
-use super::World;
+use super::Context;
 use crate::{
-    database::{self, Opened, Server},
+    database::{self, OpenDatabase, Server},
     error::Failure,
 };
 
-impl World {
+impl Context {
     /// The database server, if the database is not a file.
     pub(crate) fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 }
 
-/// The database that a world uses.
+/// The database that a context uses.
 #[derive(Debug)]
 pub(crate) enum DatabaseChoice<'a> {
-    /// The database in the data folder of the world.
+    /// The database in the data folder of the context.
     OfFolder,
     /// The database that this team file names; if it names none, as [`Self::OfFolder`].
     OfTeam(&'a Path),
     /// A database that is open already.
-    Opened(Opened),
+    OpenDatabase(OpenDatabase),
 }
 
 impl DatabaseChoice<'_> {
@@ -35,9 +35,9 @@ impl DatabaseChoice<'_> {
         self,
         places: &Places,
         environment: &Environment,
-    ) -> Result<Result<Opened, Failure>, Failure> {
+    ) -> Result<Result<OpenDatabase, Failure>, Failure> {
         let opened = match self {
-            Self::Opened(opened) => Some(opened),
+            Self::OpenDatabase(opened) => Some(opened),
             Self::OfTeam(path) => Box::pin(database::of_team(path, places, environment)).await?,
             Self::OfFolder => None,
         };
