@@ -127,7 +127,7 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
 
 /// Reports every name that an object in `node` has twice, even with `null`: parsers differ in which of the two they
 /// use, but only a program that the user agreed to may run.
-fn report_duplicates(node: &Node, report: &mut Report<'_>) {
+pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| report_duplicates(node, report)),
         Value::Map(members) => {

@@ -7,7 +7,7 @@
 //! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
 //! seconds for another, `url` means SSE for a third. Parts that cannot be converted are left out and listed in
 //! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
-//! are skipped and reported as a [`Problem`].
+//! are skipped and reported as a [`Problem`]. Bad is also what is given twice: programs differ in which they use.
 
 mod client;
 mod env_file;
@@ -19,7 +19,7 @@ mod texts;
 mod translate;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -28,7 +28,7 @@ use serde_json::Value as Json;
 use crate::{
     dialect,
     document::Document,
-    entry::{Decoded, Report, decode},
+    entry::{Decoded, Report, decode, report_duplicates},
     environment::Environment,
     node::{Member, Node, Value},
     problem::Problem,
@@ -153,15 +153,29 @@ impl Found {
                 self.problems.push(document.locate(problem, container.node.at.clone()));
                 continue;
             };
+            let repeated = repeated_names(members);
             for member in members {
                 // Private servers of a nearer folder come first, and override servers of the same name in a farther
                 // folder.
                 if container.private_to.is_some() && !private_names.insert(&member.name) {
                     continue;
                 }
-                self.offer(&origin, document, member, container.private_to);
+                if repeated.contains(&*member.name) {
+                    self.report_repeated(document, member);
+                } else {
+                    self.offer(&origin, document, member, container.private_to);
+                }
             }
         }
+    }
+
+    /// Reports an entry whose name others in the same object have. Programs differ in which of them they use, so none
+    /// is offered.
+    fn report_repeated(&mut self, document: &Document, raw: &Member) {
+        let mut report = Report::new(Some(document), &raw.name);
+        let problem = Problem::error("the file has several entries of this name");
+        report.add(problem.hint("keep one; until then none is imported"), &raw.name_at);
+        self.problems.extend(report.into_problems());
     }
 
     /// Offers the server of the entry `raw`, or reports why it cannot be imported.
@@ -170,6 +184,10 @@ impl Found {
         if is_from_extension(origin.file.client, &raw.node) {
             let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
             report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
+            return self.problems.extend(report.into_problems());
+        }
+        report_duplicates(&raw.node, &mut report);
+        if report.has_errors() {
             return self.problems.extend(report.into_problems());
         }
         let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
@@ -263,6 +281,12 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             container_at(&["mcpServers"]).into_iter().collect()
         }
     }
+}
+
+/// Returns the names that several of `members` have.
+fn repeated_names(members: &[Member]) -> HashSet<&str> {
+    let mut names = HashSet::with_capacity(members.len());
+    members.iter().map(|member| &*member.name).filter(|name| !names.insert(*name)).collect()
 }
 
 /// Returns whether Zed starts the server through an extension. Only the extension knows the command.

@@ -189,7 +189,12 @@ const QBIT: Table = &[("url", Meaning::Address(Address::Http)), ("timeout", Seco
 
 /// Returns the meaning of the field `name` of `client`; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
-    table_of(client).iter().chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+    fields(client).find(|(known, _)| *known == name).map(|(_, meaning)| meaning)
+}
+
+/// Returns all fields of `client`, each with its meaning.
+pub(super) fn fields(client: Client) -> impl Iterator<Item = (&'static str, Meaning)> {
+    table_of(client).iter().chain(COMMON).copied()
 }
 
 /// Returns the rank of an address field of `client` in its table; the lowest one is used.

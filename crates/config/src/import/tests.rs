@@ -1,3 +1,6 @@
+mod fields;
+mod mistakes;
+
 use std::fs;
 
 use serde_json::json;
