@@ -87,8 +87,10 @@ pub(crate) enum Kind {
     },
     /// A list of texts.
     Texts,
-    /// A list of TCP ports.
-    Ports,
+    /// A list of TCP ports, each `least` or more.
+    Ports {
+        min: u16,
+    },
     /// An object of texts.
     Map,
     /// An object of anything.

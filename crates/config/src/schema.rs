@@ -165,12 +165,14 @@ impl Schema {
                 { "type": "integer", "minimum": min },
                 { "type": "string", "pattern": r"^[0-9]+\s*(KiB|MiB|GiB)?\s*$" },
             ] }),
-            Kind::Texts => self.define("texts", |_| {
+            Kind::Texts if has_spellings => self.define("texts", |_| {
                 json!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
             }),
-            Kind::Ports => self.define("ports", |_| {
-                json!({ "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": u16::MAX } })
-            }),
+            // Only the reader of entries takes numbers and flags for texts.
+            Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            Kind::Ports { min } => {
+                json!({ "type": "array", "items": { "type": "integer", "minimum": min, "maximum": u16::MAX } })
+            }
             Kind::Map => self.define("map", |_| {
                 json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean", "null"] } })
             }),

@@ -27,8 +27,14 @@ pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
 pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let root = parse(document)?;
     let mut servers = Servers::default();
-    if let Some(defaults) = root.get("defaults").and_then(|member| member.node.get("mcp")) {
-        servers.raw = named_list(document, "defaults.mcp", &defaults.node, &mut servers.problems)?;
+    if let Some(defaults) = root.get("defaults") {
+        if defaults.node.members().is_none() {
+            let problem = Problem::error("`defaults` must be a table: write `[[defaults.mcp]]` above each server");
+            servers.problems.push(document.locate(problem, defaults.node.at.clone()));
+        }
+        if let Some(list) = defaults.node.get("mcp") {
+            servers.raw = named_list(document, "defaults.mcp", &list.node, &mut servers.problems)?;
+        }
     }
     if let Some(table) = root.get("mcp_servers") {
         let Some(members) = table.node.members() else {
@@ -176,6 +182,21 @@ mod tests {
         let servers = read("[[defaults.mcp]]\ncommand = \"x\"\n[[defaults.mcp]]\nname = \"a\"\n").unwrap();
         assert_eq!(servers.raw.len(), 1);
         assert_eq!(servers.problems[0].line, Some(1));
+    }
+
+    #[test]
+    fn servers_that_are_not_below_defaults_mcp_are_named_and_cost_no_others() {
+        for (text, line) in [
+            ("defaults = 1\n[mcp_servers.a]\ncommand = \"x\"\n", 1),
+            ("defaults = [1]\n[mcp_servers.a]\ncommand = \"x\"\n", 1),
+            ("[mcp_servers.a]\ncommand = \"x\"\n[[defaults]]\nname = \"b\"\ncommand = \"x\"\n", 3),
+        ] {
+            let servers = read(text).unwrap();
+            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), ["a"], "{text}");
+            let [problem] = &*servers.problems else { panic!("{text}: {:?}", servers.problems) };
+            assert_eq!((problem.is_error(), problem.line), (true, Some(line)), "{text}");
+            assert!(problem.message.contains("write `[[defaults.mcp]]`"), "{problem}");
+        }
     }
 
     #[test]

@@ -292,9 +292,9 @@ pub(crate) const SANDBOX: &Table = &Table {
         )
         .filled()
         .otherwise("none"),
-        Row::new("connect", Either(&[Words(&["any"]), Ports]), "TCP ports that it may connect to.")
+        Row::new("connect", Either(&[Words(&["any"]), Ports { min: 0 }]), "TCP ports that it may connect to.")
             .by_default(|| json!([53, 443])),
-        Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.")
+        Row::new("bind", Either(&[Words(&["any"]), Ports { min: 0 }]), "TCP ports that it may listen on.")
             .by_default(|| json!([])),
         Row::new("best_effort", Flag, "Starts the server even if the system cannot enforce the whole sandbox.")
             .sets(Confines(|sandbox| &mut sandbox.best_effort)),

@@ -48,7 +48,7 @@ fn of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
         Kind::Time | Kind::Milliseconds => json!(77),
         Kind::Size { .. } => json!("512MiB"),
         Kind::Texts => json!(["sample"]),
-        Kind::Ports => json!([77]),
+        Kind::Ports { .. } => json!([77]),
         Kind::Map | Kind::Object => json!({ "SAMPLE": "sample" }),
         Kind::Either(kinds) => return of_kind(kinds.first()?, default),
         Kind::Table(_) | Kind::Tables(_) | Kind::Entries | Kind::NamedEntries => return None,

@@ -248,7 +248,7 @@ pub(crate) const EGRESS: &Table = &Table {
             "`local` allows every configured address; `hosted` allows only public addresses, with HTTPS.",
         )
         .by_default(|| json!("local")),
-        Row::new("ports", Ports, "Ports in addition to 443.").by_default(|| json!([])),
+        Row::new("ports", Ports { min: 1 }, "Ports in addition to 443.").by_default(|| json!([])),
         Row::new("allow", Texts, "Hosts, addresses and networks that are trusted, with any scheme and port.")
             .by_default(|| json!([])),
         Row::new("proxy", Text, "The http or https address of a proxy, `environment` or `off`.")

@@ -102,7 +102,7 @@ impl Page {
             Kind::Milliseconds => "milliseconds".to_owned(),
             Kind::Size { min } => format!("size from {} MiB", min >> 20),
             Kind::Texts => "list of texts".to_owned(),
-            Kind::Ports => "list of TCP ports".to_owned(),
+            Kind::Ports { .. } => "list of TCP ports".to_owned(),
             Kind::Map => "object of texts".to_owned(),
             Kind::Object => "object".to_owned(),
             Kind::Table(table) => self.link(table),

@@ -1,9 +1,12 @@
 //! Compares the row of each setting with the reader.
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::rows::{MODEL, POLICY, PROFILE, RULE, SHOW, samples::sample};
+use crate::{
+    entry::{Report, decode},
+    rows::{DEFAULTS, Kind, MODEL, POLICY, PRICE, PROFILE, PROFILE_LIMITS, RULE, Row, SHOW, samples::sample},
+};
 
 fn read(text: &str) -> (Settings, Vec<Problem>) {
     let wanted = ReadContext { agent: Some("a"), ..ReadContext::default() };
@@ -81,6 +84,146 @@ fn an_absent_setting_equals_its_documented_default() {
             let Some(default) = row.default_value() else { continue };
             let text = format!("{head}{} = {}\n", row.key, toml(&default));
             assert_eq!(read(&text), read(head), "{text}");
+        }
+    }
+}
+
+/// Values that are not of this kind.
+fn wrong(kind: &Kind) -> Vec<Json> {
+    // Just outside of the bounds, where TOML can write the number.
+    let outside = |least: u64, most: u64| {
+        let above = most.checked_add(1).filter(|above| i64::try_from(*above).is_ok()).map(|above| json!(above));
+        let below = least.checked_sub(1).map_or(json!(-1), |below| json!(below));
+        [Some(below), above].into_iter().flatten()
+    };
+    match kind {
+        Kind::Text => vec![json!(1), json!(true), json!(["x"]), json!({ "x": "x" })],
+        Kind::Flag => vec![json!("true"), json!(1), json!([])],
+        Kind::Words(_) => vec![json!("canary"), json!(""), json!(1), json!(true), json!(["x"])],
+        Kind::Whole { least, most } => {
+            outside(*least, *most).chain([json!(-1), json!(1.5), json!("1"), json!(true), json!([1])]).collect()
+        }
+        Kind::Number { least, most } => {
+            let above = if *most < f64::MAX { json!(most + 1.0) } else { json!("canary") };
+            vec![json!(least - 0.0005), above, json!("1"), json!(true), json!([1])]
+        }
+        Kind::Numbers(numbers) => vec![json!(numbers[0] + 1), json!(0), json!("64"), json!(true)],
+        Kind::Texts => vec![json!(1), json!([1]), json!([true]), json!([["x"]]), json!({ "x": "x" })],
+        Kind::Ports { .. } => vec![json!([0]), json!([65_536]), json!([-1]), json!(["443"]), json!([1.5]), json!(443)],
+        Kind::Object | Kind::Table(_) => vec![json!("canary"), json!(1), json!([1])],
+        Kind::Tables(_) | Kind::NamedEntries => vec![json!("canary"), json!(1), json!([1]), json!({})],
+        Kind::Entries => vec![json!("canary"), json!(1), json!([]), json!({ "x": 1 })],
+        // Of several kinds, what is of neither.
+        Kind::Either([Kind::Text, Kind::Texts]) => vec![json!(1), json!(true), json!([1]), json!([["x"]]), json!({})],
+        Kind::Either([Kind::Words(_), Kind::Table(_)]) => vec![json!("canary"), json!(1), json!([])],
+        _ => panic!("{kind:?} has no values here"),
+    }
+}
+
+/// The values at the bounds of this kind.
+fn at_the_bounds(kind: &Kind) -> Vec<Json> {
+    match kind {
+        Kind::Whole { least, most } => {
+            let most = (*most).min(i64::MAX.unsigned_abs());
+            vec![json!(least), json!(most)]
+        }
+        Kind::Number { least, most } if *most < f64::MAX => vec![json!(least), json!(most)],
+        Kind::Numbers(numbers) => numbers.iter().map(|number| json!(number)).collect(),
+        Kind::Words(words) => words.iter().map(|word| json!(word)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Each setting with the text before it, and what follows where its table needs more.
+fn settings() -> impl Iterator<Item = (&'static Table, &'static Row, &'static str, &'static str)> {
+    let more: [(&Table, &str); 3] = [
+        (DEFAULTS, "[defaults]\n"),
+        (PRICE, "[model]\n[model.price]\ninput = 1\noutput = 1\n"),
+        (PROFILE_LIMITS, "[[profiles]]\nname = \"a\"\n[profiles.limits]\n"),
+    ];
+    TABLES.iter().copied().chain(more).flat_map(|(table, head)| {
+        let own = head.rsplit("[[").next().unwrap_or_default();
+        let is_free = move |row: &&Row| !own.contains(&format!("\n{} = ", row.key));
+        table.rows.iter().filter(is_free).map(move |row| {
+            let is_effect = ["allow", "confirm", "deny"].contains(&row.key);
+            let rest = if table.title == "policy.rules" && !is_effect { "confirm = \"x/*\"\n" } else { "" };
+            (table, row, head, rest)
+        })
+    })
+}
+
+/// The errors of both readers of a file: of its settings, and of its servers.
+fn errors(text: &str) -> Vec<Problem> {
+    let document = Document::new(Some("toolrack.toml".into()), text);
+    let (_, mut problems) = read(text);
+    match dialect::servers(&document) {
+        Ok(servers) => {
+            problems.extend(servers.problems);
+            for raw in servers.raw {
+                let mut report = Report::new(Some(&document), &raw.name);
+                decode(&raw, &mut report);
+                problems.extend(report.into_problems());
+            }
+        }
+        Err(problem) => problems.push(*problem),
+    }
+    problems.retain(Problem::is_error);
+    problems
+}
+
+#[test]
+fn an_editor_with_the_schema_marks_exactly_the_wrong_values_that_are_errors() {
+    let schema = toolrack_host::Validator::compile(&crate::schema::settings()).expect("a schema");
+    let (mut tried, mut differ) = (0, Vec::new());
+    for (_, row, head, rest) in settings() {
+        for value in wrong(&row.kind) {
+            let text = format!("{head}{rest}{} = {}\n", row.key, toml(&value));
+            let document = Document::new(None, &text);
+            let file = dialect::toml::parse(&document).expect("TOML").to_json();
+            let (is_error, is_marked) = (!errors(&text).is_empty(), schema.validate(&file).is_err());
+            if !is_error || !is_marked {
+                differ.push((is_error, is_marked, text));
+            }
+            tried += 1;
+        }
+    }
+    assert!(differ.is_empty(), "(error, marked): {differ:#?}");
+    assert!(tried > 250, "{tried}");
+}
+
+#[test]
+fn a_setting_at_its_bounds_is_taken_by_the_reader_and_the_schema() {
+    let schema = toolrack_host::Validator::compile(&crate::schema::settings()).expect("a schema");
+    let mut tried = 0;
+    for (_, row, head, rest) in settings() {
+        for value in at_the_bounds(&row.kind) {
+            let text = format!("{head}{rest}{} = {}\n", row.key, toml(&value));
+            let document = Document::new(None, &text);
+            let file = dialect::toml::parse(&document).expect("TOML").to_json();
+            assert_eq!(errors(&text), [], "{text}");
+            assert!(schema.validate(&file).is_ok(), "{text}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 50, "{tried}");
+}
+
+#[test]
+fn the_error_of_a_wrong_setting_names_the_setting_and_its_line() {
+    // An error in one of many entries or tables names that one.
+    let is_one = |row: &Row| !matches!(row.kind, Kind::Tables(_) | Kind::Entries | Kind::NamedEntries);
+    for (table, row, head, rest) in settings().filter(|(_, row, ..)| is_one(row)) {
+        for value in wrong(&row.kind) {
+            let text = format!("# a comment\n{head}{rest}{} = {}\n", row.key, toml(&value));
+            let last = text.lines().count();
+            let errors = errors(&text);
+            let names = |problem: &&Problem| {
+                let field = problem.field.as_deref().unwrap_or_default();
+                problem.message.contains(row.key) || field.contains(row.key) || field.contains(table.title)
+            };
+            let named = errors.iter().find(names).unwrap_or_else(|| panic!("{text}{errors:?}"));
+            assert_eq!(named.line, Some(last), "{text}{named:?}");
+            assert!(!named.to_string().contains("canary"), "{text}{named:?}");
         }
     }
 }

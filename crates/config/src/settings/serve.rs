@@ -27,6 +27,9 @@ pub struct ServeSettings {
     pub session_worlds: Option<usize>,
 }
 
+/// The shortest time-out, in seconds. A shorter one could round down to none at all.
+const MIN_SECONDS: f64 = 0.001;
+
 /// The longest time-out, in seconds: a day.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
@@ -52,8 +55,8 @@ impl ServeSettings {
             }
             number
         };
-        let is_time: fn(f64) -> bool = |seconds| seconds > 0.0 && seconds <= MAX_SECONDS;
-        let time = "a number of seconds above 0, at most 86400";
+        let is_time: fn(f64) -> bool = |seconds| (MIN_SECONDS..=MAX_SECONDS).contains(&seconds);
+        let time = "a number of seconds from 0.001 to 86400";
         let settings = Self {
             connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),
             member_connections: number("member_connections", "a whole number, 1 or more", |n| is_count(n, 1.0))

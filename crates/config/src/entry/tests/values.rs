@@ -73,7 +73,7 @@ fn wrong(kind: &Kind) -> Vec<Json> {
         ],
         Kind::Texts => vec![json!(1), json!({ "canary": "x" }), json!([["canary"]]), json!([{}])],
         Kind::Map => vec![json!(["canary"]), text(), json!(1), json!({ "A": ["canary"] }), json!({ "A": {} })],
-        Kind::Ports => vec![json!([65_536]), json!([-1]), json!(["canary"]), json!(443), json!([1.5])],
+        Kind::Ports { .. } => vec![json!([65_536]), json!([-1]), json!(["canary"]), json!(443), json!([1.5])],
         Kind::Object | Kind::Table(_) => vec![text(), json!(1), json!(["canary"])],
         _ => Vec::new(),
     }
@@ -155,5 +155,115 @@ fn null_is_as_if_the_field_were_not_there() {
         });
         let (without, with_null) = (read(&absent), read(&with(&entry, place, row.key, Json::Null)));
         assert_eq!(format!("{without:?}"), format!("{with_null:?}"), "{}/{}", place.join("/"), row.key);
+    }
+}
+
+fn schema() -> toolrack_host::Validator {
+    toolrack_host::Validator::compile(&crate::schema::servers()).expect("a schema")
+}
+
+fn file_of(entry: &Json) -> Json {
+    json!({ "mcpServers": { "x": entry } })
+}
+
+#[test]
+fn an_editor_with_the_schema_marks_each_wrong_value_except_a_time_that_is_too_long() {
+    let (schema, mut tried) = (schema(), 0);
+    for (row, entry, place) in fields() {
+        for value in wrong(&row.kind) {
+            // The bound of a time depends on the unit in the name, and the schema of all names is one.
+            let is_too_long = matches!(row.kind, Kind::Time) && value.as_f64().is_some_and(|time| time > 86_400.0);
+            let full = with(&entry, place, row.key, value);
+            assert_eq!(schema.validate(&file_of(&full)).is_err(), !is_too_long, "{full}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 300, "{tried}");
+}
+
+#[test]
+fn the_schema_takes_a_number_and_a_time_at_their_bounds() {
+    let (schema, mut tried) = (schema(), 0);
+    for (row, entry, place) in fields() {
+        let numbers = row.kind.bounds().map(|(min, most)| [json!(least), json!(most)]);
+        let times = matches!(row.kind, Kind::Time).then(|| [json!("1ms"), json!("24h")]);
+        for value in numbers.into_iter().chain(times).flatten() {
+            let full = with(&entry, place, row.key, value);
+            assert!(schema.validate(&file_of(&full)).is_ok(), "{full}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 40, "{tried}");
+}
+
+/// Reads `limits.memory` of a table, and returns it as the view shows it; `None` if it is an error.
+fn memory(table: &str, value: &Json) -> Option<u64> {
+    let entry = match table {
+        "sandbox" => json!({ "command": "x", "sandbox": { "limits": { "memory": value } } }),
+        _ => json!({ "command": "x", "container": { "image": "x", "limits": { "memory": value } } }),
+    };
+    let (Decoded::Server(spec), _) = read(&entry) else { return None };
+    let Transport::Stdio(stdio) = spec.transport else { panic!("{entry}") };
+    stdio.sandbox.and_then(|sandbox| sandbox.memory).or(stdio.container.map(|container| container.memory))
+}
+
+#[test]
+fn a_size_is_a_number_of_bytes_or_has_a_binary_unit_and_is_never_rounded_or_wrapped() {
+    const MIB: u64 = 1 << 20;
+    for (value, bytes) in [
+        (json!(MIB), Some(MIB)),
+        (json!(MIB - 1), None),
+        (json!("1048576"), Some(MIB)),
+        (json!("1MiB"), Some(MIB)),
+        (json!("1024KiB"), Some(MIB)),
+        (json!("1023KiB"), None),
+        (json!("2 GiB"), Some(2048 * MIB)),
+        (json!("2GiB "), Some(2048 * MIB)),
+        (json!("017MiB"), Some(17 * MIB)),
+        (json!(u64::MAX), Some(u64::MAX)),
+        (json!("17179869183GiB"), Some(u64::MAX - (1024 * MIB - 1))),
+        (json!("17179869184GiB"), None),
+        (json!("99999999999999999999"), None),
+        (json!("1.5GiB"), None),
+        (json!("-1GiB"), None),
+        (json!("+1GiB"), None),
+        (json!("1gib"), None),
+        (json!("1GB"), None),
+        (json!("GiB"), None),
+        (json!(""), None),
+        (json!(" 1GiB"), None),
+        (json!(1.5e9), None),
+        (json!(-1), None),
+        (json!(true), None),
+    ] {
+        assert_eq!(memory("sandbox", &value), bytes, "{value}");
+        // An engine takes no less than 6 MiB.
+        assert_eq!(memory("container", &value), bytes.filter(|bytes| *bytes >= 6 * MIB), "{value}");
+    }
+    assert_eq!((memory("container", &json!("6MiB")), memory("container", &json!(6 * MIB - 1))), (Some(6 * MIB), None));
+}
+
+#[test]
+fn ports_and_processors_have_bounds() {
+    let ports = |ports: Vec<u32>| read(&json!({ "command": "x", "sandbox": { "connect": ports } })).0;
+    assert!(matches!(ports((1..=256).collect()), Decoded::Server(_)));
+    assert!(matches!(ports((1..=257).collect()), Decoded::Broken));
+    for (cpus, millicpus) in [
+        (json!(0.01), Some(10)),
+        (json!(0.0099), None),
+        (json!(1.5), Some(1500)),
+        (json!(1024), Some(1_024_000)),
+        (json!(1024.001), None),
+        (json!("2"), None),
+    ] {
+        let entry = json!({ "command": "x", "container": { "image": "x", "limits": { "cpus": cpus } } });
+        let read = match read(&entry).0 {
+            Decoded::Server(spec) => match spec.transport {
+                Transport::Stdio(stdio) => stdio.container.unwrap().millicpus,
+                other => panic!("{other:?}"),
+            },
+            _ => None,
+        };
+        assert_eq!(read, millicpus, "{cpus}");
     }
 }
