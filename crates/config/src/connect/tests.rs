@@ -104,6 +104,16 @@ const FILES: &[(Client, &str, &str)] = &[
         ".config/zed/settings.json",
         "// Zed settings\n//\n// For information, see the documentation.\n{\n  \"ui_font_size\": 16,\n  \"context_servers\": {\n    \"srv\": {\n      \"source\": \"custom\",\n      \"command\": \"srv\",\n      \"args\": [],\n      \"env\": { \"K\": \"canary\" },\n    },\n  },\n  \"theme\": { \"mode\": \"system\", \"light\": \"One Light\", },\n}\n",
     ),
+    (
+        Client::Qbit,
+        ".qbit/mcp.json",
+        "{\n  \"mcpServers\": {\n    \"db\": { \"transport\": \"stdio\", \"command\": \"db\", \"env\": { \"K\": \"canary\" } }\n  }\n}\n",
+    ),
+    (
+        Client::Synapse,
+        ".config/synapse/mcp_servers.json",
+        "{\n  \"mcpServers\": {\n    \"fs\": {\n      \"command\": \"npx\",\n      \"args\": []\n    }\n  },\n  \"other\": 1\n}\n",
+    ),
 ];
 
 /// The same file as other editors leave it.
@@ -445,4 +455,72 @@ fn the_file_that_is_there_is_the_one_that_is_written() {
     let place = ClientFile { path: disk.home().join("other/config.toml"), ..disk.of_user(Client::Codex) };
     disk.connect(&place).unwrap();
     assert!(read(&place).starts_with("[mcp_servers.toolrack]"));
+}
+
+#[test]
+fn two_entries_of_one_file_are_undone_in_any_order() {
+    for (client, _, before) in FILES {
+        for (first, second, is_exact) in [("b", "a", true), ("a", "b", false)] {
+            let disk = Disk::new();
+            let place = disk.of_user(*client);
+            disk.write(&place, before);
+            for name in ["a1", "b1"] {
+                connect(&place, name, &gateway(), &disk.memories()).unwrap().write().unwrap();
+            }
+            let mut connected = names(&place).unwrap();
+            connected.sort();
+            assert_eq!(connected, ["a1", "b1"], "{client}");
+            for name in [first, second] {
+                let change = undo(&place, &format!("{name}1"), &disk.memories()).unwrap();
+                assert_eq!(change.is_exact(), is_exact, "{client} {name}");
+                change.write().unwrap();
+                assert_eq!(standing(&place, &format!("{name}1")).unwrap(), Standing::Free, "{client}");
+            }
+            assert!(!is_exact || read(&place) == *before, "{client}: {}", read(&place));
+            // Whatever the order, no byte of the user's own text is lost.
+            let letters = |text: &str| text.split_whitespace().collect::<String>().replace(',', "");
+            let made = if *client == Client::Gemini && !is_exact { "\"mcpServers\":{}" } else { "" };
+            assert_eq!(letters(&read(&place)).replacen(made, "", 1), letters(before), "{client}");
+        }
+    }
+}
+
+#[test]
+fn a_memory_that_is_damaged_never_decides_what_an_undo_writes() {
+    let memory = |disk: &Disk| fs::read_dir(disk.memories()).unwrap().next().unwrap().unwrap().path();
+    for damage in [
+        |_: Json| String::new(),
+        |_| "{".to_owned(),
+        |_| "{}".to_owned(),
+        |_| "null".to_owned(),
+        |mut memory: Json| {
+            memory["replaced"] = json!("evil");
+            memory.to_string()
+        },
+        |mut memory: Json| {
+            memory["from"] = json!(u32::MAX);
+            memory.to_string()
+        },
+        |mut memory: Json| {
+            (memory["from"], memory["to"]) = (json!(9), json!(3));
+            memory.to_string()
+        },
+        |mut memory: Json| {
+            memory["to"] = json!(0);
+            memory.to_string()
+        },
+    ] {
+        let disk = Disk::new();
+        let place = disk.of_user(Client::Cursor);
+        disk.write(&place, "{ \"mcpServers\": { \"ä\": { \"command\": \"ä\" } } }\n");
+        disk.connect(&place).unwrap();
+        let path = memory(&disk);
+        let damaged = damage(serde_json::from_slice(&fs::read(&path).unwrap()).unwrap());
+        fs::write(&path, &damaged).unwrap();
+        let change = disk.undo(&place).unwrap();
+        assert!(!change.is_exact(), "{damaged}");
+        let file: Json = serde_json::from_str(&read(&place)).unwrap();
+        assert_eq!(file, json!({ "mcpServers": { "ä": { "command": "ä" } } }), "{damaged}");
+        assert!(!path.exists(), "{damaged}");
+    }
 }

@@ -4,6 +4,7 @@
 mod bytes;
 mod clients;
 mod examples;
+mod places;
 mod processes;
 mod properties;
 mod reference;
