@@ -117,6 +117,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::{Connection as _, Executor as _};
+
     use super::*;
     use crate::tests::{Stage, on_both};
 
@@ -157,5 +159,44 @@ mod tests {
         assert_eq!(all[1], "10");
     }
 
-    on_both!(the_newest_lines_of_a_server_come_back_in_order, old_lines_go_and_long_ones_are_cut);
+    #[tokio::test]
+    async fn of_very_many_servers_the_oldest_lines_go_of_whichever_server_they_are() {
+        let (folder, store) = crate::tests::new_store().await;
+        let mut file = crate::tests::raw(&folder.path().join("toolrack.db")).await;
+        let fill = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_TOTAL_LINES}) \
+             INSERT INTO server_log (server, source, at, kind, text) SELECT 's' || (i % 40), '/f', i, 'stderr', i FROM n"
+        );
+        file.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(fill))).await.unwrap();
+        file.close().await.unwrap();
+        store.keep_log(&[line("new", "x"), line("new", "y")]).await.unwrap();
+        let all = texts(&store, LogQuery { limit: usize::MAX, ..LogQuery::default() }).await;
+        assert_eq!(i64::try_from(all.len()).unwrap(), MAX_TOTAL_LINES);
+        assert_eq!((&*all[0], &all[all.len() - 2..]), ("3", &["x".to_owned(), "y".to_owned()][..]));
+        store.close().await;
+    }
+
+    async fn a_query_for_several_servers_tells_apart_those_of_one_name(stage: &Stage) {
+        let store = stage.store().await;
+        let from = |source: &str, text: &str| LogLine { source: source.to_owned(), ..line("fs", text) };
+        store.keep_log(&[from("/a", "1"), from("/b", "2"), line("git", "3"), from("", "4")]).await.unwrap();
+        for (servers, found) in [
+            (vec![("fs", "/a")], vec!["1"]),
+            (vec![("fs", "")], vec!["4"]),
+            (vec![("fs", "/b"), ("git", "/f")], vec!["2", "3"]),
+            (vec![("git", "/a"), ("fs", "/f")], vec![]),
+            (vec![("FS", "/a")], vec![]),
+        ] {
+            let servers = servers.into_iter().map(|(name, source)| (name.to_owned(), source.to_owned())).collect();
+            let query = LogQuery { servers, limit: 9, ..LogQuery::default() };
+            assert_eq!(texts(&store, query.clone()).await, found, "{query:?}");
+        }
+        assert!(texts(&store, LogQuery::default()).await.is_empty(), "none are asked for");
+    }
+
+    on_both!(
+        a_query_for_several_servers_tells_apart_those_of_one_name,
+        the_newest_lines_of_a_server_come_back_in_order,
+        old_lines_go_and_long_ones_are_cut,
+    );
 }

@@ -50,3 +50,32 @@ impl OwnerFilter<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::principal::Kind;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_the_machine_s_user_have_no_owner_and_those_of_a_member_one_for_each_membership() {
+        let ann = Principal::new(Kind::Person, "acme", "https://id", "ann").unwrap();
+        let others = [
+            Principal::new(Kind::Person, "other", "https://id", "ann").unwrap(),
+            Principal::new(Kind::Person, "acme", "https://other", "ann").unwrap(),
+            Principal::new(Kind::Person, "acme", "https://id", "bob").unwrap(),
+            ann.clone().in_membership(1),
+        ];
+        let owner = Owner::of(&ann).unwrap();
+        assert!(owner.is(&ann) && owner.is(&ann.clone().named("Ann").unwrap()), "the name does not count");
+        for other in &others {
+            assert!(!owner.is(other), "{other:?}");
+            assert_ne!(OwnerFilter::Of(other).key(), OwnerFilter::Of(&ann).key(), "{other:?}");
+        }
+        assert_eq!((Owner::of(&Principal::LOCAL), owner.is(&Principal::LOCAL)), (None, false));
+        // All rows, and those of the machine's user, are two questions.
+        assert_eq!((OwnerFilter::All.key(), OwnerFilter::Of(&Principal::LOCAL).key()), (None, Some(String::new())));
+        assert_eq!(Owner::of_row(String::new(), Some("Ann".to_owned())), None);
+        assert_eq!(Owner::of_row(owner.key.clone(), None), Some(Owner { key: owner.key, name: String::new() }));
+    }
+}

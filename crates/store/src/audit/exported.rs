@@ -58,8 +58,8 @@ impl ChainEnd {
     pub fn followed_by(&self, line: &str) -> Option<Self> {
         let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
         let (seq, hash) = (i64::try_from(row.seq).ok()?, unhex(row.hash)?);
-        let follows =
-            row.seq == self.seq + 1 && row_hash(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
+        let follows = self.seq.checked_add(1) == Some(row.seq)
+            && row_hash(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
         follows.then_some(Self { seq: row.seq, hash })
     }
 
@@ -68,6 +68,8 @@ impl ChainEnd {
     #[must_use]
     pub fn stated_by(line: &str) -> Option<Self> {
         let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
+        // No row of the database has a larger number, and the number of the next one must exist.
+        i64::try_from(row.seq).ok()?;
         Some(Self { seq: row.seq, hash: unhex(row.hash)? })
     }
 }

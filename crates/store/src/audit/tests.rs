@@ -1,4 +1,5 @@
 mod export;
+mod lines;
 mod queries;
 
 use std::{

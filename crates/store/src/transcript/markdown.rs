@@ -95,7 +95,83 @@ fn code(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+    use serde_json::json;
+    use uuid::Uuid;
+
     use super::*;
+    use crate::{ModelUse, Role, StoredMessage};
+
+    fn session(title: &str) -> Session {
+        let at = |seconds| DateTime::from_timestamp(seconds, 0).unwrap();
+        Session {
+            id: Uuid::nil(),
+            prefix: "00000000".to_owned(),
+            title: title.to_owned(),
+            model: Some("a/`b`".to_owned()),
+            agent: None,
+            owner: None,
+            created_at: at(0),
+            updated_at: at(60),
+            messages: 0,
+            spent: ModelUse::default(),
+            has_open_turn: false,
+        }
+    }
+
+    fn message(role: Role, body: Value) -> TranscriptMessage {
+        let stored = StoredMessage {
+            id: Uuid::nil(),
+            session_id: Uuid::nil(),
+            position: 0,
+            role,
+            content: String::new(),
+            tool_calls: None,
+            tool_results: None,
+            body: Some(body.to_string()),
+            timestamp: DateTime::from_timestamp(1, 0).unwrap(),
+            spent: None,
+        };
+        TranscriptMessage::new(stored, &str::to_owned)
+    }
+
+    #[test]
+    fn a_conversation_is_written_with_its_calls_its_results_and_what_is_not_text() {
+        let calls = json!([
+            { "id": "1", "name": "fs/read", "input": { "path": "a" } },
+            { "id": "2", "name": "fs/`x`\n# out", "input": null },
+            { "id": "3", "name": "git/log", "raw_arguments": "{oops" },
+        ]);
+        let messages = [
+            message(Role::User, json!({ "content": "read\n# it" })),
+            message(Role::Assistant, json!({ "content": " \n", "tool_calls": calls })),
+            message(
+                Role::Tool,
+                json!({ "content": "gone", "tool_call_id": "1", "is_error": true, "parts": [
+                    { "type": "image", "mimeType": "image/png", "data": "AAECAwQ=" },
+                    { "type": "resource", "resource": { "mimeType": "x/\ny", "blob": "AAEC" } },
+                    {},
+                ] }),
+            ),
+            message(Role::Tool, json!({ "content": "of no call", "tool_call_id": "9" })),
+        ];
+        let page = document(&session("  a\ntitle "), &messages);
+        let at = "1970-01-01T00:00:01.000Z";
+        let head = "# `a\\ntitle`\n\n- Session: `00000000-0000-0000-0000-000000000000`\n- Model: `` a/`b` ``\n\
+                    - Began: `1970-01-01T00:00:00.000Z`\n- Last used: `1970-01-01T00:01:00.000Z`\n";
+        let user = format!("\n## User\n\n{at}\n\n```text\nread\n# it\n```\n");
+        let assistant = format!(
+            "\n## Assistant\n\n{at}\n\nCalls `fs/read`\n\n```json\n{{\n  \"path\": \"a\"\n}}\n```\n\n\
+             Calls ``fs/`x`\\n# out``\n\nCalls `git/log`\n\n```text\n{{oops\n```\n"
+        );
+        let tool = format!(
+            "\n## Tool: `fs/read` (failed)\n\n{at}\n\n```text\ngone\n```\n\n`[image image/png, 5 bytes]`\n\n\
+             `[resource x/\\ny, 3 bytes]`\n\n`[content, 0 bytes]`\n"
+        );
+        let stray = format!("\n## Tool\n\n{at}\n\n```text\nof no call\n```\n");
+        assert_eq!(page, [head, &user, &assistant, &tool, &stray].concat());
+        assert!(document(&session(" \n"), &[]).starts_with("# `(without a title)`\n"));
+    }
 
     #[test]
     fn no_text_of_a_message_ends_its_code_block() {
