@@ -211,11 +211,11 @@ async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Envi
     if let Some(url) = base_url {
         return only_model_at(url).await;
     }
-    let with_key = PROVIDERS.iter().find(|provider| {
-        provider.default_model.is_some() && provider.key_variable.is_some_and(|name| key(environment, name).is_some())
-    });
-    match with_key {
-        Some(provider) => provider.name.parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),
+    match Provider::with_key_in(|name| key(environment, name).is_some()) {
+        Some(provider) => provider.name.parse().map_err(|error: BadSelector| {
+            let hint = format!("name it with --model {}/NAME", provider.name);
+            Failure::new(Exit::Model, "NO_MODEL", error.to_string()).hint(hint)
+        }),
         None => Err(no_model(&local::running().await)),
     }
 }

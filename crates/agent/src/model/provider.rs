@@ -30,10 +30,12 @@ pub struct Provider {
     pub key_variable: Option<&'static str>,
     /// The model to use if the user names no model; `None` if there is no default.
     pub default_model: Option<&'static str>,
+    /// The differences of its servers from others of the chat wire.
+    dialect: Dialect,
 }
 
 const fn provider(name: &'static str, wire: Wire, base_url: &'static str) -> Provider {
-    Provider { name, wire, base_url, key_variable: None, default_model: None }
+    Provider { name, wire, base_url, key_variable: None, default_model: None, dialect: COMMON }
 }
 
 impl Provider {
@@ -41,10 +43,23 @@ impl Provider {
         Self { key_variable: Some(key_variable), default_model, ..self }
     }
 
+    const fn with_dialect(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
+    }
+
     /// Returns the provider of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
+    }
+
+    /// Returns the provider that answers if the user names neither a model nor an address: the first one whose key is
+    /// set. A provider without a default model comes after all that have one, because the user has to name its model:
+    /// to parse its name as a [`Selector`] says so. `is_set` says whether an environment variable holds a key.
+    #[must_use]
+    pub fn with_key_in(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
+        let with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
+        with_key().find(|provider| provider.default_model.is_some()).or_else(|| with_key().next())
     }
 
     /// Returns whether the provider runs on this machine.
@@ -54,21 +69,27 @@ impl Provider {
     }
 }
 
-/// All providers. The providers with keys come first, in the order in which Toolrack looks for the keys.
+/// All providers: everything that Toolrack knows of one is its row here. The providers with keys come first, in the
+/// order in which Toolrack looks for the keys.
 pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
     provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1")
-        .with_key("OPENAI_API_KEY", Some("gpt-6.1-sol")),
+        .with_key("OPENAI_API_KEY", Some("gpt-6.1-sol"))
+        .with_dialect(Dialect { max_tokens: "max_completion_tokens", ..COMMON }),
     provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
         .with_key("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
         .with_key("GEMINI_API_KEY", Some("gemini-flash-latest")),
     provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with_key("OPENROUTER_API_KEY", None),
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
-        .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest")),
+        .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))
+        // Refuses `reasoning_content` (422), and reports usage without being asked.
+        .with_dialect(Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..COMMON }),
     provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
-        .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b")),
+        .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b"))
+        // Refuses unknown members of a message.
+        .with_dialect(Dialect { echoes_reasoning: false, ..COMMON }),
     provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with_key("XAI_API_KEY", Some("grok-4.7")),
     provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
     provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
@@ -92,17 +113,13 @@ pub(super) struct Dialect {
     pub(super) short_ids: bool,
 }
 
+/// The most common dialect.
+const COMMON: Dialect =
+    Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
+
 /// Returns the dialect of a provider; the most common dialect for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
-    let default = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
-    match provider {
-        "openai" => Dialect { max_tokens: "max_completion_tokens", ..default },
-        // Refuses `reasoning_content` (422), and reports usage without being asked.
-        "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..default },
-        // Refuses unknown members of a message.
-        "groq" => Dialect { echoes_reasoning: false, ..default },
-        _ => default,
-    }
+    Provider::find(provider).map_or(COMMON, |known| known.dialect)
 }
 
 /// A model as users name it: `provider/name`. Only the first slash separates: `openrouter/anthropic/claude-opus-5` is
@@ -235,6 +252,36 @@ mod tests {
         assert_eq!(settings("openai/gpt-5-mini", None).price.unwrap().input, 0.25, "not that of gpt-5");
         let unknown = settings("openai/gpt-5-turbo", None);
         assert_eq!((unknown.context_tokens, unknown.price), (None, None));
+    }
+
+    #[test]
+    fn the_key_of_every_provider_selects_it() {
+        let selected = |keys: &[&str]| {
+            let provider = Provider::with_key_in(|name| keys.contains(&name))?;
+            Some(provider.name.parse::<Selector>().map(|s| s.to_string()).map_err(|error| error.to_string()))
+        };
+        for provider in PROVIDERS {
+            let Some(key) = provider.key_variable else { continue };
+            let name = provider.name;
+            let expected = match provider.default_model {
+                Some(model) => Ok(format!("{name}/{model}")),
+                None => Err(format!("which model of {name}? write {name}/model")),
+            };
+            assert_eq!(selected(&[key]), Some(expected), "{key}");
+        }
+        assert_eq!(selected(&["XAI_API_KEY", "OPENROUTER_API_KEY"]), Some(Ok("xai/grok-4.7".to_owned())));
+        assert_eq!(selected(&[]), None);
+    }
+
+    #[test]
+    fn the_guide_names_the_key_of_every_provider_in_the_order_of_the_table() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/agents.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let line = page.lines().find(|line| line.starts_with("export ")).unwrap();
+        let is_of_variable = |c: char| c == '_' || c.is_ascii_uppercase() || c.is_ascii_digit();
+        let named = line.split(|c: char| !is_of_variable(c)).filter(|word| word.contains('_'));
+        let keys = PROVIDERS.iter().filter_map(|provider| provider.key_variable);
+        assert_eq!(named.collect::<Vec<_>>(), keys.collect::<Vec<_>>());
     }
 
     #[test]

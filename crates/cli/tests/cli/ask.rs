@@ -278,6 +278,9 @@ fn without_a_model_the_error_names_the_setting() {
     assert!(ran.stderr.contains("set OPENAI_API_KEY"), "{ran}");
     let ran = rack.run(&["ask", "--model", "nobody/nothing", "hello"]).ends_with(2);
     assert!(ran.stderr.contains("`nobody/nothing` names no provider"), "{ran}");
+    let ran = rack.env("OPENROUTER_API_KEY", "x").run(&["ask", "hello"]).ends_with(9);
+    assert!(ran.stderr.contains("which model of openrouter?"), "{ran}");
+    assert!(ran.stderr.contains("--model openrouter/NAME"), "{ran}");
 }
 
 #[test]

@@ -117,3 +117,38 @@ const KNOWN: &[KnownModel] = &[
     known("xai", "grok-4.6", 500_000, 500_000, [2.0, 6.0, 0.5, 2.0]),
     known("xai", "grok-4.7", 500_000, 500_000, [2.0, 6.0, 0.5, 2.0]),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::provider::Provider;
+
+    #[test]
+    fn every_row_is_of_a_known_provider_and_has_plausible_numbers() {
+        for (at, known) in KNOWN.iter().enumerate() {
+            let name = format!("{}/{}", known.provider, known.name);
+            assert!(Provider::find(known.provider).is_some(), "{name}");
+            let is_same = |other: &KnownModel| (other.provider, other.name) == (known.provider, known.name);
+            assert_eq!(KNOWN.iter().position(is_same), Some(at), "{name} stands twice");
+            assert!(u64::from(known.max_output) <= known.context_tokens, "{name}");
+            let Price { input, output, cached_read, cache_write } = known.price;
+            assert!(0.0 < cached_read && cached_read <= input && input <= cache_write, "{name}");
+            assert!(input <= output, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_date_at_the_end_of_a_name_is_the_same_model() {
+        let found = |name: &str| KnownModel::find("anthropic", name).map(|known| known.name);
+        for dated in ["claude-opus-5", "claude-opus-5-20260801", "claude-opus-5@2026-08-01"] {
+            assert_eq!(found(dated), Some("claude-opus-5"), "{dated}");
+        }
+        // Each row wins for its own name, whatever stands before it in the table.
+        assert_eq!(found("claude-opus-5-5"), Some("claude-opus-5-5"));
+        for other in ["claude-opus-5-6", "claude-opus-5-fast", "claude-opus-5-123", "claude-opus-520260801", "opus", ""]
+        {
+            assert_eq!(found(other), None, "{other}");
+        }
+        assert_eq!(KnownModel::find("openai", "claude-opus-5"), None);
+    }
+}
