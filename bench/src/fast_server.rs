@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use toolrack_host::mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// The tools and the era of the server.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +92,7 @@ impl Request<'_> {
             "ping" if !offer.is_modern => Ok("{}".to_owned()),
             "tools/list" => Ok(self.page(offer)),
             "tools/call" => self.call(offer, &mut events),
-            _ => Err((-32601, "Method not found")),
+            _ => Err((METHOD_NOT_FOUND, "Method not found")),
         };
         let response = match result {
             Ok(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
@@ -128,7 +129,7 @@ impl Request<'_> {
         if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
     }
 
-    fn call(&self, offer: Offer, events: &mut Vec<String>) -> Result<String, (i32, &'static str)> {
+    fn call(&self, offer: Offer, events: &mut Vec<String>) -> Result<String, (i64, &'static str)> {
         let Params { name, arguments, meta, .. } = &self.params;
         let text = match name.as_str() {
             "echo" => serde_json::Value::from(arguments.text.as_str()).to_string(),
@@ -144,7 +145,7 @@ impl Request<'_> {
                 }
                 r#""done""#.to_owned()
             }
-            _ => return Err((-32602, "Unknown tool")),
+            _ => return Err((INVALID_PARAMS, "Unknown tool")),
         };
         let kind = if offer.is_modern { r#","resultType":"complete""# } else { "" };
         Ok(format!(r#"{{"content":[{{"type":"text","text":{text}}}]{kind}}}"#))

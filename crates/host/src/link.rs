@@ -40,7 +40,6 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use error::METHOD_NOT_FOUND;
 pub use error::{LinkError, RpcError};
 pub(crate) use http::Clients;
 pub(crate) use inbound::observe::Observer;

@@ -1,6 +1,8 @@
 //! MCP's types as plain data, as this host returns them. Server text in them is unchanged and untrusted: escape it
 //! before it reaches a terminal, a log or HTML ([`text`](crate::text)).
 
+pub mod codes;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 

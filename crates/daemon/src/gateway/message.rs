@@ -6,8 +6,9 @@ use bytes::Bytes;
 use memchr::memchr2;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
+use toolrack_host::mcp::codes::{INVALID_REQUEST, PARSE_ERROR};
 
-use super::refusal::{INVALID_REQUEST, PARSE_ERROR, Refusal};
+use super::refusal::Refusal;
 
 /// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
 const MAX_ID_BYTES: usize = 1_024;

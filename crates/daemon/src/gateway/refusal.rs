@@ -4,21 +4,16 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use toolrack_host::{CallError, Era, OverQuota};
+use toolrack_host::{
+    CallError, Era, OverQuota,
+    mcp::codes::{
+        HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+        PARSE_ERROR, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
+    },
+};
 
 use super::words::{MODERN, VERSIONS};
 use crate::shares::Full;
-
-pub(super) const PARSE_ERROR: i64 = -32700;
-pub(super) const INVALID_REQUEST: i64 = -32600;
-pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-pub(super) const INVALID_PARAMS: i64 = -32602;
-pub(super) const INTERNAL: i64 = -32603;
-/// For clients of 2025-11-25 and older.
-const RESOURCE_NOT_FOUND: i64 = -32002;
-const HEADER_MISMATCH: i64 = -32020;
-const MISSING_CAPABILITY: i64 = -32021;
-const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// The maximum length of untrusted text in an error message.
 const MAX_QUOTED_BYTES: usize = 200;
@@ -87,7 +82,7 @@ impl Refusal {
 
     /// Returns the error for too many requests at once: the client may try again.
     pub(super) fn busy(problem: &str, setting: &str) -> Self {
-        Self::new(INTERNAL, format!("{problem} at once; try again in a moment ({setting})"))
+        Self::new(INTERNAL_ERROR, format!("{problem} at once; try again in a moment ({setting})"))
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
@@ -105,13 +100,13 @@ impl Refusal {
     pub(super) fn over_quota(message: String, over: &OverQuota) -> Self {
         let mut data = over.data();
         data.insert("code".to_owned(), json!("OVER_QUOTA"));
-        let refusal = Self::new(INTERNAL, message).status(StatusCode::TOO_MANY_REQUESTS);
+        let refusal = Self::new(INTERNAL_ERROR, message).status(StatusCode::TOO_MANY_REQUESTS);
         Self { data: Some(Box::new(Value::Object(data))), retry_after: Some(over.retry_after), ..refusal }
     }
 
     /// Returns the error for a gateway that is shutting down: it begins no requests, and ends the running ones.
     pub(super) fn stopping() -> Self {
-        Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
+        Self::new(INTERNAL_ERROR, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
     }
 
     /// Returns the JSON-RPC error that a client gets for an error of the host.
@@ -122,16 +117,17 @@ impl Refusal {
                 // which the client knows nothing of.
                 let code = match error.code {
                     RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
-                    HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL,
+                    HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL_ERROR,
                     code => code,
                 };
                 let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
                 Self { code, message: error.message, data: error.data, status, retry_after: None }
             }
             CallError::OverQuota { ref over, .. } => Self::over_quota(error.to_string(), over),
-            error => {
-                Self { data: Some(Box::new(json!({"code": error.code()}))), ..Self::new(INTERNAL, error.to_string()) }
-            }
+            error => Self {
+                data: Some(Box::new(json!({"code": error.code()}))),
+                ..Self::new(INTERNAL_ERROR, error.to_string())
+            },
         }
     }
 
@@ -167,10 +163,10 @@ mod tests {
     #[test]
     fn a_code_of_a_server_that_means_the_gateway_itself_is_not_passed_on() {
         for (code, legacy, modern) in [
-            (-32602, -32602, -32602),
+            (INVALID_PARAMS, INVALID_PARAMS, INVALID_PARAMS),
             (RESOURCE_NOT_FOUND, RESOURCE_NOT_FOUND, INVALID_PARAMS),
-            (HEADER_MISMATCH, INTERNAL, INTERNAL),
-            (UNSUPPORTED_VERSION, INTERNAL, INTERNAL),
+            (HEADER_MISMATCH, INTERNAL_ERROR, INTERNAL_ERROR),
+            (UNSUPPORTED_VERSION, INTERNAL_ERROR, INTERNAL_ERROR),
             (MISSING_CAPABILITY, MISSING_CAPABILITY, MISSING_CAPABILITY),
             (42, 42, 42),
         ] {

@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     catalog::UnknownTool,
-    link::{LinkError, METHOD_NOT_FOUND, RpcError},
+    link::{LinkError, RpcError},
+    mcp::codes::METHOD_NOT_FOUND,
     pins::Cause,
     quota::OverQuota,
     spec::{ServerName, Source},

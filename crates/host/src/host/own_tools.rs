@@ -20,7 +20,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    link::{METHOD_NOT_FOUND, MODERN},
+    link::MODERN,
+    mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND},
     native::Native,
 };
 
@@ -32,8 +33,6 @@ pub(super) use self::{
 
 /// The arguments of a call.
 type JsonObject = Map<String, Value>;
-
-const INVALID_PARAMS: i64 = -32602;
 
 /// The tools of a server that the host provides itself.
 trait OwnTools: Send + Sync + 'static {

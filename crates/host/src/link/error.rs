@@ -12,12 +12,6 @@ use crate::{
     text::quote,
 };
 
-/// The code of a method that the other side does not have (JSON-RPC 2.0, 5.1).
-pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
-
-/// The code of a request whose headers do not match its body (MCP 2026-07-28).
-pub(crate) const HEADER_MISMATCH: i64 = -32020;
-
 /// An error of a connection.
 ///
 /// `Display` is one safe line without secrets: untrusted text in it is escaped and clipped when the error is made.

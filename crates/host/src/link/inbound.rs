@@ -478,7 +478,7 @@ impl Inbound {
             return;
         }
         let Ok(permit) = self.answer_slots.clone().try_acquire_owned() else {
-            let refusal = input::Refusal::new(input::BUSY, "too many requests are waiting for an answer");
+            let refusal = input::Refusal::busy("too many requests are waiting for an answer");
             respond::<Value>(outlet, &id, Err(&refusal));
             return;
         };

@@ -10,6 +10,7 @@ use crate::{
         error::{LinkError, RpcError},
         framing::envelope::{self, BadMessage, Envelope, Outcome},
     },
+    mcp::codes::INTERNAL_ERROR,
     text::quote,
 };
 
@@ -62,10 +63,7 @@ pub(crate) fn cancelled(id: i64) -> Bytes {
     .into()
 }
 
-/// JSON-RPC's code for an internal error; replaces a code that the server did not send.
-const INTERNAL_ERROR: i64 = -32603;
-
-/// Parses a JSON-RPC error object leniently.
+/// Parses a JSON-RPC error object leniently. An error without a code is an internal error.
 pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
     #[derive(Deserialize)]
     struct Error {

@@ -221,7 +221,7 @@ pub(crate) async fn read_resource(server: &Arc<Server>, request: &Request) -> Re
 
 /// The error for an unknown resource: "invalid params" since 2026-07-28, a special code in older revisions.
 fn not_found(era: Era, uri: &str) -> Refusal {
-    let code = if era == Era::Modern { code::INVALID_PARAMS } else { -32002 };
+    let code = if era == Era::Modern { code::INVALID_PARAMS } else { code::RESOURCE_NOT_FOUND };
     Refusal::new(code, format!("Resource not found: {uri}")).with_data(json!({"uri": uri}))
 }
 

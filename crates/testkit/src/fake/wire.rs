@@ -19,16 +19,23 @@ pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscription
 /// The key of the server's name and version in `_meta`, on modern results.
 pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// JSON-RPC and MCP error codes that the fake uses.
+/// JSON-RPC and MCP error codes that the fake uses. They do not come from the host, so that a wrong code there fails a
+/// test. The sources of the codes are the same: JSON-RPC 2.0 (5.1), and the named revision of MCP.
 pub(crate) mod code {
     pub(crate) const INVALID_REQUEST: i64 = -32600;
     pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
     pub(crate) const INVALID_PARAMS: i64 = -32602;
     pub(crate) const INTERNAL: i64 = -32603;
     pub(crate) const SERVER: i64 = -32000;
+    /// MCP 2025-11-25 and older.
+    pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// MCP 2026-07-28.
     pub(crate) const HEADER_MISMATCH: i64 = -32020;
+    /// MCP 2026-07-28.
     pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+    /// MCP 2026-07-28.
     pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+    /// MCP 2025-11-25.
     pub(crate) const URL_REQUIRED: i64 = -32042;
 }
 

@@ -10,6 +10,7 @@ use url::Url;
 use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
     egress::Guard,
+    mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND, REJECTED, SERVER_ERROR},
     page::{self, BadPage},
     spec::{Era, ServerName},
     text::quote,
@@ -20,14 +21,6 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 
 /// The method of sampling.
 pub(crate) const SAMPLING: &str = "sampling/createMessage";
-/// The code with which MCP answers a request that the user rejected.
-pub(crate) const REJECTED: i32 = -1;
-/// JSON-RPC's code for invalid parameters.
-pub(super) const INVALID_PARAMS: i32 = -32602;
-/// JSON-RPC's code for an unknown method.
-pub(super) const UNKNOWN_METHOD: i32 = -32601;
-/// The code for a request that cannot be answered now, from JSON-RPC's range for implementations.
-pub(super) const BUSY: i32 = -32000;
 
 /// The server that asks, and the pages that it may ask the user to open.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +34,18 @@ pub(crate) struct Questioner<'a> {
 /// The refusal of a question, as a JSON-RPC error.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    pub(crate) code: i32,
+    pub(crate) code: i64,
     pub(crate) message: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    /// The refusal of a request that cannot be answered now.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self::new(SERVER_ERROR, message)
     }
 
     pub(crate) fn unknown_caller() -> Self {
@@ -121,7 +119,7 @@ async fn ask(asker: &SharedAsker, questioner: Questioner<'_>, method: &str, para
             "sampling was refused: the client that made the call has no model to answer with",
         )),
         "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(questioner.server.clone()).await})),
-        _ => Err(Refusal::new(UNKNOWN_METHOD, format!("{} is not supported", quote(method)))),
+        _ => Err(Refusal::new(METHOD_NOT_FOUND, format!("{} is not supported", quote(method)))),
     }
 }
 

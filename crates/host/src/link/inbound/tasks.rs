@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::link::inbound::input::{BUSY, INVALID_PARAMS, Refusal, UNKNOWN_METHOD};
+use crate::link::inbound::input::Refusal;
+use crate::mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 /// How many tasks of a server are kept. A further task replaces the oldest finished task.
 const MAX_TASKS: usize = 64;
@@ -89,7 +90,7 @@ impl ClientTasks {
         if self.0.len() >= MAX_TASKS {
             let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(done) = done.map(|(id, _)| *id) else {
-                return Err(Refusal::new(BUSY, "too many tasks are waiting"));
+                return Err(Refusal::busy("too many tasks are waiting"));
             };
             self.0.remove(&done);
         }
@@ -122,7 +123,7 @@ impl ClientTasks {
                 Ok(Reply::Now(task.describe(id)))
             }
             "tasks/result" => Ok(Reply::Result { task: name.to_owned(), outcome: task.outcome.clone() }),
-            _ => Err(Refusal::new(UNKNOWN_METHOD, "not supported")),
+            _ => Err(Refusal::new(METHOD_NOT_FOUND, "not supported")),
         }
     }
 }

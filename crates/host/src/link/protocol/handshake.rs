@@ -14,11 +14,16 @@ use crate::{
     ask::Abilities,
     link::{
         channel::{Channel, LinkTransport, NewRequest},
-        error::{HEADER_MISMATCH, LinkError, METHOD_NOT_FOUND, RpcError},
+        error::{LinkError, RpcError},
         inbound::input,
         message::{RawAnswer, no_params},
     },
-    mcp::{Capabilities, ServerInfo},
+    mcp::{
+        Capabilities, ServerInfo,
+        codes::{
+            HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION,
+        },
+    },
     spec::{Era, Protocol},
     text::quote,
 };
@@ -33,12 +38,10 @@ const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"]
 /// The silence on a stream after which the host sends `initialize`, without giving up `server/discover`.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
-// Error codes of MCP 2026-07-28.
-const UNSUPPORTED_VERSION: i64 = -32022;
-const MISSING_CAPABILITY: i64 = -32021;
 /// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method, invalid
 /// parameters, or a header or a version that they refuse.
-const INITIALIZE_REFUSALS: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
+const INITIALIZE_REFUSALS: [i64; 5] =
+    [INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION];
 
 /// The host's name and version for servers (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]

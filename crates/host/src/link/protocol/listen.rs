@@ -14,8 +14,9 @@ use crate::{
     link::{
         Link,
         channel::{LinkTransport, NewRequest},
-        error::{LinkError, METHOD_NOT_FOUND},
+        error::LinkError,
     },
+    mcp::codes::METHOD_NOT_FOUND,
     spec::Era,
 };
 

@@ -10,14 +10,8 @@ use tokio::time::timeout;
 
 use crate::{
     catalog::{Listed, ListedTool, ParamHeaders},
-    link::{
-        Link,
-        bounds::Bounds,
-        channel::NewRequest,
-        decode,
-        error::{LinkError, METHOD_NOT_FOUND},
-        framing::envelope::depth_exceeds,
-    },
+    link::{Link, bounds::Bounds, channel::NewRequest, decode, error::LinkError, framing::envelope::depth_exceeds},
+    mcp::codes::METHOD_NOT_FOUND,
     spec::{Era, Limits, Setting},
     text::quote,
 };

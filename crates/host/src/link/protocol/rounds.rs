@@ -15,9 +15,10 @@ use crate::{
         Link,
         channel::NewRequest,
         decode::{self, Answer, InputRequired},
-        error::{HEADER_MISMATCH, LinkError, RpcError},
+        error::{LinkError, RpcError},
         inbound::{OnProgress, OpenRequest, clock::Clock, input},
     },
+    mcp::codes::{HEADER_MISMATCH, REJECTED, URL_ELICITATION_REQUIRED},
     spec::Era,
     text::quote,
     trace::TraceContext,
@@ -30,8 +31,6 @@ const MAX_ROUNDS: u32 = 10;
 const MAX_QUESTIONS: usize = 100;
 /// The most pages that the user is asked to open for one refused request.
 const MAX_PAGES: usize = 10;
-/// The error of MCP 2025-11-25 for a request before which the user must open pages.
-const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// The wait between two looks at a task whose server asks for no interval.
 const DEFAULT_POLL: Duration = Duration::from_secs(1);
 const SHORTEST_POLL: Duration = Duration::from_millis(100);
@@ -153,7 +152,7 @@ impl Link {
                 // An answer cannot be an error: a refused form is declined, any other refusal ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
                 // The client declared sampling, and the user rejected it: the call cannot continue.
-                Err(refusal) if method == input::SAMPLING && refusal.code == input::REJECTED => {
+                Err(refusal) if method == input::SAMPLING && refusal.code == REJECTED => {
                     Err(LinkError::Unanswered { method: input::SAMPLING, why: quote(&refusal.message) })
                 }
                 Err(refusal) => {

@@ -20,11 +20,12 @@ use crate::{
     link::{
         Link,
         channel::NewRequest,
-        error::{LinkError, METHOD_NOT_FOUND, RpcError},
+        error::{LinkError, RpcError},
         inbound::topics::{SubscriptionState, Topics},
         message::RawAnswer,
         protocol::listen::{FIRST_WAIT, next_wait},
     },
+    mcp::codes::METHOD_NOT_FOUND,
     spec::{Era, Setting},
 };
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
+use toolrack_host::mcp::codes::SERVER_ERROR;
 
 /// Requests that only read a list or that the gateway itself answers. They can be sent again.
 const REPEATABLE: &[&str] = &[
@@ -19,10 +20,6 @@ const REPEATABLE: &[&str] = &[
 
 /// Requests that change the connection for as long as it lasts.
 const LASTING: &[&str] = &["logging/setLevel", "resources/subscribe"];
-
-/// The code of the error for a request that a backend did not answer: one that JSON-RPC 2.0 (5.1) leaves to
-/// implementations.
-const LOST_CODE: i32 = -32_000;
 
 /// The prefix of the ids of the gateway's own requests, which no client uses.
 const OWN_ID_PREFIX: &str = "toolrack-gateway-";
@@ -124,7 +121,7 @@ impl Conversation {
                  not repeated",
                 toolrack_host::text::clip(&waiting.method, 100),
             );
-            let error = json!({ "code": LOST_CODE, "message": message, "data": { "code": "DAEMON_LOST" } });
+            let error = json!({ "code": SERVER_ERROR, "message": message, "data": { "code": "DAEMON_LOST" } });
             errors.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into_bytes());
             false
         });

@@ -30,7 +30,7 @@ pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json
 ///
 /// # Errors
 /// Never in practice: numbers and strings always serialize.
-pub(crate) fn error_response(id: Option<&Id>, code: i32, message: &str) -> serde_json::Result<Bytes> {
+pub(crate) fn error_response(id: Option<&Id>, code: i64, message: &str) -> serde_json::Result<Bytes> {
     let mut out = start(id)?;
     out.extend_from_slice(b",\"error\":{\"code\":");
     serde_json::to_writer(&mut out, &code)?;
@@ -68,7 +68,10 @@ mod tests {
     use serde_json::{json, value::RawValue};
 
     use super::*;
-    use crate::link::framing::envelope::{Envelope, Outcome, peek};
+    use crate::{
+        link::framing::envelope::{Envelope, Outcome, peek},
+        mcp::codes::{INVALID_REQUEST, METHOD_NOT_FOUND},
+    };
 
     #[test]
     fn an_answer_is_a_single_line() {
@@ -77,11 +80,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":"a\n","result":{"b":"c\n"}}"#
         );
         assert_eq!(
-            error_response(Some(&Id::Number(-1)), -32_601, "no such \"method\"").unwrap(),
+            error_response(Some(&Id::Number(-1)), METHOD_NOT_FOUND, "no such \"method\"").unwrap(),
             r#"{"jsonrpc":"2.0","id":-1,"error":{"code":-32601,"message":"no such \"method\""}}"#
         );
         assert_eq!(
-            error_response(None, -32_600, "").unwrap(),
+            error_response(None, INVALID_REQUEST, "").unwrap(),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":""}}"#
         );
     }
