@@ -12,10 +12,10 @@ use url::Url;
 
 use super::{
     Delta, Request, Stop, Usage, Wire,
-    body::{self, BodyWriter, Media},
+    body::{self, BodyWriter, Media, RoleMessage, add_pieces},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
-    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_of},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -52,11 +52,8 @@ impl Adapter for Anthropic {
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
-        let max_tokens = request.max_tokens.or(self.settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
-        members.insert("max_tokens".into(), max_tokens.into());
-        if let Some(temperature) = request.temperature {
-            members.insert("temperature".into(), temperature.into());
-        }
+        members.insert("max_tokens".into(), DEFAULT_MAX_TOKENS.into());
+        body::add_sampling(&mut members, "max_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
             body.member("stream", &true);
@@ -68,8 +65,7 @@ impl Adapter for Anthropic {
                 None => body.raw("tools", &[tools.get()]),
             }
         }
-        let system = body::system_texts(request).join("\n\n");
-        if !system.is_empty() {
+        if let Some(system) = body::system_text(request) {
             let mut text = json!({"type": "text", "text": system});
             self.mark_for_cache(&mut text);
             body.member("system", &[text]);
@@ -83,30 +79,27 @@ impl Adapter for Anthropic {
     }
 }
 
-/// A message as the API has it: its role and its blocks.
-type WireMessage = (&'static str, Vec<Value>);
-
 impl Anthropic {
     /// Returns the conversation as messages of user and assistant, which alternate. One user message has all results of
     /// an answer, followed by the user's text.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
-        let mut sent: Vec<WireMessage> = Vec::new();
+        let mut sent: Vec<RoleMessage> = Vec::new();
         // Pictures of failed calls, which the API allows only outside of a result: add them after the last result.
         let mut after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                add_blocks(&mut sent, "user", std::mem::take(&mut after_results));
+                add_pieces(&mut sent, "user", std::mem::take(&mut after_results));
             }
             match message.role {
                 Role::Tool => {
                     let block = result_block(message, &mut after_results);
-                    add_blocks(&mut sent, "user", vec![block]);
+                    add_pieces(&mut sent, "user", vec![block]);
                 }
-                Role::Assistant => add_blocks(&mut sent, "assistant", self.assistant_blocks(message)),
-                Role::User | Role::System => add_blocks(&mut sent, "user", user_content(message)),
+                Role::Assistant => add_pieces(&mut sent, "assistant", self.assistant_blocks(message)),
+                Role::User | Role::System => add_pieces(&mut sent, "user", user_content(message)),
             }
         }
-        add_blocks(&mut sent, "user", after_results);
+        add_pieces(&mut sent, "user", after_results);
         if self.settings.prompt_cache {
             // Mark the end of this request and the end of the previous one: a cache lookup goes back only 20 blocks,
             // and one round can add more.
@@ -147,15 +140,6 @@ fn with_members(mut block: Value, members: Option<&Map<String, Value>>) -> Value
         block.extend(members.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
     block
-}
-
-/// Adds blocks to the last message if it has this role, otherwise as a new message.
-fn add_blocks(sent: &mut Vec<WireMessage>, role: &'static str, blocks: Vec<Value>) {
-    match sent.last_mut() {
-        Some((last, content)) if *last == role => content.extend(blocks),
-        _ if blocks.is_empty() => {}
-        _ => sent.push((role, blocks)),
-    }
 }
 
 /// Returns the id of a call, or a replacement if the provider would not accept the id.
@@ -315,16 +299,14 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn begin_block(&mut self, index: u64, mut block: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        let text_of =
-            |block: &Value, name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (at, kind) = match text_of(&block, "type").as_str() {
+        let (at, kind) = match text_of(&block, "type") {
             "text" => {
                 let at = self.draft.begin_text()?;
-                self.draft.append_text_at(at, &text_of(&block, "text"), deltas);
+                self.draft.append_text_at(at, text_of(&block, "text"), deltas);
                 (at, Kind::Text)
             }
             "tool_use" => {
-                let at = self.draft.begin_call(&text_of(&block, "id"), &text_of(&block, "name"), deltas)?;
+                let at = self.draft.begin_call(text_of(&block, "id"), text_of(&block, "name"), deltas)?;
                 // The input is empty at the beginning of a stream, missing from llama.cpp's stream, and complete in an
                 // answer that is not streamed.
                 let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
@@ -336,7 +318,7 @@ impl Decoder {
             _ => {
                 let thought = text_of(&block, "thinking");
                 if !thought.is_empty() {
-                    deltas.push_back(Delta::Thinking(thought));
+                    deltas.push_back(Delta::Thinking(thought.to_owned()));
                 }
                 // The API would refuse this member in the next request.
                 if let Some(block) = block.as_object_mut() {
@@ -352,8 +334,8 @@ impl Decoder {
 
     fn extend_block(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
         let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
-        let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        match (delta.get("type").and_then(Value::as_str).unwrap_or_default(), open.kind) {
+        let text = |name: &str| text_of(delta, name);
+        match (text("type"), open.kind) {
             ("text_delta", Kind::Text) => self.draft.append_text_at(open.at, text("text"), deltas),
             ("input_json_delta", Kind::Call) => self.draft.append_arguments(open.at, text("partial_json"), deltas),
             ("input_json_delta", _) => open.json.push_str(text("partial_json")),

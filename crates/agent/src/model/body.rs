@@ -73,16 +73,45 @@ impl BodyWriter {
     }
 }
 
+/// A message of a wire that joins neighbouring messages of one role: the role, and the pieces of the content.
+pub(super) type RoleMessage = (&'static str, Vec<Value>);
+
+/// Adds pieces of content to the last message if it has this role, otherwise as a new message.
+pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces: Vec<Value>) {
+    match sent.last_mut() {
+        _ if pieces.is_empty() => {}
+        Some((last, present)) if *last == role => present.extend(pieces),
+        _ => sent.push((role, pieces)),
+    }
+}
+
+/// Adds to `members` the maximum number of tokens, under the wire's name for it, and the temperature. The request
+/// counts more than the settings.
+pub(super) fn add_sampling(
+    members: &mut Map<String, Value>,
+    max_tokens_name: &str,
+    settings: &ModelSettings,
+    request: &Request<'_>,
+) {
+    if let Some(max_tokens) = request.max_tokens.or(settings.max_tokens) {
+        members.insert(max_tokens_name.into(), max_tokens.into());
+    }
+    if let Some(temperature) = request.temperature {
+        members.insert("temperature".into(), temperature.into());
+    }
+}
+
 /// Returns the tools of a request, if there are any.
 pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
-/// Returns the parts of the system prompt: that of the request first, then the system messages of the conversation.
-pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
+/// Returns the system prompt, if there is one: that of the request first, then the system messages of the conversation.
+pub(super) fn system_text(request: &Request<'_>) -> Option<String> {
     let system_messages =
         request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
-    request.system.into_iter().chain(system_messages).filter(|text| !text.trim().is_empty()).collect()
+    let texts = request.system.into_iter().chain(system_messages).filter(|text| !text.trim().is_empty());
+    Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }
 
 /// Returns whether to send the message. An empty one, such as an answer that was cut before its first word, is not
@@ -152,6 +181,11 @@ pub(super) fn media(part: &Content) -> Media<'_> {
         Content::ResourceLink { uri, .. } => Media::Text(uri.into()),
         other => Media::Text(serde_json::to_string(other).unwrap_or_default().into()),
     }
+}
+
+/// Returns bytes as the address that has them in itself (`data:`). `base64` are the bytes, `kind` is their media type.
+pub(super) fn data_url(base64: &str, kind: &str) -> String {
+    format!("data:{kind};base64,{base64}")
 }
 
 /// Describes a part in words, for a wire that cannot send it.

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     Delta, Request, Stop, Wire,
-    body::{self, BodyWriter, Media},
+    body::{self, BodyWriter, Media, RoleMessage, add_pieces},
     draft::{Deltas, Draft, SentPiece, pieces},
     failure,
     online::{Adapter, Decode, DecodeError, Progress, event_json},
@@ -58,12 +58,7 @@ impl Adapter for Gemini {
 
     fn body(&self, request: &Request<'_>, _streamed: bool) -> Bytes {
         let mut generation = Map::new();
-        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
-            generation.insert("maxOutputTokens".into(), max_tokens.into());
-        }
-        if let Some(temperature) = request.temperature {
-            generation.insert("temperature".into(), temperature.into());
-        }
+        body::add_sampling(&mut generation, "maxOutputTokens", &self.settings, request);
         let mut members = Map::new();
         if !generation.is_empty() {
             members.insert("generationConfig".into(), generation.into());
@@ -72,8 +67,7 @@ impl Adapter for Gemini {
         if let Some(tools) = body::tools(request) {
             body.raw("tools", &[tools.get()]);
         }
-        let system = body::system_texts(request).join("\n\n");
-        if !system.is_empty() {
+        if let Some(system) = body::system_text(request) {
             body.member("systemInstruction", &json!({"parts": [{"text": system}]}));
         }
         body.member("contents", &self.contents(request.messages));
@@ -88,31 +82,28 @@ impl Adapter for Gemini {
 /// The calls by id. Each has its name, which the result must repeat, and whether the provider gave the id.
 type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
 
-/// A message as the API has it: its role and its parts.
-type WireMessage = (&'static str, Vec<Value>);
-
 impl Gemini {
     /// Returns the conversation as messages of user and model, which alternate.
     fn contents(&self, messages: &[Message]) -> Vec<Value> {
         let mut calls = Calls::new();
-        let mut sent: Vec<WireMessage> = Vec::new();
+        let mut sent: Vec<RoleMessage> = Vec::new();
         // Pictures and other media of results, which the API does not allow between results: add them after the last
         // one.
         let mut after_results = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                add_parts(&mut sent, "user", std::mem::take(&mut after_results));
+                add_pieces(&mut sent, "user", std::mem::take(&mut after_results));
             }
             match message.role {
-                Role::Tool => add_parts(&mut sent, "user", vec![result_part(message, &calls, &mut after_results)]),
+                Role::Tool => add_pieces(&mut sent, "user", vec![result_part(message, &calls, &mut after_results)]),
                 Role::Assistant => {
                     let parts = self.model_parts(message, &mut calls);
-                    add_parts(&mut sent, "model", parts);
+                    add_pieces(&mut sent, "model", parts);
                 }
-                Role::User | Role::System => add_parts(&mut sent, "user", user_content(message)),
+                Role::User | Role::System => add_pieces(&mut sent, "user", user_content(message)),
             }
         }
-        add_parts(&mut sent, "user", after_results);
+        add_pieces(&mut sent, "user", after_results);
         sent.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
     }
 
@@ -153,15 +144,6 @@ fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Valu
         part[SIGNATURE] = signature.clone();
     }
     part
-}
-
-/// Adds parts to the last message if it has this role, otherwise as a new message.
-fn add_parts(sent: &mut Vec<WireMessage>, role: &'static str, parts: Vec<Value>) {
-    match sent.last_mut() {
-        _ if parts.is_empty() => {}
-        Some((last, present)) if *last == role => present.extend(parts),
-        _ => sent.push((role, parts)),
-    }
 }
 
 fn user_content(message: &Message) -> Vec<Value> {

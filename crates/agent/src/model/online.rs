@@ -83,6 +83,11 @@ impl DecodeError {
     }
 }
 
+/// Returns the text in the member `name`; empty if there is none.
+pub(super) fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Parses an event. An event that reports an error becomes that error.
 pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
     let value: Value = serde_json::from_str(data)

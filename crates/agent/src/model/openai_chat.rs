@@ -49,12 +49,7 @@ impl Adapter for OpenAiChat {
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
-        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
-            members.insert(self.dialect.max_tokens.into(), max_tokens.into());
-        }
-        if let Some(temperature) = request.temperature {
-            members.insert("temperature".into(), temperature.into());
-        }
+        body::add_sampling(&mut members, self.dialect.max_tokens, &self.settings, request);
         if streamed && self.dialect.stream_usage {
             members.insert("stream_options".into(), json!({"include_usage": true}));
         }
@@ -111,8 +106,7 @@ struct WireFunction<'a> {
 
 impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
-        let system = body::system_texts(request).join("\n\n");
-        let system = (!system.is_empty()).then(|| chat_message("system", Content::Plain(system.into())));
+        let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
         let rest = request.messages.iter().filter(|message| message.role != Role::System);
         system.into_iter().chain(rest.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
     }
@@ -173,7 +167,7 @@ fn user_content(message: &Message) -> Content<'_> {
     let text = (!message.content.is_empty()).then(|| json!({"type": "text", "text": message.content}));
     let parts = message.parts.iter().map(|part| match body::media(part) {
         Media::Image(data, kind) => {
-            json!({"type": "image_url", "image_url": {"url": format!("data:{kind};base64,{data}")}})
+            json!({"type": "image_url", "image_url": {"url": body::data_url(data, kind)}})
         }
         Media::Audio(data, kind) if matches!(kind, "audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3") => {
             let format = if kind.ends_with("wav") { "wav" } else { "mp3" };

@@ -17,7 +17,7 @@ use super::{
     body::{self, BodyWriter, Media},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure::{self, ErrorBody},
-    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_of},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -57,12 +57,7 @@ impl Adapter for OpenAiResponses {
         if self.is_reasoning_model() {
             members.insert("include".into(), json!(["reasoning.encrypted_content"]));
         }
-        if let Some(max_tokens) = request.max_tokens.or(self.settings.max_tokens) {
-            members.insert("max_output_tokens".into(), max_tokens.into());
-        }
-        if let Some(temperature) = request.temperature {
-            members.insert("temperature".into(), temperature.into());
-        }
+        body::add_sampling(&mut members, "max_output_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
             body.member("stream", &true);
@@ -70,8 +65,7 @@ impl Adapter for OpenAiResponses {
         if let Some(tools) = body::tools(request) {
             body.raw("tools", &[tools.get()]);
         }
-        let system = body::system_texts(request).join("\n\n");
-        if !system.is_empty() {
+        if let Some(system) = body::system_text(request) {
             body.member("instructions", &system);
         }
         body.member("input", &self.input(request.messages));
@@ -156,11 +150,11 @@ fn text_part(text: &str) -> Value {
 fn part_of(media: &Media<'_>) -> Value {
     match media {
         Media::Image(data, kind) => {
-            json!({"type": "input_image", "image_url": format!("data:{kind};base64,{data}"), "detail": "auto"})
+            json!({"type": "input_image", "image_url": body::data_url(data, kind), "detail": "auto"})
         }
         Media::File(data, kind, uri) if *kind == "application/pdf" => {
             let name = uri.rsplit('/').next().unwrap_or(uri);
-            json!({"type": "input_file", "filename": name, "file_data": format!("data:{kind};base64,{data}")})
+            json!({"type": "input_file", "filename": name, "file_data": body::data_url(data, kind)})
         }
         other => text_part(&body::media_as_text(other)),
     }
@@ -297,11 +291,6 @@ impl Event {
     fn delta(&self) -> &str {
         self.delta.as_ref().and_then(Value::as_str).unwrap_or_default()
     }
-}
-
-/// Returns the text in the member `name`; empty if there is none.
-fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 impl Decoder {

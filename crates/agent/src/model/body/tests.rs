@@ -87,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn system_texts_come_in_order_and_blank_ones_do_not() {
+fn system_texts_are_joined_in_order_and_blank_ones_are_left_out() {
     let messages = [
         Message::new(Role::System, "one"),
         Message::new(Role::User, "hello"),
@@ -95,11 +95,40 @@ fn system_texts_come_in_order_and_blank_ones_do_not() {
         Message::new(Role::System, "two"),
     ];
     let mut request = Request::new(&messages);
-    assert_eq!(system_texts(&request), ["one", "two"]);
+    assert_eq!(system_text(&request).as_deref(), Some("one\n\ntwo"));
     request.system = Some("first");
-    assert_eq!(system_texts(&request), ["first", "one", "two"]);
+    assert_eq!(system_text(&request).as_deref(), Some("first\n\none\n\ntwo"));
     request.system = Some("");
-    assert_eq!(system_texts(&request), ["one", "two"]);
+    assert_eq!(system_text(&request).as_deref(), Some("one\n\ntwo"));
+    request.messages = &messages[1..3];
+    assert_eq!(system_text(&request), None);
+}
+
+#[test]
+fn pieces_of_one_role_become_one_message_and_no_pieces_become_none() {
+    let mut sent = Vec::new();
+    for (role, pieces) in [("user", vec![]), ("user", vec![1]), ("user", vec![2]), ("model", vec![]), ("user", vec![3])]
+    {
+        add_pieces(&mut sent, role, pieces.into_iter().map(Value::from).collect());
+    }
+    add_pieces(&mut sent, "model", vec![json!(4)]);
+    assert_eq!(json!(sent), json!([["user", [1, 2, 3]], ["model", [4]]]));
+}
+
+#[test]
+fn the_tokens_and_the_temperature_of_a_request_count_more_than_those_of_the_settings() {
+    let mut settings = ModelSettings::new("custom", "m", Wire::OpenAiChat, "http://127.0.0.1");
+    let mut request = Request::new(&[]);
+    let members = |settings: &ModelSettings, request: &Request<'_>| {
+        let mut members = map(json!({ "max": 1 }));
+        add_sampling(&mut members, "max", settings, request);
+        Value::Object(members)
+    };
+    assert_eq!(members(&settings, &request), json!({ "max": 1 }), "the wire's own number stays");
+    settings.max_tokens = Some(2);
+    assert_eq!(members(&settings, &request), json!({ "max": 2 }));
+    (request.max_tokens, request.temperature) = (Some(3), Some(0.0));
+    assert_eq!(members(&settings, &request), json!({ "max": 3, "temperature": 0.0 }));
 }
 
 #[test]
