@@ -544,3 +544,6 @@ fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
     // The result does not matter: the caller checks all sources.
     let _ = poll(&mut sources, limit);
 }
+
+#[cfg(test)]
+mod tests;
