@@ -13,35 +13,21 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
-};
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execve;
 
 use crate::confinement::Confinement;
-use crate::grants::{Grant, Permission};
+use crate::layer::Layer;
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
-use crate::reach::{OpenedPath, reach};
-use crate::seccomp::{self, AllowedCalls};
 use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Isolation, Stage};
-
-/// The oldest Landlock that protects files: with an older one, a server could truncate a file that it may not write.
-const MIN_ABI_FOR_FILES: ABI = ABI::V3;
-/// The oldest Landlock that restricts TCP ports.
-const MIN_ABI_FOR_PORTS: ABI = ABI::V4;
-/// The newest Landlock whose restrictions are used. Restrictions that are newer than the required ones (on devices, on
-/// signals to processes outside, on abstract Unix sockets) apply only if the kernel has them.
-const BEST_ABI: ABI = ABI::V6;
 
 /// The number of threads that [`thread_limit`] allows for each process.
 const TASKS_PER_PROCESS: u64 = 16;
@@ -99,24 +85,12 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
 
 /// Gives up the rights that the server must not have, and becomes the server. `isolation` is `None` without namespaces.
 fn become_server(command: &Command<'_>, isolation: Option<Isolation>) -> Result<ExitCode, Failure> {
-    let confinement = &command.confinement;
     prctl::set_no_new_privs().map_err(|errno| Failure::Refused(format!("no new privileges: {errno}")))?;
-    namespaces::give_up_capabilities()
-        .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
-    restrict(command, isolation).map_err(Failure::Refused)?;
-    // Set the limits last, because the restriction may need more open files than the server may have.
-    set_limits(confinement).map_err(Failure::Refused)?;
-    let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
-    let allowed = AllowedCalls {
-        udp: confinement.udp,
-        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.own_network),
-        unix_sockets: isolation.is_some(),
-        has_own_processes: isolation.is_some(),
-    };
-    match seccomp::restrict(allowed) {
-        Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
-        _ => {}
+    for layer in Layer::ALL {
+        layer.apply(command, isolation).map_err(Failure::Refused)?;
     }
+    // Set the limits last, because a layer may need more open files than the server may have.
+    set_limits(&command.confinement).map_err(Failure::Refused)?;
     command.run(isolation.is_none())
 }
 
@@ -189,147 +163,6 @@ fn thread_limit(processes: u32) -> u64 {
     let threads = load.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
     // If `/proc` cannot be read, assume many threads rather than refuse the server its first one.
     threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
-}
-
-/// Denies this process all files and ports that the confinement does not name.
-fn restrict(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
-    let confinement = &command.confinement;
-    let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
-    let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
-    let create = || -> Result<RulesetCreated, RulesetError> {
-        let mut rules =
-            Ruleset::default().set_compatibility(required).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
-        if confinement.connect.is_some() {
-            rules = rules.handle_access(AccessNet::ConnectTcp)?;
-        }
-        if confinement.bind.is_some() {
-            rules = rules.handle_access(AccessNet::BindTcp)?;
-        }
-        rules
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(BEST_ABI))?
-            .scope(Scope::from_all(BEST_ABI))?
-            .create()
-    };
-    let rules = create().map_err(|_| landlock_too_old(asks_for_ports))?;
-    let rules = allow_files(rules, command, isolation)?;
-    let mut rules = rules.set_compatibility(required);
-    for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
-        for port in ports.iter().flatten() {
-            rules = rules.add_rule(NetPort::new(*port, access)).map_err(|error| error.to_string())?;
-        }
-    }
-    rules.restrict_self().map(drop).map_err(|error| format!("{error}"))
-}
-
-fn landlock_too_old(asks_for_ports: bool) -> String {
-    let needed = if asks_for_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
-    let what = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
-    let found = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
-    format!("this kernel cannot restrict access to {what}: Landlock ABI {needed} is needed, and it has {found}")
-}
-
-/// Returns the version of Landlock (its ABI) that this system has; `None` if it has none, or has it switched off.
-#[must_use]
-pub fn support() -> Option<i32> {
-    // The only way to find out is to restrict a thread, so do it in a thread that ends at once.
-    let probe = std::thread::spawn(|| {
-        let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
-        match rules.restrict_self().ok()?.landlock {
-            LandlockStatus::Available { effective_abi, kernel_abi } => Some(kernel_abi.unwrap_or(effective_abi as i32)),
-            _ => None,
-        }
-    });
-    probe.join().ok().flatten()
-}
-
-/// Adds a rule for each file and folder that the server may reach.
-fn allow_files(
-    rules: RulesetCreated,
-    command: &Command<'_>,
-    isolation: Option<Isolation>,
-) -> Result<RulesetCreated, String> {
-    let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
-    let reading = AccessFs::from_read(BEST_ABI);
-    // A server may not make device nodes: one that runs as root could make one for a disk, and read the disk.
-    let writing = reading | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut allow = |reached: &OpenedPath, access: BitFlags<AccessFs>| {
-        let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
-        (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
-    };
-    // Follows every link: the paths are those of the system.
-    let open = |path: &Path| reach(path, |_, _| false).ok();
-    for Grant { reached, permission } in command.grants(isolation.is_some())? {
-        match permission {
-            Permission::Device => allow(&reached, reading | AccessFs::WriteFile)?,
-            Permission::Write => allow(&reached, writing)?,
-            // A server that runs as root could read secrets there: allow only files that every user can read.
-            Permission::Read if reached.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
-                let mut public = PublicPart::default();
-                public.collect(&reached.real_path, 0);
-                for file in public.readable.iter().filter_map(|path| open(path)) {
-                    allow(&file, reading)?;
-                }
-                for folder in public.listable.iter().filter_map(|path| open(path)) {
-                    allow(&folder, AccessFs::ReadDir.into())?;
-                }
-            }
-            Permission::Read => allow(&reached, reading)?,
-        }
-    }
-    if isolation.is_some_and(|isolation| isolation.has_own_proc)
-        && let Some(proc) = open(Path::new("/proc"))
-    {
-        // This `/proc` belongs to the namespace of the server, and shows only the server's processes.
-        allow(&proc, reading)?;
-    }
-    Ok(rules)
-}
-
-/// The folder with the system's settings, among them the hashes of its users' passwords.
-const SETTINGS_FOLDER: &str = "/etc";
-
-/// The maximum number of levels below [`SETTINGS_FOLDER`] to search.
-const MAX_DEPTH: usize = 16;
-
-/// The part of a folder that every user may read.
-#[derive(Default)]
-struct PublicPart {
-    /// Files and folders that every user may read entirely.
-    readable: Vec<PathBuf>,
-    /// Folders that every user may list, but not read entirely.
-    listable: Vec<PathBuf>,
-}
-
-impl PublicPart {
-    /// Adds the public part of `path` to `self`. Returns whether all of `path` is public.
-    fn collect(&mut self, path: &Path, depth: usize) -> bool {
-        let Ok(metadata) = path.symlink_metadata() else { return false };
-        let mode = metadata.permissions().mode();
-        // A link reveals nothing itself, and Landlock checks the file that it leads to.
-        if metadata.is_symlink() {
-            return true;
-        }
-        if !metadata.is_dir() {
-            let is_public = mode & 0o004 != 0;
-            self.readable.extend(is_public.then(|| path.to_owned()));
-            return is_public;
-        }
-        let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < MAX_DEPTH);
-        let Some(entries) = entries else { return false };
-        let before = self.readable.len();
-        let mut is_public = true;
-        for entry in entries {
-            is_public &= entry.is_ok_and(|entry| self.collect(&entry.path(), depth + 1));
-        }
-        if is_public {
-            self.readable.truncate(before);
-            self.readable.push(path.to_owned());
-        } else {
-            self.listable.push(path.to_owned());
-        }
-        is_public
-    }
 }
 
 /// Creates the server's own folder, with a folder `tmp` in it. No other user can read it.

@@ -62,8 +62,10 @@
 //!        ▼
 //!     confine                              gives up what the server may not do, and becomes the server
 //!        ├──► namespaces ──► root          the first process in its namespaces; its tree of files
-//!        ├──► grants ──► reach ──► links   each path followed once and held open
-//!        └──► seccomp                      denies system calls
+//!        └──► layer                        the list of the sandbox's layers; namespaces is one, the others are:
+//!              ├──► ruleset                denies files and ports
+//!              │     └──► grants ──► reach ──► links   each path followed once and held open
+//!              └──► seccomp                denies system calls
 //!
 //!   confinement        what its configuration allows a server, as words of a command line
 //!   lineage ──► table  for the host: whether a supervisor is above a process
@@ -78,6 +80,7 @@ mod confinement;
 pub mod container;
 #[cfg(target_os = "linux")]
 mod grants;
+mod layer;
 #[cfg(target_os = "linux")]
 pub mod lineage;
 pub mod links;
@@ -91,6 +94,8 @@ mod reach;
 #[cfg(target_os = "linux")]
 mod root;
 #[cfg(target_os = "linux")]
+mod ruleset;
+#[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod spawn;
@@ -103,14 +108,9 @@ mod tree;
 
 use std::{ffi::OsString, process::ExitCode};
 
-#[cfg(target_os = "linux")]
-pub use confine::support as confinement_support;
 pub use confinement::Confinement;
-#[cfg(target_os = "linux")]
-pub use namespaces::support as namespaces_support;
+pub use layer::Layer;
 pub use protocol::Exit;
-#[cfg(target_os = "linux")]
-pub use seccomp::support as seccomp_support;
 #[cfg(target_os = "linux")]
 pub use spawn::VARIABLE_PREFIX;
 

@@ -215,7 +215,7 @@ fn terminate_the_rest() {
 }
 
 /// Gives up all capabilities permanently, for this process and those that it starts.
-pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
+fn give_up_capabilities() -> rustix::io::Result<()> {
     let has = rustix::thread::capabilities(None)?;
     let _ = rustix::thread::clear_ambient_capability_set();
     if has.effective.contains(CapabilitySet::SETPCAP) {
@@ -239,14 +239,29 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-/// Checks whether this system lets this user have namespaces for a sandbox.
+/// Gives up all capabilities: those of the namespaces in which this process is already, or those of root.
 ///
-/// To find out, this starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked).
-/// Blocks until that process has ended.
+/// # Errors
+/// If the system refuses that.
+pub(crate) fn apply(_: &Command<'_>, _: Option<Isolation>) -> Result<(), String> {
+    give_up_capabilities().map_err(|errno| format!("its capabilities cannot be given up: {errno}"))
+}
+
+/// Returns what namespaces hide from a server, or why this user has none.
+pub(crate) fn coverage() -> String {
+    match support() {
+        Ok(()) => "processes, files that are not named, socket files, shared memory".to_owned(),
+        Err(why) => {
+            format!("none for this user ({why}): a confined server can change mode, times and attributes of files")
+        }
+    }
+}
+
+/// Checks whether this system lets this user have namespaces for a sandbox, by starting the running program once more.
 ///
 /// # Errors
 /// The system's reason why there are no namespaces.
-pub fn support() -> Result<(), String> {
+fn support() -> Result<(), String> {
     let output = std::process::Command::new("/proc/self/exe")
         .args([CONFINE, PROBE])
         .stdin(std::process::Stdio::null())

@@ -14,18 +14,20 @@ use seccompiler::{
     SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use crate::stage::{Command, Isolation};
+
 /// The permissions of the server that the filters depend on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AllowedCalls {
+struct AllowedCalls {
     /// The server may use UDP, and read the system's list of network interfaces.
-    pub(crate) udp: bool,
+    udp: bool,
     /// The server may listen for connections.
-    pub(crate) listen: bool,
+    listen: bool,
     /// The server may create Unix sockets.
-    pub(crate) unix_sockets: bool,
+    unix_sockets: bool,
     /// The server has its own process namespace and sees only its own processes, so it may make calls about other
     /// processes.
-    pub(crate) has_own_processes: bool,
+    has_own_processes: bool,
 }
 
 /// The newest reviewed call (`removexattrat`). Newer ones fail as if the kernel lacked them, and programs do without.
@@ -182,11 +184,28 @@ const NAMESPACES: &[c_int] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// Installs the filters permanently in this process, and so in every program and process that it starts.
+/// Denies this process all system calls that the confinement does not allow.
 ///
 /// # Errors
-/// If the system has no seccomp, or this program has no filters for the architecture.
-pub(crate) fn restrict(allowed: AllowedCalls) -> Result<(), String> {
+/// If the system has no seccomp, or this program has no filters for the architecture, and the confinement does not allow
+/// to leave out this restriction.
+pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
+    let confinement = &command.confinement;
+    let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
+    let allowed = AllowedCalls {
+        udp: confinement.udp,
+        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.own_network),
+        unix_sockets: isolation.is_some(),
+        has_own_processes: isolation.is_some(),
+    };
+    match restrict(allowed) {
+        Err(why) if !confinement.best_effort => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Installs the filters permanently in this process, and so in every program and process that it starts.
+fn restrict(allowed: AllowedCalls) -> Result<(), String> {
     for program in filters(allowed)? {
         apply_filter(&program)
             .map_err(|error| format!("this system cannot restrict system calls (seccomp): {error}"))?;
@@ -194,10 +213,18 @@ pub(crate) fn restrict(allowed: AllowedCalls) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns what this system's seccomp restricts.
+pub(crate) fn coverage() -> String {
+    let what = match has_seccomp() {
+        true => "system calls, protocols other than TCP",
+        false => "none in this system: an entry with `sandbox` does not start",
+    };
+    what.to_owned()
+}
+
 /// Returns whether this system has seccomp, and this program has filters for its architecture.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the system lists its actions in a folder")]
-pub fn support() -> bool {
+fn has_seccomp() -> bool {
     TargetArch::try_from(std::env::consts::ARCH).is_ok() && std::path::Path::new("/proc/sys/kernel/seccomp").exists()
 }
 

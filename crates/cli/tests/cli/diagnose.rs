@@ -87,9 +87,9 @@ fn the_doctor_has_nothing_to_say_of_a_healthy_rack() {
         + file       [HOME]/toolrack/mcp.json     read (user), 1 server
         + data       [HOME]/toolrack/toolrack.db  can be read and written
         + secrets    [HOME]/toolrack/secret.key   none is stored
+        + sandbox    namespaces                                 [LAYER]
         + sandbox    landlock                                   [LAYER]
         + sandbox    seccomp                                    [LAYER]
-        + sandbox    namespaces                                 [LAYER]
         + container  engine                                     [ENGINES]
         + program    good                                       [FAKE]
         + server     builtin                                    connected, MCP 2026-07-28 (modern era), 5 tools

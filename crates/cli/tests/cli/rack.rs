@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use toolrack_host::supervisor::Layer;
 use toolrack_testkit::{Home, fake_server_path};
 
 /// A fresh home in which the binary runs.
@@ -117,8 +118,9 @@ impl Rack {
 /// Removes the doctor's lines about sandboxes and container engines, which differ between systems.
 fn without_layers(text: &str) -> String {
     let mut lines: Vec<_> = text.split('\n').map(str::to_owned).collect();
-    let layers = [" sandbox    landlock ", " sandbox    seccomp ", " sandbox    namespaces "];
-    for line in lines.iter_mut().filter(|line| layers.iter().any(|layer| line.contains(layer))) {
+    let names_layer =
+        |line: &str| Layer::ALL.iter().any(|layer| line.contains(&format!(" sandbox    {} ", layer.word())));
+    for line in lines.iter_mut().filter(|line| names_layer(line)) {
         line.truncate(line.rfind("  ").unwrap_or_default() + 2);
         line.push_str("[LAYER]");
     }

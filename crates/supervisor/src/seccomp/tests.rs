@@ -238,7 +238,17 @@ fn a_server_makes_threads_and_processes_and_never_namespaces() {
 fn a_server_lowers_its_own_limits_but_not_the_mark_of_its_supervisor() {
     let mark = i64::from(libc::RLIMIT_RTTIME);
     for calls in every_permission_set() {
-        for limit in [libc::RLIMIT_NOFILE, libc::RLIMIT_CORE, libc::RLIMIT_STACK, libc::RLIMIT_CPU].map(i64::from) {
+        // `confine` sets some of these once the filters are installed.
+        for limit in [
+            libc::RLIMIT_NOFILE,
+            libc::RLIMIT_CORE,
+            libc::RLIMIT_STACK,
+            libc::RLIMIT_CPU,
+            libc::RLIMIT_DATA,
+            libc::RLIMIT_NPROC,
+        ]
+        .map(i64::from)
+        {
             assert_eq!(ask(calls, libc::SYS_prlimit64, &[0, limit, 0x7fff_0000_0000, 0]), Answer::Allowed);
             assert_eq!(ask(calls, libc::SYS_setrlimit, &[limit, 1]), Answer::Allowed);
             assert_eq!(ask(calls, libc::SYS_prlimit64, &[77, limit, 0, 1]), EPERM, "the limit of another process");

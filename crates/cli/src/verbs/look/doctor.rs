@@ -14,6 +14,7 @@ use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
     egress::{Profile, Proxy},
     spec::{Source, Transport, Trust, absolute_path},
+    supervisor,
 };
 
 use crate::{
@@ -161,43 +162,8 @@ async fn secrets(context: &Context) -> Option<Check> {
 }
 
 /// Checks which layers of a sandbox this system can enforce.
-fn sandbox() -> [Check; 3] {
-    [landlock(), seccomp(), namespaces()]
-}
-
-fn landlock() -> Check {
-    // The parentheses name the version of Linux that adds the missing part.
-    let with_abi = |coverage: &str, abi: i32| format!("Landlock ABI {abi}: {coverage}");
-    let name = "landlock";
-    match toolrack_host::supervisor::landlock() {
-        Some(abi @ 6..) => Check::good("sandbox", name, with_abi("files, TCP ports, signals", abi)),
-        Some(abi @ 4..) => Check::good("sandbox", name, with_abi("files and TCP ports, no signals (Linux 6.12)", abi)),
-        Some(abi @ 3..) => Check::good("sandbox", name, with_abi("files, no TCP ports (Linux 6.7)", abi)),
-        Some(abi) => Check::good("sandbox", name, with_abi("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
-        None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
-    }
-}
-
-fn seccomp() -> Check {
-    let what = if toolrack_host::supervisor::seccomp() {
-        "system calls, protocols other than TCP"
-    } else {
-        "none in this system: an entry with `sandbox` does not start"
-    };
-    Check::good("sandbox", "seccomp", what)
-}
-
-fn namespaces() -> Check {
-    match toolrack_host::supervisor::namespaces() {
-        Ok(()) => {
-            Check::good("sandbox", "namespaces", "processes, files that are not named, socket files, shared memory")
-        }
-        Err(why) => Check::good(
-            "sandbox",
-            "namespaces",
-            format!("none for this user ({why}): a confined server can change mode, times and attributes of files"),
-        ),
-    }
+fn sandbox() -> impl Iterator<Item = Check> {
+    supervisor::Layer::ALL.iter().map(|layer| Check::good("sandbox", layer.word(), layer.coverage()))
 }
 
 /// Returns a warning if the `PATH` has relative or empty folders, which are not searched for programs of servers.

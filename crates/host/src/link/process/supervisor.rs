@@ -1,4 +1,4 @@
-//! Names the program that supervises stdio servers, and reports which features of the system it can use. See
+//! Names the program that supervises stdio servers, and lists the [layers](Layer) of a [sandbox](crate::spec::Sandbox). See
 //! [`run_if_asked`] for what a supervisor does.
 
 use std::{
@@ -9,41 +9,7 @@ use std::{
     sync::Arc,
 };
 
-pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
-
-/// Returns the version of Landlock on this system, for [sandboxes](crate::spec::Sandbox); `None` if the system has no
-/// Landlock or has disabled it.
-///
-/// Version 3 (Linux 6.2) restricts files. Version 4 (Linux 6.7) adds TCP ports, and version 6 (Linux 6.12) adds signals
-/// and sockets without a file.
-#[must_use]
-pub fn landlock() -> Option<i32> {
-    #[cfg(target_os = "linux")]
-    return toolrack_supervisor::confinement_support();
-    #[cfg(not(target_os = "linux"))]
-    None
-}
-
-/// Returns whether this system can forbid system calls (seccomp), for [sandboxes](crate::spec::Sandbox).
-#[must_use]
-pub fn seccomp() -> bool {
-    #[cfg(target_os = "linux")]
-    return toolrack_supervisor::seccomp_support();
-    #[cfg(not(target_os = "linux"))]
-    false
-}
-
-/// Checks whether this user may create namespaces, for [sandboxes](crate::spec::Sandbox). To try that, starts the
-/// running program again, which must call [`run_if_asked`]. Blocks for some milliseconds.
-///
-/// # Errors
-/// The reason why the user may not, in the system's words.
-pub fn namespaces() -> Result<(), String> {
-    #[cfg(target_os = "linux")]
-    return toolrack_supervisor::namespaces_support();
-    #[cfg(not(target_os = "linux"))]
-    Err("only Linux has them".to_owned())
-}
+pub use toolrack_supervisor::{Exit, Layer, MARKER, run_if_asked};
 
 /// The highest descriptor with a fixed purpose in the supervisor of a server.
 const LAST_RESERVED_FD: i32 = toolrack_supervisor::protocol::REPORTS_FD;

@@ -1,0 +1,78 @@
+//! Lists the layers of the sandbox: the parts of the system that take rights from a confined server.
+
+#[cfg(target_os = "linux")]
+use crate::stage::{Command, Isolation};
+
+macro_rules! layers {
+    ($($(#[doc = $about:literal])+ $layer:ident $word:literal $module:ident;)+) => {
+        /// A layer of the sandbox.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Layer {
+            $($(#[doc = $about])+ $layer,)+
+        }
+
+        impl Layer {
+            /// All layers, in the order in which a server's process enters them.
+            pub const ALL: &[Self] = &[$(Self::$layer,)+];
+
+            /// Returns the name for users.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$layer => $word,)+
+                }
+            }
+
+            /// Returns what the layer protects on this system, or why it protects nothing, for users. Blocks for some
+            /// milliseconds: to find out about namespaces, this starts the running program once more, which must call
+            /// [`run_if_asked`](crate::run_if_asked).
+            #[must_use]
+            pub fn coverage(self) -> String {
+                #[cfg(target_os = "linux")]
+                return match self {
+                    $(Self::$layer => crate::$module::coverage(),)+
+                };
+                #[cfg(not(target_os = "linux"))]
+                "not in this system: an entry with `sandbox` does not start".to_owned()
+            }
+
+            /// Takes from this process the rights that the confined server must not have.
+            ///
+            /// # Errors
+            /// Why the system cannot enforce the confinement, unless that allows to leave it out.
+            #[cfg(target_os = "linux")]
+            pub(crate) fn apply(self, command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
+                match self {
+                    $(Self::$layer => crate::$module::apply(command, isolation),)+
+                }
+            }
+        }
+    };
+}
+
+// Every layer: its name for users, and the module with its functions `apply` and `coverage`.
+layers! {
+    /// Processes, shared memory, and the files that no entry names. The only layer that a system may lack.
+    Namespaces "namespaces" namespaces;
+    /// Files, TCP ports and signals.
+    Landlock "landlock" ruleset;
+    /// System calls.
+    Seccomp "seccomp" seccomp;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_names_every_layer() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/sandbox.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let layers = page.split("\n\n").find(|part| part.starts_with("**Three layers.**")).unwrap().to_lowercase();
+        for layer in Layer::ALL {
+            assert!(layers.contains(layer.word()), "{layer:?}");
+        }
+        assert_eq!(Layer::ALL.len(), 3, "the guide counts the layers");
+    }
+}
