@@ -13,7 +13,7 @@ use std::{
     net::SocketAddr,
     pin::pin,
     sync::{Arc, LazyLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -264,6 +264,7 @@ impl Daemon {
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
+        let began = Instant::now();
         let bounds = options.connection_bounds();
         let Options { listen, token, tls, mut hosts, remote, agent_idle, session_worlds, replica, .. } = options;
         let (grace, drain) = (options.grace, options.drain);
@@ -280,10 +281,10 @@ impl Daemon {
         let base = base_of(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
-        let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
+        let world = World::start(parts, None, &tasks, CancellationToken::new(), began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
         let times = WorldTimeouts { idle: agent_idle, grace };
-        let site = Arc::new(Site { hosts, address, team_url, times, session_worlds });
+        let site = Arc::new(Site { began, hosts, address, team_url, times, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, make_agent_world, &tasks);
         let sessions = make_session_world.map(|make| sessions_of(&site, &world, make, &tasks));

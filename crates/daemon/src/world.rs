@@ -185,7 +185,8 @@ pub(crate) struct World {
     tasks: TaskTracker,
     /// Calls, turns and sign-ins that run, so that callers can cancel them.
     pub(crate) work_in_progress: WorkInProgress,
-    pub(crate) began: Instant,
+    /// When the daemon began. A world may begin later than its daemon, and users ask how long the daemon has run.
+    pub(crate) daemon_began: Instant,
     /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
@@ -225,12 +226,14 @@ impl World {
     /// Loads the configuration, and starts the tasks that apply it, watch its files and count calls. Returns before the
     /// configuration is applied: see [`Self::once_applied`]. With the world `base`, this world does not watch files: it
     /// uses the configuration of `base` whenever `base` has applied one, and adds the servers of its own member. The
-    /// tasks of the world are in `tasks`, and end once `ending` is cancelled.
+    /// tasks of the world are in `tasks`, and end once `ending` is cancelled. `daemon_began` is the same for all worlds
+    /// of a daemon.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
         tasks: &TaskTracker,
         ending: CancellationToken,
+        daemon_began: Instant,
     ) -> Arc<Self> {
         let Parts {
             host,
@@ -284,7 +287,7 @@ impl World {
             own_servers,
             tasks: tasks.clone(),
             work_in_progress: WorkInProgress::default(),
-            began: Instant::now(),
+            daemon_began,
             ending,
             loaded: ArcSwap::new(loaded),
             rejected: ArcSwap::default(),

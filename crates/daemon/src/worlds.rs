@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -100,6 +100,8 @@ pub(crate) struct Common {
     pub(crate) make: MakeWorld,
     /// Makes the services of each of these worlds.
     pub(crate) make_serving: MakeServing,
+    /// When the daemon began.
+    pub(crate) daemon_began: Instant,
     pub(crate) times: WorldTimeouts,
     /// Cancelled when all of these worlds must end.
     pub(crate) ending: CancellationToken,
@@ -371,7 +373,8 @@ impl Worlds {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
-        let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
+        let (base, began) = (self.common.base.as_ref(), self.common.daemon_began);
+        let world = World::start(parts, base, &tasks, running.stop.child_token(), began).await;
         let serving = (self.common.make_serving)(
             &world,
             InnerWorlds { make_agent_world, make_member_world, make_session_world },

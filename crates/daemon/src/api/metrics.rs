@@ -58,7 +58,7 @@ pub struct MetricValue {
 /// The table.
 const TABLE: &[Metric] = &[
     gauge("toolrack_up_seconds", "Time since the daemon began.", |world| {
-        unlabelled(world.began.elapsed().as_secs_f64())
+        unlabelled(world.daemon_began.elapsed().as_secs_f64())
     }),
     gauge("toolrack_server_state", "1 for the state that a server is in.", |world| {
         let states = servers::states_of(world).into_iter();

@@ -14,6 +14,7 @@ use crate::{shown, world::EndedCall};
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Overview {
     version: &'static str,
+    /// How long the daemon has run, in whole seconds.
     uptime_s: u64,
     /// How many servers are in which state.
     servers: BTreeMap<&'static str, usize>,
@@ -79,7 +80,7 @@ pub(super) async fn get(
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),
-        uptime_s: world.began.elapsed().as_secs(),
+        uptime_s: world.daemon_began.elapsed().as_secs(),
         servers: by_state,
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),

@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{Arc, Weak},
+    time::Instant,
 };
 
 use axum::{extract::Request, http::Extensions, response::Response};
@@ -26,8 +27,10 @@ use crate::{
     worlds::{Common, MakeServing, MakeWorld, Serving, WorldParts, WorldTimeouts},
 };
 
-/// The settings of a daemon that all its worlds use.
+/// What all worlds of a daemon share: its settings, and when it began.
 pub(super) struct Site {
+    /// When the daemon began.
+    pub(super) began: Instant,
     /// The names that requests may have in `Host`.
     pub(super) hosts: Vec<String>,
     pub(super) address: SocketAddr,
@@ -95,6 +98,7 @@ fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker)
     Common {
         make,
         make_serving: services(site),
+        daemon_began: site.began,
         times: site.times,
         ending: world.ending.clone(),
         tasks: tasks.clone(),

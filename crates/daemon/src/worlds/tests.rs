@@ -12,7 +12,8 @@ pub(crate) fn that_never_run(make: MakeWorld) -> Common {
     let times = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
     let make_serving: MakeServing = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
     let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
-    Common { make, make_serving, base: None, times, ending, tasks, log: None, bound: None }
+    let daemon_began = Instant::now();
+    Common { make, make_serving, daemon_began, base: None, times, ending, tasks, log: None, bound: None }
 }
 
 /// The error of a world that cannot begin.

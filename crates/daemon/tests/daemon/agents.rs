@@ -330,3 +330,27 @@ async fn a_daemon_that_ends_waits_for_running_calls_of_agents() {
     let answer = asking.join_next().await.unwrap().unwrap();
     assert!(answer.contains("slept 1000 ms"), "{answer}");
 }
+
+/// How long the daemon has run, as the page for Prometheus below `base` says.
+async fn up_seconds(up: &Up, base: &str) -> f64 {
+    let page = up.get(&format!("{base}/metrics")).await;
+    let mut lines = page.as_str().unwrap().lines();
+    lines.find_map(|line| line.strip_prefix("toolrack_up_seconds ")).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_world_that_begins_later_than_the_daemon_says_how_long_the_daemon_has_run() {
+    let effects = EffectLog::new();
+    let up = Up::of(home(&effects)).await;
+    up.until("shared", "connected").await;
+    assert!(!is_running(&up, "coder").await);
+    up.get("/agents/coder/api/v1/servers").await;
+    assert!(is_running(&up, "coder").await);
+    let before = up_seconds(&up, "").await;
+    let of_agent = up_seconds(&up, "/agents/coder").await;
+    let after = up_seconds(&up, "").await;
+    assert!(before <= of_agent && of_agent <= after, "{before} {of_agent} {after}");
+    let uptime = up.get("/agents/coder/api/v1/overview").await["uptime_s"].as_f64().unwrap();
+    assert!(uptime >= before.floor(), "{uptime} {before}");
+    up.down().await;
+}
