@@ -52,7 +52,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::health::ending_router;
 pub use self::metrics::{Metric, MetricKind, MetricValue, Metrics};
-use crate::{error::ApiError, rights::Right, routes::Routes, world::World};
+use crate::{error::ApiError, rights::Right, routes::Routes, tenant_members::AnsweringWorld, world::World};
 
 /// The world (a host with its configuration, questions and events) that answers. Each request has it in its extensions.
 type State = Extension<Arc<World>>;
@@ -130,95 +130,99 @@ fn all_routes() -> OpenApiRouter {
 
 /// Adds the routes of servers, of what they offer, and of calls of their tools.
 fn with_servers(routes: Routes<()>) -> Routes<()> {
+    use AnsweringWorld::{Member, OfServer, Tenant};
     use Right::{Install, Operate, See, Use};
     routes
-        .with(See, routes!(servers::list))
-        .with(See, routes!(servers::get))
-        .with(See, routes!(servers::states))
-        .with(Install, routes!(servers::add))
-        .with(Install, routes!(servers::revise, servers::remove))
-        .with(Operate, routes!(servers::enable))
-        .with(Operate, routes!(servers::disable))
-        .with(Use, routes!(servers::connect))
-        .with(Use, routes!(servers::disconnect))
-        .with(Use, routes!(servers::reconnect))
-        .with(Use, routes!(servers::reconnect_named))
-        .with(Operate, routes!(servers::test))
-        .with(Operate, routes!(sign_in::begin, sign_in::get))
-        .with(Operate, routes!(sign_in::came_back))
-        .with(Operate, routes!(server_contents::logs))
-        .with(See, routes!(server_contents::resources))
-        .with(Use, routes!(server_contents::read))
-        .with(See, routes!(server_contents::prompts))
-        .with(Use, routes!(server_contents::prompt))
-        .with(See, routes!(tools::list))
-        .with(See, routes!(tools::get))
-        .with(Use, routes!(calls::call))
-        .with(Use, routes!(calls::cancel))
+        .with(See, Member, routes!(servers::list))
+        .with(See, Member, routes!(servers::get))
+        .with(See, Member, routes!(servers::states))
+        .with(Install, Tenant, routes!(servers::add))
+        .with(Install, OfServer, routes!(servers::revise, servers::remove))
+        .with(Operate, OfServer, routes!(servers::enable))
+        .with(Operate, OfServer, routes!(servers::disable))
+        .with(Use, OfServer, routes!(servers::connect))
+        .with(Use, OfServer, routes!(servers::disconnect))
+        .with(Use, OfServer, routes!(servers::reconnect))
+        .with(Use, Member, routes!(servers::reconnect_named))
+        .with(Operate, OfServer, routes!(servers::test))
+        .with(Operate, OfServer, routes!(sign_in::begin, sign_in::get))
+        .with(Operate, OfServer, routes!(sign_in::came_back))
+        .with(Operate, Member, routes!(server_contents::logs))
+        .with(See, Member, routes!(server_contents::resources))
+        .with(Use, Member, routes!(server_contents::read))
+        .with(See, Member, routes!(server_contents::prompts))
+        .with(Use, Member, routes!(server_contents::prompt))
+        .with(See, Member, routes!(tools::list))
+        .with(See, Member, routes!(tools::get))
+        .with(Use, Member, routes!(calls::call))
+        .with(Use, Member, routes!(calls::cancel))
 }
 
 /// Adds the routes of questions to users, and of what users manage for themselves and for their tenant.
 fn with_users(routes: Routes<()>) -> Routes<()> {
+    use AnsweringWorld::{Member, Tenant};
     use Right::{Administer, See, Use};
     routes
-        .with(Use, routes!(questions::list))
-        .with(Use, routes!(questions::answer))
-        .with(See, routes!(my_credentials::list))
-        .with(Use, routes!(my_credentials::give, my_credentials::take_back))
-        .with(See, routes!(my_servers::list))
-        .with(Use, routes!(my_servers::add, my_servers::remove))
-        .with(Use, routes!(access::list, access::make))
-        .with(Use, routes!(access::revoke))
-        .with(Use, routes!(access::sign_out))
-        .with(Use, routes!(access::clients))
-        .with(Use, routes!(access::end_client))
-        .with(Administer, routes!(members::list))
-        .with(Administer, routes!(members::change, members::remove))
-        .with(Administer, routes!(members::tokens))
-        .with(Administer, routes!(members::revoke_token))
-        .with(Administer, routes!(members::clients))
-        .with(Administer, routes!(members::end_client))
+        .with(Use, Tenant, routes!(questions::list))
+        .with(Use, Tenant, routes!(questions::answer))
+        .with(See, Member, routes!(my_credentials::list))
+        .with(Use, Member, routes!(my_credentials::give, my_credentials::take_back))
+        .with(See, Tenant, routes!(my_servers::list))
+        .with(Use, Tenant, routes!(my_servers::add, my_servers::remove))
+        .with(Use, Tenant, routes!(access::list, access::make))
+        .with(Use, Tenant, routes!(access::revoke))
+        .with(Use, Tenant, routes!(access::sign_out))
+        .with(Use, Tenant, routes!(access::clients))
+        .with(Use, Tenant, routes!(access::end_client))
+        .with(Administer, Tenant, routes!(members::list))
+        .with(Administer, Tenant, routes!(members::change, members::remove))
+        .with(Administer, Tenant, routes!(members::tokens))
+        .with(Administer, Tenant, routes!(members::revoke_token))
+        .with(Administer, Tenant, routes!(members::clients))
+        .with(Administer, Tenant, routes!(members::end_client))
 }
 
 /// Adds the routes of users' decisions, and of the audit log.
 fn with_decisions(routes: Routes<()>) -> Routes<()> {
+    use AnsweringWorld::{Member, Tenant};
     use Right::{Audit, Install, Operate, See, Use};
     routes
-        .with(See, routes!(answers::list))
-        .with(Use, routes!(answers::forget))
-        .with(See, routes!(trust::list))
-        .with(Install, routes!(trust::approve))
-        .with(Install, routes!(trust::refuse))
-        .with(Install, routes!(trust::revoke))
-        .with(Operate, routes!(trust::approve_tool))
-        .with(Audit, routes!(audit::list))
+        .with(See, Member, routes!(answers::list))
+        .with(Use, Member, routes!(answers::forget))
+        .with(See, Tenant, routes!(trust::list))
+        .with(Install, Tenant, routes!(trust::approve))
+        .with(Install, Tenant, routes!(trust::refuse))
+        .with(Install, Tenant, routes!(trust::revoke))
+        .with(Operate, Tenant, routes!(trust::approve_tool))
+        .with(Audit, Tenant, routes!(audit::list))
 }
 
 /// Adds the routes of conversations, of the configuration, and of the daemon itself.
 fn with_daemon(routes: Routes<()>) -> Routes<()> {
+    use AnsweringWorld::{Member, Tenant};
     use Right::{Install, Open, Operate, Scrape, See, Use};
     routes
-        .with(Use, routes!(sessions::list))
-        .with(Use, routes!(sessions::get, sessions::delete))
-        .with(Use, routes!(sessions::export))
-        .with(Use, routes!(turns::begin))
-        .with(Use, routes!(turns::cancel))
-        .with(See, routes!(models::model))
-        .with(Operate, routes!(config::get))
-        .with(Operate, routes!(config::reload))
-        .with(Operate, routes!(config::validate))
-        .with(Install, routes!(import::list, import::take))
-        .with(See, routes!(events::stream))
-        .with(See, routes!(overview::get))
-        .with(See, routes!(me::get))
-        .with(See, routes!(quotas::list))
-        .with(Open, routes!(health::health))
-        .with(Open, routes!(health::ready))
-        .with(Scrape, routes!(health::metrics))
-        .with(See, routes!(profiles::list))
-        .with(Operate, routes!(agents::list))
-        .with(Install, routes!(agents::token))
-        .with(Operate, routes!(agents::stop))
+        .with(Use, Member, routes!(sessions::list))
+        .with(Use, Member, routes!(sessions::get, sessions::delete))
+        .with(Use, Member, routes!(sessions::export))
+        .with(Use, Member, routes!(turns::begin))
+        .with(Use, Member, routes!(turns::cancel))
+        .with(See, Tenant, routes!(models::model))
+        .with(Operate, Tenant, routes!(config::get))
+        .with(Operate, Tenant, routes!(config::reload))
+        .with(Operate, Tenant, routes!(config::validate))
+        .with(Install, Tenant, routes!(import::list, import::take))
+        .with(See, Member, routes!(events::stream))
+        .with(See, Member, routes!(overview::get))
+        .with(See, Tenant, routes!(me::get))
+        .with(See, Tenant, routes!(quotas::list))
+        .with(Open, Tenant, routes!(health::health))
+        .with(Open, Tenant, routes!(health::ready))
+        .with(Scrape, Tenant, routes!(health::metrics))
+        .with(See, Member, routes!(profiles::list))
+        .with(Operate, Tenant, routes!(agents::list))
+        .with(Install, Tenant, routes!(agents::token))
+        .with(Operate, Tenant, routes!(agents::stop))
 }
 
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.

@@ -24,11 +24,11 @@
 //! Further modules: `worlds` begins and ends the worlds of `agents`, `tenants`, their members (`tenant_members`) and
 //! the sessions of clients (`session_worlds`). `replicas` forwards a request to the replica that serves its tenant.
 //! `membership` is the member behind a request, `rights` says what each role may do, and `routes` adds to each route
-//! the right that it needs. `credentials` are the values that members give, `own_servers` the servers that they add,
-//! and `missing` the values that their servers still lack. `removals` deletes the values of removed members. `profiles`
-//! are the tools that clients see, and `endpoint` has the addresses of profiles. `shares` are limits of which each
-//! member may use only a share; `tls`, `streams` and `unread` serve connections, streams and bodies; `error` is the
-//! error of the control API.
+//! the right that it needs and the world that answers members. `credentials` are the values that members give,
+//! `own_servers` the servers that they add, and `missing` the values that their servers still lack. `removals` deletes
+//! the values of removed members. `profiles` are the tools that clients see, and `endpoint` has the addresses of
+//! profiles. `shares` are limits of which each member may use only a share; `tls`, `streams` and `unread` serve
+//! connections, streams and bodies; `error` is the error of the control API.
 //!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
 

@@ -1,6 +1,6 @@
-//! Builds routes, each with the right that it needs.
+//! Builds routes, each with the right that it needs and the world that answers members.
 //!
-//! A route names its right where it is declared ([`Routes::with`]); there is no way to declare one without.
+//! A route names both where it is declared ([`Routes::with`]); there is no way to declare one without.
 
 use axum::{
     extract::Request,
@@ -10,10 +10,10 @@ use axum::{
 };
 use serde_json::json;
 use toolrack_host::Principal;
-use utoipa::openapi::{OpenApi as Document, extensions::Extensions as OperationExtensions};
+use utoipa::openapi::{OpenApi as Document, RefOr, Schema, extensions::Extensions as OperationExtensions};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::{error::ApiError, rights::Right};
+use crate::{error::ApiError, rights::Right, tenant_members::AnsweringWorld};
 
 /// Refuses a request whose principal lacks this right.
 fn check_request(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
@@ -50,6 +50,9 @@ pub(crate) async fn require(right: Right, request: Request, next: Next) -> Respo
     }
 }
 
+/// A schema of the description, with its name.
+type NamedSchema = (String, RefOr<Schema>);
+
 /// Routes with their rights and their description.
 pub(crate) struct Routes<S>(OpenApiRouter<S>);
 
@@ -58,8 +61,20 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         Self(OpenApiRouter::with_openapi(document))
     }
 
-    /// Adds routes that need `right`, which is added to their descriptions.
-    pub(crate) fn with(self, right: Right, (schemas, mut paths, methods): UtoipaMethodRouter<S>) -> Self {
+    /// Adds routes that need `right`, which is added to their descriptions. `world` answers the requests of members.
+    pub(crate) fn with(
+        self,
+        right: Right,
+        world: AnsweringWorld,
+        (schemas, mut paths, methods): UtoipaMethodRouter<S>,
+    ) -> Self {
+        let names_server = |path: &String| path.split('/').any(|segment| segment == "{name}");
+        debug_assert!(
+            world != AnsweringWorld::OfServer || paths.paths.keys().all(names_server),
+            "the world of which server answers {:?}?",
+            paths.paths.keys(),
+        );
+        debug_assert_eq!(self.clashing_schema(&schemas), None, "two types have this name in the description");
         for item in paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
@@ -68,7 +83,18 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             }
         }
         let methods = methods.layer(from_fn(move |request: Request, next: Next| require(right, request, next)));
-        Self(self.0.routes((schemas, paths, methods)))
+        Self(self.0.routes((schemas, paths, world.layered(methods))))
+    }
+
+    /// The name of a schema that differs from another schema of the same name. The description would keep only one of
+    /// them.
+    fn clashing_schema(&self, schemas: &[NamedSchema]) -> Option<String> {
+        let known = self.0.get_openapi().components.as_ref().map(|components| &components.schemas);
+        let differs = |(index, (name, schema)): &(usize, &NamedSchema)| {
+            let earlier = schemas[..*index].iter().filter(|(other, _)| other == name).map(|(_, schema)| schema);
+            known.and_then(|known| known.get(name)).into_iter().chain(earlier).any(|other| other != schema)
+        };
+        schemas.iter().enumerate().find(differs).map(|(_, (name, _))| name.clone())
     }
 
     pub(crate) fn into_inner(self) -> OpenApiRouter<S> {
@@ -106,5 +132,40 @@ mod tests {
         assert_eq!(status(Right::Operate, Some(user())), 403);
         assert_eq!(status(Right::See, Some(user().with_role(Role::Scraper))), 403);
         assert_eq!(status(Right::Install, Some(user().with_role(Role::Admin))), 403);
+    }
+
+    mod first {
+        #[derive(utoipa::ToSchema)]
+        #[expect(dead_code, reason = "only the schema is used")]
+        pub(super) struct Row {
+            number: u64,
+        }
+
+        #[utoipa::path(get, path = "/first", responses((status = 200, body = Row)))]
+        pub(super) async fn get() {}
+    }
+
+    mod second {
+        #[derive(utoipa::ToSchema)]
+        #[expect(dead_code, reason = "only the schema is used")]
+        pub(super) struct Row {
+            name: String,
+        }
+
+        #[utoipa::path(get, path = "/second", responses((status = 200, body = Row)))]
+        pub(super) async fn get() {}
+    }
+
+    #[test]
+    fn a_second_schema_with_the_name_of_another_is_found() {
+        let routes = Routes::<()>::new(utoipa::openapi::OpenApiBuilder::new().build());
+        let first = || utoipa_axum::routes!(first::get);
+        let routes = routes.with(Right::See, AnsweringWorld::Tenant, first());
+        assert_eq!(routes.clashing_schema(&first().0), None, "the same schema may be used twice");
+        let second: UtoipaMethodRouter<()> = utoipa_axum::routes!(second::get);
+        assert_eq!(routes.clashing_schema(&second.0).as_deref(), Some("Row"));
+        let at_once = [first().0, second.0].concat();
+        let none = Routes::<()>::new(utoipa::openapi::OpenApiBuilder::new().build());
+        assert_eq!(none.clashing_schema(&at_once).as_deref(), Some("Row"));
     }
 }

@@ -453,11 +453,7 @@ fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
 /// The routes of every world. All worlds share one router, because there may be one world for each member of a team.
 /// What differs between worlds is in the extensions of a request, where [`Services`] puts it.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
-    let layers = ServiceBuilder::new()
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(once_applied))
-        .layer(middleware::from_fn(tenant_members::to_member_world))
-        .layer(middleware::from_fn(session_worlds::to_session_world));
+    let layers = ServiceBuilder::new().layer(DefaultBodyLimit::max(MAX_BODY)).layer(middleware::from_fn(once_applied));
     with_layer(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 
@@ -495,12 +491,18 @@ async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request,
     next.run(request).await
 }
 
-/// The MCP endpoints, for principals with the right to call tools: one with all tools, and one for each profile.
+/// The MCP endpoints, for principals with the right to call tools: one with all tools, and one for each profile. The
+/// world of the member answers, and in it the world of the session.
 fn endpoints() -> Router {
     let require_use = |request: Request, next: Next| routes::require(Right::Use, request, next);
     let all = Gateway::shared_router().layer(middleware::from_fn(require_use));
     let of_profile = all.clone().layer(middleware::from_fn(endpoint::with_profile));
-    Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
+    // The last layer is the outermost.
+    Router::new()
+        .nest(endpoint::ALL, all)
+        .nest(endpoint::OF_PROFILE, of_profile)
+        .route_layer(middleware::from_fn(session_worlds::to_session_world))
+        .route_layer(middleware::from_fn(tenant_members::to_member_world))
 }
 
 /// The `Host` of requests to `url`.

@@ -21,17 +21,12 @@ use toolrack_config::share_of;
 use toolrack_host::{Principal, spec::Share};
 
 use crate::{
-    endpoint,
     error::ApiError,
     gateway::{Bounds, Gateway, SESSION_HEADER, begins_session, has_sessions},
     rights::Right,
-    tenant_members::is_below,
     world::World,
     worlds::{Common, InUse, WorldBound, Worlds},
 };
-
-/// The paths of requests that begin a session or belong to one.
-const SESSION_PATHS: [&str; 2] = [endpoint::ALL, "/p"];
 
 /// Separates the id of a world from the id of a session in this world.
 const SEPARATOR: char = '.';
@@ -166,14 +161,12 @@ fn split_session_id(id: &HeaderValue) -> Option<(String, HeaderValue)> {
     Some((world.to_owned(), session))
 }
 
-/// Passes a request on to the world of its session. If the request begins a session that needs a world, begins that
-/// world. All other requests go to the world of the user, which has its [`SessionWorlds`] in the extensions of each
-/// request.
+/// Passes a request to an MCP endpoint on to the world of its session. If the request begins a session that needs a
+/// world, begins that world. All other requests go to the world of the user, which has its [`SessionWorlds`] in the
+/// extensions of each request.
 pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Response {
     let sessions = request.extensions().get::<Arc<SessionWorlds>>().cloned();
-    let Some(sessions) = sessions.filter(|_| is_below(request.uri().path(), &SESSION_PATHS)) else {
-        return next.run(request).await;
-    };
+    let Some(sessions) = sessions else { return next.run(request).await };
     if let Some(id) = request.headers().get(SESSION_HEADER) {
         let known =
             split_session_id(id).and_then(|(world, id)| Some((sessions.worlds.enter_running(&world)?, world, id)));

@@ -5,10 +5,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
-    extract::Request,
-    http::{Method, StatusCode},
-    middleware::Next,
+    extract::{Request, path::RawPathParams, rejection::RawPathParamsRejection},
+    http::StatusCode,
+    middleware::{Next, from_fn},
     response::Response,
+    routing::MethodRouter,
 };
 use toolrack_host::{Principal, ServerSpec};
 
@@ -19,22 +20,29 @@ use crate::{
     worlds::{Common, WorldBound, Worlds},
 };
 
-/// The paths that the member's own world answers. The tenant's world answers all other paths.
-const MEMBER_PATHS: [&str; 13] = [
-    "/mcp",
-    "/p",
-    "/api/agents/mcp",
-    "/api/v1/answers",
-    "/api/v1/events",
-    "/api/v1/servers",
-    "/api/v1/tools",
-    "/api/v1/calls",
-    "/api/v1/me/credentials",
-    "/api/v1/overview",
-    "/api/v1/profiles",
-    "/api/v1/sessions",
-    "/api/v1/turns",
-];
+/// Whose world answers the request of a member to a route. Each route says it where it is declared
+/// ([`Routes::with`](crate::routes::Routes::with)). For the user of the machine, the daemon's own world answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnsweringWorld {
+    /// The tenant's world.
+    Tenant,
+    /// The member's own world, which also knows which shared servers the member has.
+    Member,
+    /// The world in which the server `{name}` of the path runs: the route starts, stops or changes that server, or
+    /// signs in to it. For a shared server, this is the tenant's world.
+    OfServer,
+}
+
+impl AnsweringWorld {
+    /// Makes this world answer the requests of members to `methods`.
+    pub(crate) fn layered<S: Clone + Send + Sync + 'static>(self, methods: MethodRouter<S>) -> MethodRouter<S> {
+        match self {
+            Self::Tenant => methods,
+            Self::Member => methods.layer(from_fn(to_member_world)),
+            Self::OfServer => methods.layer(from_fn(to_world_of_server)),
+        }
+    }
+}
 
 /// The members of one tenant.
 pub(crate) struct TenantMembers {
@@ -61,27 +69,17 @@ impl TenantMembers {
         }
     }
 
-    /// Whether the member's own world answers the request. For that, the tenant must have servers that not all members
-    /// share, or the member must have added servers. And the request must not start, stop or change a shared server.
-    fn is_for_member(&self, member: &Principal, method: &Method, path: &str) -> bool {
-        if !is_below(path, &MEMBER_PATHS) {
-            return false;
-        }
-        let loaded = self.tenant.loaded();
-        let is_unshared = |spec: &ServerSpec| !self.tenant.kind.runs(spec);
-        let is_for_some = |spec: &ServerSpec| is_unshared(spec) || !spec.members.is_empty();
+    /// Whether the member has a world of their own. For that, the tenant must have servers that not all members share,
+    /// or the member must have added servers.
+    fn has_world(&self, member: &Principal) -> bool {
+        let is_for_some = |spec: &ServerSpec| !self.tenant.kind.runs(spec) || !spec.members.is_empty();
         let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has_servers(member));
-        if !loaded.desired.values().any(is_for_some) && !has_added() {
-            return false;
-        }
-        // Shared servers are started and stopped in the tenant's world, where they run. Requests that only read or use
-        // a shared server go to the member's world, because it knows which shared servers the member has.
-        let Some(rest) = path.strip_prefix("/api/v1/servers/") else { return true };
-        let mut parts = rest.split('/');
-        let (name, part) = (parts.next().unwrap_or_default(), parts.next());
-        let only_uses = matches!(part, Some("resources" | "prompts"));
-        let is_read = matches!(*method, Method::GET | Method::HEAD);
-        is_read || only_uses || loaded.desired.get(name).is_none_or(is_unshared)
+        self.tenant.loaded().desired.values().any(is_for_some) || has_added()
+    }
+
+    /// Whether the server of this name runs in the tenant's world.
+    fn is_shared(&self, server: &str) -> bool {
+        self.tenant.loaded().desired.get(server).is_some_and(|spec| self.tenant.kind.runs(spec))
     }
 
     /// Lets the world of `member` answer.
@@ -114,19 +112,32 @@ fn world_id(member: &Principal) -> String {
     format!("{} {} {groups:?}", member.key(), member.role().word())
 }
 
-/// Whether `path` is one of `prefixes`, or below one.
-pub(crate) fn is_below(path: &str, prefixes: &[&str]) -> bool {
-    prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+/// Returns the member who sent `request` and has a world of their own, with the members of the tenant. The world of a
+/// tenant has its [`TenantMembers`] in the extensions of each request.
+fn member_with_world(request: &Request) -> Option<(Arc<TenantMembers>, Principal)> {
+    let tenant_members = request.extensions().get::<Arc<TenantMembers>>().cloned()?;
+    let member = guard::member_of(request)?;
+    tenant_members.has_world(&member).then_some((tenant_members, member))
 }
 
-/// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its
-/// [`TenantMembers`] in the extensions of each request.
+/// Passes the request of a member on to their own world, if they have one.
 pub(crate) async fn to_member_world(request: Request, next: Next) -> Response {
-    let tenant_members = request.extensions().get::<Arc<TenantMembers>>().cloned();
-    match tenant_members.zip(guard::member_of(&request)) {
-        Some((tenant_members, member))
-            if tenant_members.is_for_member(&member, request.method(), request.uri().path()) =>
-        {
+    match member_with_world(&request) {
+        Some((tenant_members, member)) => tenant_members.answer(&member, request).await,
+        None => next.run(request).await,
+    }
+}
+
+/// Passes the request of a member on to their own world, if they have one and the server `{name}` of the path does not
+/// run in the tenant's world.
+async fn to_world_of_server(
+    path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let name = path.as_ref().ok().and_then(|path| path.iter().find(|(parameter, _)| *parameter == "name"));
+    match member_with_world(&request) {
+        Some((tenant_members, member)) if !name.is_some_and(|(_, server)| tenant_members.is_shared(server)) => {
             tenant_members.answer(&member, request).await
         }
         _ => next.run(request).await,
@@ -138,18 +149,6 @@ mod tests {
     use toolrack_host::principal::{Kind, Role};
 
     use super::*;
-
-    #[test]
-    fn only_complete_segments_of_a_path_match() {
-        assert!(
-            is_below("/mcp", &MEMBER_PATHS)
-                && is_below("/mcp/", &MEMBER_PATHS)
-                && is_below("/api/v1/me/credentials", &MEMBER_PATHS)
-        );
-        for path in ["/mcpx", "/metrics", "/agents/a/mcp", "/api/v1/audit", "/api/v1/menu", "/api/v1/approvals"] {
-            assert!(!is_below(path, &MEMBER_PATHS), "{path}");
-        }
-    }
 
     fn ann(groups: &[&str], role: Role) -> Principal {
         let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();

@@ -123,6 +123,19 @@ fn a_member_starts_and_stops_their_own_servers_and_no_shared_one() {
 }
 
 #[test]
+fn an_operator_with_servers_of_their_own_sees_the_sign_in_that_they_began_at_a_shared_server() {
+    let team = Team::with(|_| vec![("mine", personal()), ("web", json!({ "url": "http://127.0.0.1:1/mcp" }))]);
+    let (olga, _) = team.token("olga", "acme", "operator");
+    let sign_in = |method| team.ask(method, "/api/v1/servers/web/sign-in", &olga, "");
+    assert_eq!(sign_in("GET").0, 404);
+    let (status, refused) = sign_in("POST");
+    assert_eq!(status, 502, "nothing listens there: {refused}");
+    let (status, shown) = sign_in("GET");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((status, &shown["state"]), (200, &json!("failed")), "{shown}");
+}
+
+#[test]
 fn a_member_s_value_is_visible_to_no_other_member_and_in_no_response() {
     let team = team();
     let (ann, _) = team.token("ann", "acme", "user");

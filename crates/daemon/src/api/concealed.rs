@@ -22,7 +22,7 @@ use crate::world::World;
 /// The maximum size of an answer. Answers consist of bounded parts and stay far below this.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
-/// Marks an answer that was already searched when it was made.
+/// Marks an answer that was already searched: when it was made, or by the world to which this world passed the request.
 #[derive(Clone, Copy)]
 struct AlreadyConcealed;
 
@@ -41,6 +41,7 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     let Ok(body) = to_bytes(body, MAX_ANSWER_BYTES).await else {
         return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
     };
+    head.extensions.insert(AlreadyConcealed);
     match str::from_utf8(&body).map(|text| conceal_for_world(&world, text)) {
         Ok(Cow::Borrowed(_)) => Response::from_parts(head, Body::from(body)),
         Ok(Cow::Owned(shown)) => {
