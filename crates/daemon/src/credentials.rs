@@ -93,3 +93,63 @@ impl WorldKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::{Who, principal::Kind};
+
+    use super::*;
+
+    fn person(name: &str) -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", name).unwrap()
+    }
+
+    fn server(share: Option<Share>, members: &[&str]) -> ServerSpec {
+        let members = members.iter().map(|who| Who::read(who).unwrap()).collect();
+        ServerSpec { share, members, ..ServerSpec::stdio("server", ["${user:TOKEN}"]) }
+    }
+
+    /// The worlds of a tenant, in which Ann and Bob are members, that run a server, and those that can use it.
+    fn worlds(spec: &ServerSpec) -> (Vec<&'static str>, Vec<&'static str>) {
+        let kinds = [
+            ("tenant", WorldKind::Tenant),
+            ("agent", WorldKind::AgentOfTenant),
+            ("ann", WorldKind::Member(person("ann"))),
+            ("bob", WorldKind::Member(person("bob"))),
+            ("session of ann", WorldKind::Session(Some(person("ann")))),
+            ("session of bob", WorldKind::Session(Some(person("bob")))),
+        ];
+        let which = |is: fn(&WorldKind, &ServerSpec) -> bool| {
+            kinds.iter().filter(|(_, kind)| is(kind, spec)).map(|(name, _)| *name).collect()
+        };
+        (which(WorldKind::runs), which(WorldKind::has))
+    }
+
+    #[test]
+    fn a_server_runs_in_the_worlds_for_which_it_is_shared_and_is_lent_to_no_other_member() {
+        let of_ann = ["person:ann"];
+        let (each, ann) = (vec!["ann", "bob", "session of ann", "session of bob"], vec!["ann", "session of ann"]);
+        let with = |first: &[&'static str], then: &[&'static str]| [first, then].concat();
+        let tenant = Some(Share::Tenant);
+        let expected = (vec!["tenant", "agent"], with(&["tenant", "agent"], &each));
+        assert_eq!(worlds(&server(tenant, &[])), expected);
+        // An agent serves all members, so it has no server that is for some of them.
+        assert_eq!(worlds(&server(tenant, &of_ann)), (vec!["tenant"], with(&["tenant"], &ann)));
+        assert_eq!(worlds(&server(Some(Share::User), &[])), (vec!["ann", "bob"], each.clone()));
+        assert_eq!(worlds(&server(Some(Share::User), &of_ann)), (vec!["ann"], ann.clone()));
+        assert_eq!(worlds(&server(Some(Share::Session), &[])), (each.clone(), each.clone()));
+        assert_eq!(worlds(&server(Some(Share::Session), &of_ann)), (ann.clone(), ann));
+        // A server with values of members runs once for each member, unless its entry says otherwise.
+        assert_eq!(worlds(&server(None, &[])), (vec!["ann", "bob"], each));
+    }
+
+    #[test]
+    fn the_only_user_of_a_machine_has_every_server_and_a_session_runs_only_its_own() {
+        for share in [None, Some(Share::Tenant), Some(Share::User), Some(Share::Session)] {
+            let spec = server(share, &["person:ann"]);
+            assert!(WorldKind::Machine.runs(&spec) && WorldKind::Machine.has(&spec), "{share:?}");
+            let session = WorldKind::Session(None);
+            assert_eq!((session.runs(&spec), session.has(&spec)), (share == Some(Share::Session), true), "{share:?}");
+        }
+    }
+}

@@ -188,3 +188,24 @@ fn may_begin(request: &Request) -> bool {
     let may_use = request.extensions().get().is_none_or(|principal: &Principal| Right::Use.is_of(principal));
     request.method() == Method::POST && has_sessions(request.headers()) && may_use
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(id: &str) -> Option<(String, String)> {
+        let (world, session) = split_session_id(&HeaderValue::from_bytes(id.as_bytes()).unwrap())?;
+        assert!(session.is_sensitive(), "an id of a session is a secret");
+        Some((world, session.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn an_id_names_its_world_in_front_of_the_first_separator() {
+        let parts = |world: &str, session: &str| Some((world.to_owned(), session.to_owned()));
+        assert_eq!(split("0011.s-1"), parts("0011", "s-1"));
+        assert_eq!(split("0011.s.1"), parts("0011", "s.1"), "the rest is the id in that world, whatever it has in it");
+        assert_eq!(split("s-1"), None);
+        assert_eq!(split(""), None);
+        assert_eq!(split("0011.ä"), None, "the header is no text");
+    }
+}

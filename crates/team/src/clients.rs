@@ -239,3 +239,45 @@ fn check_document(document: Document, id: &str) -> Result<Client, NoClient> {
     let name = shown_name(document.client_name.as_deref());
     Ok(Client { id: document.client_id, name, redirect_uris: document.redirect_uris })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_address_with_a_path_is_the_address_of_a_document() {
+        for id in ["https://app.example/client.json", "http://127.0.0.1:9/c", "https://app.example/c?v=1"] {
+            assert!(document_url(id).is_some(), "{id}");
+        }
+        for id in [
+            "",
+            "trc_0123",
+            "https://app.example",
+            "https://app.example/",
+            "https://app.example/a/../c",
+            "https://APP.example/c",
+            "https://app.example:443/c",
+            "https://ann@app.example/c",
+            "https://:word@app.example/c",
+            "https://app.example/c#x",
+            "ftp://app.example/c",
+            "file:///etc/passwd",
+        ] {
+            assert!(document_url(id).is_none(), "{id}");
+        }
+        let long = format!("https://app.example/{}", "c".repeat(MAX_ID));
+        assert!(document_url(&long[..MAX_ID]).is_some() && document_url(&long[..=MAX_ID]).is_none());
+    }
+
+    #[test]
+    fn the_name_of_a_client_is_one_bounded_line_that_hides_nothing() {
+        assert_eq!(shown_name(Some("  Editor ")), "Editor");
+        for none in [None, Some(""), Some(" \n ")] {
+            assert_eq!(shown_name(none), "a client without a name");
+        }
+        let hiding = shown_name(Some("Editor\nthat Toolrack trusts\u{202e}\u{200b}\u{7}"));
+        assert!(!hiding.contains(['\n', '\u{202e}', '\u{200b}', '\u{7}']), "{hiding:?}");
+        let long = shown_name(Some(&"ä".repeat(1_000)));
+        assert!(long.len() < 2 * MAX_NAME, "{} bytes", long.len());
+    }
+}

@@ -223,3 +223,111 @@ pub(crate) fn ends_at(jwt: &JwtClaims) -> Option<i64> {
 pub(crate) fn text_of<'a>(jwt: &'a JwtClaims, claim: &str) -> Option<&'a str> {
     jwt.get(claim)?.as_str().filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ALGORITHMS: [Algorithm; 12] = [
+        Algorithm::HS256,
+        Algorithm::HS384,
+        Algorithm::HS512,
+        Algorithm::RS256,
+        Algorithm::RS384,
+        Algorithm::RS512,
+        Algorithm::PS256,
+        Algorithm::PS384,
+        Algorithm::PS512,
+        Algorithm::ES256,
+        Algorithm::ES384,
+        Algorithm::EdDSA,
+    ];
+
+    fn keys(keys: &Value) -> Vec<Jwk> {
+        read_keys(serde_json::from_value(json!({ "keys": keys })).unwrap())
+    }
+
+    fn rsa(more: Value) -> Value {
+        let mut key = json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" });
+        key.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        key
+    }
+
+    /// The algorithms whose signatures a key may verify.
+    fn allowed(key: Value) -> Vec<Algorithm> {
+        let key = keys(&json!([key])).pop().unwrap();
+        ALGORITHMS.into_iter().filter(|algorithm| allows(&key, *algorithm)).collect()
+    }
+
+    #[test]
+    fn a_key_verifies_only_algorithms_of_its_own_kind_and_a_shared_secret_none() {
+        assert_eq!(allowed(rsa(json!({}))), ALGORITHMS[3..9]);
+        let curve = |curve: &str| allowed(json!({ "kty": "EC", "crv": curve, "x": "AA", "y": "AA" }));
+        assert_eq!((curve("P-256"), curve("P-384")), (vec![Algorithm::ES256], vec![Algorithm::ES384]));
+        assert_eq!(curve("P-521"), []);
+        assert_eq!(allowed(json!({ "kty": "OKP", "crv": "Ed25519", "x": "AA" })), [Algorithm::EdDSA]);
+        assert_eq!(allowed(json!({ "kty": "oct", "k": "AA" })), []);
+        assert_eq!(allowed(json!({ "kty": "oct", "k": "AA", "alg": "HS256" })), []);
+    }
+
+    #[test]
+    fn a_key_that_says_what_it_is_for_verifies_nothing_else() {
+        assert_eq!(allowed(rsa(json!({ "alg": "RS256" }))), [Algorithm::RS256]);
+        assert_eq!(allowed(rsa(json!({ "alg": "ES256" }))), []);
+        assert_eq!(allowed(rsa(json!({ "use": "sig", "key_ops": ["verify"] }))).len(), 6);
+        assert_eq!(allowed(rsa(json!({ "use": "enc" }))), []);
+        assert_eq!(allowed(rsa(json!({ "key_ops": ["sign"] }))), []);
+    }
+
+    #[test]
+    fn a_statement_without_a_key_id_is_read_only_if_one_key_alone_may_have_signed_it() {
+        let found = |all: &Value, kid| find_key(&keys(all), kid, Algorithm::RS256).and_then(|key| key.common.key_id);
+        let (one, two) = (rsa(json!({ "kid": "one" })), rsa(json!({ "kid": "two" })));
+        let other_kind = json!({ "kty": "OKP", "crv": "Ed25519", "x": "AA", "kid": "ed" });
+        assert_eq!(found(&json!([other_kind, one]), None).as_deref(), Some("one"));
+        assert_eq!(found(&json!([one, two]), None), None);
+        assert_eq!(found(&json!([one, two]), Some("two")).as_deref(), Some("two"));
+        assert_eq!(found(&json!([one, other_kind]), Some("ed")), None, "this key is for other algorithms");
+        assert_eq!(found(&json!([one]), Some("three")), None);
+    }
+
+    #[test]
+    fn keys_of_unknown_kinds_are_left_out_and_the_number_of_keys_is_bounded() {
+        let known = keys(&json!([{ "kty": "of the future" }, 7, rsa(json!({ "kid": "one" }))]));
+        assert_eq!(known.len(), 1);
+        assert_eq!(keys(&Value::from(vec![rsa(json!({})); MAX_KEYS + 1])).len(), MAX_KEYS);
+    }
+
+    #[test]
+    fn an_issuer_may_leave_out_only_the_slash_of_an_address_without_a_path() {
+        let (plain, with_path) = ("https://login.example/", "https://login.example/acme/");
+        let is = |url: &str, issuer: &str| is_issuer(&url.parse().unwrap(), issuer);
+        assert!(is(plain, plain) && is(plain, "https://login.example") && is(with_path, with_path));
+        for other in ["https://login.example/acme", "https://login.example", "http://login.example/acme/", ""] {
+            assert!(!is(with_path, other), "{other}");
+        }
+        assert!(!is(plain, "https://login.example//") && !is(plain, "HTTPS://login.example"));
+    }
+
+    #[test]
+    fn claims_of_another_type_count_as_missing() {
+        let claims = |value: Value| value.as_object().unwrap().clone();
+        assert_eq!(ends_at(&claims(json!({ "exp": 1_700_000_000 }))), Some(1_700_000_000));
+        assert_eq!(ends_at(&claims(json!({ "exp": 1_700_000_000.9 }))), Some(1_700_000_000));
+        assert_eq!(ends_at(&claims(json!({ "exp": "1700000000" }))), None);
+        let named = claims(json!({ "name": "Ann", "empty": "", "number": 7 }));
+        let read = ["name", "empty", "number", "none"].map(|claim| text_of(&named, claim));
+        assert_eq!(read, [Some("Ann"), None, None, None]);
+    }
+
+    #[test]
+    fn a_statement_from_the_future_is_refused_beyond_the_leeway_of_clocks() {
+        let now = chrono::Utc::now().timestamp();
+        let check = |iat: Value| check_times(json!({ "iat": iat }).as_object().unwrap()).is_ok();
+        assert!(check_times(&JwtClaims::new()).is_ok());
+        assert!(check(json!(now - 1_000_000)) && check(json!(now + 30)) && check(json!(now as f64 + 0.5)));
+        assert!(!check(json!(now + 300)) && !check(json!("now")));
+    }
+}

@@ -133,3 +133,73 @@ impl OtherReplicas {
         Arc::clone(self.siblings.entry(replica.id.clone()).or_insert_with(new))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn term() -> (Term, Identity) {
+        (Term::new("own".to_owned(), Instant::now() + TIMEOUT), Identity::new().unwrap())
+    }
+
+    fn replica(id: &str) -> Replica {
+        let address = "127.0.0.1:1".to_owned();
+        Replica { id: id.to_owned(), address, public_key: id.as_bytes().to_vec() }
+    }
+
+    fn heartbeats(rows: &[(&str, i64)]) -> Vec<Heartbeat> {
+        rows.iter().map(|(id, number)| Heartbeat { replica: replica(id), number: *number }).collect()
+    }
+
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sibling_is_silent_when_its_heartbeat_has_not_changed_for_the_timeout() {
+        let (term, identity) = term();
+        let silent = |rows: &[(&str, i64)]| {
+            let silent = term.update_siblings(&heartbeats(rows), &term.sibling_ids(), &identity, TIMEOUT);
+            silent.into_iter().map(|last| last.replica.id).collect::<Vec<_>>()
+        };
+        assert!(silent(&[("own", 1), ("a", 1), ("b", 1)]).is_empty());
+        tokio::time::advance(TIMEOUT - Duration::from_secs(1)).await;
+        assert!(silent(&[("own", 1), ("a", 1), ("b", 2)]).is_empty());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(silent(&[("own", 1), ("a", 1), ("b", 2)]), ["a"], "this replica itself never counts");
+        assert_eq!(silent(&[("own", 1), ("a", 2), ("b", 2)]), [""; 0], "it has written again");
+        assert!(!term.is_held(), "its own heartbeat is late");
+        term.extend_to(Instant::now() + TIMEOUT);
+        assert!(term.is_held());
+    }
+
+    #[tokio::test]
+    async fn a_sibling_that_joined_after_the_rows_were_read_is_not_forgotten() {
+        let (term, identity) = term();
+        term.update_siblings(&heartbeats(&[("a", 1)]), &ids(&[]), &identity, TIMEOUT);
+        let known_before = term.sibling_ids();
+        term.remember_home("acme", &replica("a"), &identity);
+        term.remember_home("bolt", &replica("b"), &identity);
+        term.remember_home("cord", &replica("own"), &identity);
+        term.update_siblings(&[], &known_before, &identity, TIMEOUT);
+        assert_eq!(term.sibling_ids(), ids(&["b"]));
+        assert!(term.known_home("acme").is_none(), "this home is gone");
+        assert!(matches!(term.known_home("bolt"), Some(Home::At(sibling)) if sibling.id() == "b"));
+        assert!(matches!(term.known_home("cord"), Some(Home::Here)));
+        assert!(term.has_key(b"b") && !term.has_key(b"a"));
+    }
+
+    #[tokio::test]
+    async fn a_home_that_another_replica_has_taken_over_is_not_forgotten() {
+        let (term, identity) = term();
+        let Home::At(before) = term.remember_home("acme", &replica("a"), &identity) else { unreachable!() };
+        term.remember_home("acme", &replica("b"), &identity);
+        term.forget_home("acme", &before);
+        assert!(matches!(term.known_home("acme"), Some(Home::At(sibling)) if sibling.id() == "b"));
+        term.remember_home("acme", &replica("a"), &identity);
+        term.forget_home("acme", &before);
+        assert!(term.known_home("acme").is_none());
+    }
+}

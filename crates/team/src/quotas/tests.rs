@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use tokio::time::{advance, timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_host::{Quota, Way, principal::Kind};
-use toolrack_store::Store;
+use toolrack_store::{QuotaUse, Store};
 
 use super::*;
 
@@ -262,4 +262,29 @@ async fn unused_quotas_are_not_written_and_the_rest_is_written_at_the_end() {
     let rows: Vec<_> = rows.iter().map(|row| (row.holder.as_str(), row.quota.as_str(), row.most, row.used)).collect();
     assert_eq!(rows, [("tenant", "calls_per_day", 9, 4.0)]);
     store.close().await;
+}
+
+#[test]
+fn a_stored_time_in_the_future_does_not_keep_a_quota_used_up() {
+    let now: DateTime<Utc> = "2100-01-01T10:30:00Z".parse().unwrap();
+    let limits: Limits = toml_edit::de::from_str("calls_per_minute = 6\ncalls_at_once = 6").unwrap();
+    let used = |quota: &str, used: f64, at| QuotaUse {
+        holder: "tenant".to_owned(),
+        name: None,
+        quota: quota.to_owned(),
+        most: 6,
+        used,
+        at,
+    };
+    let year = TimeDelta::days(365);
+    let stored = [used("calls_per_minute", 6.0, now + year), used("calls_at_once", 6.0, now), used("gone", 1.0, now)];
+    let mut meters = Meters::new(&limits.all, now).with_stored(Some(&stored), now);
+    let shown = |meters: &Meters| {
+        let mut shown: Vec<_> = meters.meters.iter().map(|meter| (meter.quota().name(), meter.used())).collect();
+        shown.sort_unstable();
+        shown
+    };
+    assert_eq!(shown(&meters), [("calls_at_once", 0), ("calls_per_minute", 6)], "no call survives a restart");
+    meters.advance(now + TimeDelta::minutes(1));
+    assert_eq!(shown(&meters), [("calls_at_once", 0), ("calls_per_minute", 0)]);
 }
