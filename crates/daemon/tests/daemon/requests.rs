@@ -230,6 +230,10 @@ async fn the_served_description_is_the_published_one() {
         std::fs::write(file, format!("{}\n", served.trim())).unwrap();
     }
     let published = std::fs::read_to_string(file).unwrap();
-    assert_eq!(served.trim(), published.trim(), "docs/openapi.json is outdated: TOOLRACK_RENEW=1 renews it");
+    // Compared without `assert_eq`, which would print both files whole, and the command somewhere in between.
+    assert!(
+        served.trim() == published.trim(),
+        "docs/openapi.json is outdated: TOOLRACK_RENEW=1 cargo nextest run -p toolrack-daemon published",
+    );
     up.down().await;
 }
