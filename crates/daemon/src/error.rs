@@ -62,7 +62,7 @@ struct ErrorBody {
 
 /// A quota that is used up.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "QuotaUsedUp")]
+#[schema(as = QuotaUsedUp)]
 struct UsedUp {
     /// The setting of the team file, or of `toolrack.toml` for a profile.
     #[schema(example = "limits.each_member.tokens_per_day")]

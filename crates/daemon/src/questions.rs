@@ -56,8 +56,7 @@ struct Inner {
     answer_timeout: Duration,
     /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
-    /// The agent to whose world the questions belong, and the daemon's own event log, which gets their events as
-    /// well.
+    /// The agent to whose world the questions belong, and the daemon's own event log, which gets their events, too.
     agent_log: OnceLock<(String, Arc<EventLog>)>,
 }
 
@@ -109,13 +108,12 @@ pub(crate) struct Question {
 
 /// Who wants a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(title = "Caller")]
+#[schema(as = Caller)]
 pub(crate) struct CallerView {
     /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard;
     /// `gateway`, an MCP client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
-    /// The tenant, the subject and the name of the calling principal; `null` for the user of a machine with a single
-    /// user.
+    /// The tenant, the subject and the name of the calling principal; `null` for the only user of a machine.
     tenant: Option<String>,
     subject: Option<String>,
     name: Option<String>,
@@ -155,6 +153,7 @@ impl From<&Caller> for CallerView {
 
 /// The question itself. Texts of servers are untrusted.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = QuestionContent)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum About {
     /// May this call run?
@@ -202,6 +201,7 @@ pub(crate) enum About {
 
 /// An answer.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(as = QuestionAnswer)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
     /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`. To any other question: `accept`,
@@ -218,6 +218,7 @@ pub(crate) struct Answer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = QuestionAnswerWord)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
     Once,

@@ -44,6 +44,7 @@ impl From<findings::Finding> for Finding {
 
 /// A problem of the configuration.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConfigProblem)]
 pub(crate) struct Problem {
     /// `error` or `warning`.
     severity: &'static str,

@@ -18,6 +18,7 @@ pub(crate) type AgentsExtension = Extension<Weak<Agents>>;
 
 /// All agents.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Agents)]
 pub(super) struct List {
     agents: Vec<AgentView>,
 }

@@ -15,6 +15,7 @@ use crate::{
 
 /// All standing answers.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StandingAnswers)]
 pub(super) struct Standing {
     answers: Vec<Shown>,
 }

@@ -48,7 +48,7 @@ pub(super) struct NewCall {
 
 /// The result of a tool. Its content is MCP's.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "Outcome")]
+#[schema(as = ToolResult)]
 pub(super) struct Described {
     server: String,
     tool: String,

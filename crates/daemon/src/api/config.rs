@@ -25,6 +25,7 @@ pub(super) struct Config {
 
 /// A configuration file.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConfigFile)]
 struct File {
     scope: &'static str,
     path: String,
@@ -67,6 +68,7 @@ pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError
 
 /// The text of a possible configuration file.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ConfigText)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {
     /// Which dialect it is written in.
@@ -76,6 +78,7 @@ pub(super) struct Text {
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[schema(as = ConfigDialect)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
     #[default]
@@ -85,6 +88,7 @@ enum Kind {
 
 /// The problems of a text.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConfigProblems)]
 pub(super) struct Validated {
     ok: bool,
     /// The servers that it has.

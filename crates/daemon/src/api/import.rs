@@ -19,6 +19,7 @@ use crate::{
 
 /// Servers that other programs have.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OfferedServers)]
 pub(super) struct Offers {
     offers: Vec<Offered>,
     problems: Vec<Problem>,
@@ -26,6 +27,7 @@ pub(super) struct Offers {
 
 /// A server of another program.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OfferedServer)]
 struct Offered {
     /// The program.
     client: String,
@@ -69,6 +71,7 @@ pub(super) async fn list(Extension(world): State) -> Answer<Offers> {
 
 /// The servers to add.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ServersToImport)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Taken {
     offers: Vec<Choice>,
@@ -81,6 +84,7 @@ pub(super) struct Taken {
 
 /// An offer as it was shown.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChosenOffer)]
 #[serde(deny_unknown_fields)]
 struct Choice {
     client: String,
@@ -90,6 +94,7 @@ struct Choice {
 
 /// The servers that were added.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ImportedServers)]
 pub(super) struct Imported {
     edited: Vec<Edited>,
 }

@@ -12,6 +12,7 @@ use crate::world::NoModel;
 
 /// The model that answers.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AnsweringModel)]
 pub(super) struct WhoAnswers {
     /// `provider/name`; `null` when there is no model.
     model: Option<String>,

@@ -32,6 +32,7 @@ pub(super) struct Overview {
 
 /// Calls that ended.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallCounts)]
 struct Calls {
     total: u64,
     /// Calls that ended with an error of the tool, or without a result.
@@ -43,6 +44,7 @@ struct Calls {
 
 /// A call that ended.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = EndedCall)]
 struct Call {
     server: String,
     tool: String,

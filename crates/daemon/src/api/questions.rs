@@ -21,6 +21,7 @@ use crate::{
 
 /// All open questions.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Questions)]
 pub(super) struct Open {
     #[schema(value_type = Vec<Question>)]
     approvals: Vec<serde_json::Value>,

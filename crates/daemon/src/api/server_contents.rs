@@ -27,11 +27,13 @@ pub(super) struct Limit {
 
 /// Lines that a server wrote.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LogLines)]
 pub(super) struct Lines {
     lines: Vec<Line>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LogLine)]
 struct Line {
     /// In RFC 3339.
     at: Option<String>,
@@ -82,6 +84,7 @@ pub(super) async fn resources(Extension(world): State, Path(name): Path<String>)
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ResourceRequest)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Read {
     uri: String,
@@ -89,6 +92,7 @@ pub(super) struct Read {
 
 /// The contents of a resource. The fields are MCP's.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ResourceContents)]
 pub(super) struct Contents {
     #[schema(value_type = Vec<Object>)]
     contents: Vec<mcp::ResourceContents>,
@@ -125,6 +129,7 @@ pub(super) async fn prompts(Extension(world): State, Path(name): Path<String>) -
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = PromptRequest)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetPrompt {
     /// The prompt.

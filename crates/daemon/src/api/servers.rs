@@ -289,6 +289,7 @@ impl From<NewScope> for Scope {
 
 /// A change of a file, made or planned.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FileChange)]
 pub(super) struct Edited {
     name: String,
     scope: &'static str,
@@ -385,7 +386,7 @@ pub(super) async fn add(
 /// A changed entry.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Revision {
+pub(super) struct EntryRevision {
     /// The changed `config` of the server. A value that contains `***` stays as it is in the file.
     #[schema(value_type = Object)]
     entry: Map<String, Value>,
@@ -394,7 +395,7 @@ pub(super) struct Revision {
 }
 
 /// Changes the entry of a server. With `If-Match`, it does so only if the entry still has that version.
-#[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
+#[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = EntryRevision,
     params(("name" = String, Path),
         ("If-Match" = Option<String>, Header, description = "The `version` of the server that was changed, in quotes.")),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
@@ -404,7 +405,7 @@ pub(super) async fn revise(
     SentBy(caller): SentBy,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Body(revision): Body<Revision>,
+    Body(revision): Body<EntryRevision>,
 ) -> Answer<Edited> {
     let seen_hash = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
     let seen_hash = seen_hash.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
@@ -547,15 +548,15 @@ pub(super) fn check_may_run(world: &World, name: &str) -> Result<(), ApiError> {
 
 /// The steps of connecting to a server, up to the one that failed.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Tested {
+pub(super) struct TestResult {
     server: String,
     ok: bool,
-    steps: Vec<Step>,
+    steps: Vec<TestStep>,
 }
 
 /// A step on the way from a server's entry to its tools.
 #[derive(Debug, Serialize, ToSchema)]
-struct Step {
+struct TestStep {
     stage: &'static str,
     ok: bool,
     what: String,
@@ -563,12 +564,12 @@ struct Step {
 
 /// Tests each step on the way from a server's entry to its tools, and says which one failed.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
-    responses((status = 200, body = Tested), (status = 404, body = ApiError)))]
-pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> Answer<Tested> {
+    responses((status = 200, body = TestResult), (status = 404, body = ApiError)))]
+pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> Answer<TestResult> {
     entry(&world, &world.loaded(), &name)?;
     let why = world.host.why(&name);
-    let steps = why.steps.into_iter().map(|step| Step { stage: step.stage, ok: step.ok, what: step.what });
-    Ok(Json(Tested { server: name, ok: why.present, steps: steps.collect() }))
+    let steps = why.steps.into_iter().map(|step| TestStep { stage: step.stage, ok: step.ok, what: step.what });
+    Ok(Json(TestResult { server: name, ok: why.present, steps: steps.collect() }))
 }
 
 /// The states of all servers, for programs that use only this part of the API.

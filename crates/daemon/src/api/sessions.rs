@@ -29,6 +29,7 @@ const MAX_MESSAGES: usize = 10_000;
 pub(super) struct SessionsQuery {
     /// `me` (the default), or `all` for the conversations of all members, which only an administrator may list.
     #[serde(default)]
+    #[param(inline)]
     of: ConversationsOf,
     /// Words that the title contains.
     q: Option<String>,
@@ -204,6 +205,7 @@ pub(super) async fn delete(
 pub(super) struct Format {
     /// `md` (the default) or `json`.
     #[serde(default)]
+    #[param(inline)]
     format: Kind,
 }
 

@@ -61,6 +61,7 @@ struct Tool {
 
 /// What the server claims about a tool.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ToolHints)]
 struct Hints {
     read_only: Option<bool>,
     destructive: Option<bool>,

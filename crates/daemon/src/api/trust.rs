@@ -113,6 +113,7 @@ async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
 
 /// An entry of a project that no user has agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PendingEntry)]
 struct Pending {
     name: String,
     /// The folder that an agreement is for.
@@ -134,6 +135,7 @@ struct Pending {
 
 /// An entry that a user agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TrustedEntry)]
 struct Trusted {
     name: String,
     project: String,
@@ -195,6 +197,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
 
 /// An entry as it was shown.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = EntryApproval)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Approve {
     project: String,
@@ -258,6 +261,7 @@ fn as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiErr
 
 /// An agreement.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = TrustRevocation)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revoke {
     project: String,
@@ -282,6 +286,7 @@ pub(super) async fn revoke(
 
 /// A tool as it was shown.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ToolApproval)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApproveTool {
     server: String,

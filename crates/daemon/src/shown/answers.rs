@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// A tool whose calls run without a question, as long as its definition does not change.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "StandingAnswer")]
+#[schema(as = StandingAnswer)]
 pub struct Shown {
     server: String,
     /// The tool's own name; untrusted.
@@ -61,6 +61,7 @@ impl From<SessionAnswer> for Shown {
 
 /// The outcome of taking answers back.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ForgottenAnswers)]
 pub struct Forgotten {
     /// How many answers were taken back.
     pub forgotten: usize,

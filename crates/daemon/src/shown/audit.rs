@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// A row of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "AuditRow")]
+#[schema(as = AuditRow)]
 pub struct Row {
     seq: u64,
     /// In RFC 3339.

@@ -9,7 +9,7 @@ use super::seconds;
 
 /// The use of a quota.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(title = "QuotaUsage")]
+#[schema(as = QuotaUsage)]
 pub struct Shown {
     /// Who shares it: `member` for one member, `tenant` for all together, `profile` for all clients of a profile.
     of: &'static str,

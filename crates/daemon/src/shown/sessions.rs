@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 /// A conversation.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Conversation)]
 pub struct About {
     id: String,
     /// The shortest prefix of the id that no other conversation shares.
@@ -30,7 +31,7 @@ pub struct About {
 
 /// The member whose conversation it is.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "ConversationOwner")]
+#[schema(as = ConversationOwner)]
 pub struct OwnerOf {
     /// The id of the member, as in `GET /api/v1/members`.
     id: String,

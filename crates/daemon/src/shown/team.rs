@@ -98,7 +98,7 @@ impl ListedMember {
 
 /// A token or a session of a member, without the secret.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(title = "MemberToken")]
+#[schema(as = MemberToken)]
 pub struct Token {
     /// The id of the token. It gives no access.
     pub id: String,
@@ -149,7 +149,7 @@ impl OwnToken {
 
 /// A client that a member allowed to act in their name.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(title = "MemberClient")]
+#[schema(as = MemberClient)]
 pub(crate) struct Client {
     /// The id of the permission. It grants no access.
     id: String,

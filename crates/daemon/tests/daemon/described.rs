@@ -84,6 +84,27 @@ async fn refused(request: RequestBuilder, what: &str) -> (u16, String, String) {
     (status, word("code"), word("message"))
 }
 
+/// Collects the schemas to which the description refers.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_of_the_description_leads_to_a_schema() {
+    let (described, mut found) = (described(), Vec::new());
+    references(&described, &mut found);
+    assert!(found.len() > 100, "{}", found.len());
+    found.retain(|reference| described.pointer(reference.trim_start_matches('#')).is_none());
+    assert_eq!(found, [""; 0], "a type of a query needs `#[param(inline)]`");
+}
+
 #[tokio::test]
 async fn every_address_but_the_two_for_monitors_wants_the_token_of_this_launch() {
     let up = Up::with(&[]).await;
