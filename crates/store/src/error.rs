@@ -162,7 +162,8 @@ mod code {
 
 impl StoreError {
     /// Returns whether the database server cannot do this now but probably can later: it is away, fails over, or is
-    /// busy.
+    /// busy. The caller may then repeat the operation, unless it was the commit of a transaction: a commit that failed
+    /// may have taken effect.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use DatabaseProblem::{Busy, Conflict, Connections, Idle, Resources, Slow, Standby, Unreachable};
@@ -177,17 +178,6 @@ impl StoreError {
             Self::Database { database, .. } => Some(database),
             _ => None,
         }
-    }
-
-    /// Returns whether the server could not be reached, had no free connection, or had the data locked. The operation
-    /// may succeed if it is repeated later.
-    #[must_use]
-    pub(crate) fn allows_retry(&self) -> bool {
-        let problem = match self {
-            Self::Database { problem, .. } => *problem,
-            _ => return false,
-        };
-        matches!(problem, DatabaseProblem::Unreachable | DatabaseProblem::Connections | DatabaseProblem::Busy)
     }
 
     pub(crate) fn from_sqlx(doing: &'static str, path: &Path, error: sqlx::Error) -> Self {
@@ -285,6 +275,22 @@ mod tests {
             let message = message_of(code);
             assert!(message.contains(expected) && message.contains("/home/ann/toolrack.db"), "{code}: {message}");
         }
+    }
+
+    #[test]
+    fn only_what_passes_by_itself_is_temporary() {
+        use DatabaseProblem::{
+            Busy, Conflict, Connections, Credentials, Idle, Migrating, Missing, Resources, Rights, Role, Slow, Standby,
+            Tenant, Unreachable, Url, Version,
+        };
+        let of = |problem| StoreError::Database { database: "db/toolrack".to_owned(), problem, source: None };
+        for problem in [Unreachable, Connections, Busy, Slow, Conflict, Idle, Standby, Resources] {
+            assert!(of(problem).is_temporary(), "{problem:?}");
+        }
+        for problem in [Url, Tenant, Credentials, Missing, Rights, Role, Version { found: 14 }, Migrating] {
+            assert!(!of(problem).is_temporary(), "{problem:?}");
+        }
+        assert!(!StoreError::Locked { path: "/x".into() }.is_temporary(), "a file is not on a server");
     }
 
     #[test]

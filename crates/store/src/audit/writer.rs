@@ -223,13 +223,13 @@ impl AuditWriter {
         }
     }
 
-    /// Adds `entries` to the chain. While the database does not answer and the log is not closed, waits for it; new
-    /// facts wait in the queue.
+    /// Adds `entries` to the chain. While the database cannot be used for the moment and the log is not closed, waits
+    /// for it; new facts wait in the queue.
     async fn append(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let mut has_warned = false;
         let mut transaction = loop {
             match self.store.begin(WRITING).await {
-                Err(error) if error.allows_retry() && !*self.is_closed.borrow() => {
+                Err(error) if error.is_temporary() && !*self.is_closed.borrow() => {
                     if !has_warned {
                         tracing::warn!("{error}; the audit log waits for the database");
                         has_warned = true;
