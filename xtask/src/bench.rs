@@ -36,8 +36,8 @@ fn npm() -> Npm {
 }
 
 fn python() -> Python {
-    let (list, venv) = (root().join("bench/peers/requirements.txt"), root().join(".cache/bench/venv"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) = (root().join("bench/peers/requirements.txt"), root().join(".cache/bench/venv"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 /// Runs the benchmark, and tells it where the peers are. CONTRIBUTING.md describes the variables; those of missing

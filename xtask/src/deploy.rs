@@ -34,8 +34,9 @@ fn chart(python: &Python) -> Step {
     execute(check.arg("xtask/deploy/chart.py").arg(helm.venv).arg(root().join(".cache/deploy/charts")))
 }
 
-/// Returns the packages of the file `list`, for the virtual environment `venv` below `.cache`.
-fn packages(list: &str, venv: &str) -> Python {
+/// Returns the packages of the file `requirements`, for the virtual environment `venv` below `.cache`.
+fn packages(requirements: &str, venv: &str) -> Python {
     let folder = |path: &str| -> PathBuf { root().join(path) };
-    Python { list: folder("xtask/deploy").join(list), venv: folder(".cache/deploy").join(venv), oldest_minor: 11 }
+    let (requirements, venv) = (folder("xtask/deploy").join(requirements), folder(".cache/deploy").join(venv));
+    Python { requirements, venv, oldest_minor: 11 }
 }

@@ -12,11 +12,11 @@ use crate::tools::node_major;
 #[derive(Debug)]
 pub(crate) struct Npm {
     /// The folder of `package.json`, `package-lock.json` and the programs.
-    pub(crate) list: PathBuf,
+    pub(crate) manifests: PathBuf,
     /// The folder in which they are installed.
     pub(crate) folder: PathBuf,
-    /// Our own programs that use the packages, as file names in `list`. They are copied beside `node_modules` and run
-    /// from there, because Node looks for packages beside the importing program (and with `import` only there).
+    /// Our own programs that use the packages, as file names in `manifests`. They are copied beside `node_modules` and
+    /// run from there, because Node looks for packages beside the importing program (and with `import` only there).
     pub(crate) programs: &'static [&'static str],
     /// The packages need this Node or a newer one.
     pub(crate) oldest_node: u64,
@@ -32,7 +32,7 @@ impl Npm {
 
     /// Returns whether exactly the listed packages are installed.
     pub(crate) fn is_installed(&self) -> bool {
-        let is_same = |name: &&str| content(&self.list.join(name)) == content(&self.folder.join(name));
+        let is_same = |name: &&str| content(&self.manifests.join(name)) == content(&self.folder.join(name));
         self.has_packages() && self.programs.iter().all(is_same)
     }
 
@@ -74,13 +74,13 @@ impl Npm {
     /// Returns the text that the note has when the listed packages are installed. With any other text, they are
     /// installed again.
     fn note(&self) -> String {
-        content(&self.list.join("package-lock.json"))
+        content(&self.manifests.join("package-lock.json"))
     }
 
     fn copy(&self, names: &[&str]) -> Step {
         fs::create_dir_all(&self.folder).map_err(failed("make", &self.folder))?;
         for name in names {
-            let from = self.list.join(name);
+            let from = self.manifests.join(name);
             fs::copy(&from, self.folder.join(name)).map_err(failed("copy", &from))?;
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Npm {
 #[derive(Debug)]
 pub(crate) struct Python {
     /// The `requirements.txt`.
-    pub(crate) list: PathBuf,
+    pub(crate) requirements: PathBuf,
     /// The folder in which they are installed.
     pub(crate) venv: PathBuf,
     /// The packages need this Python 3 or a newer one.
@@ -125,7 +125,7 @@ impl Python {
         execute(program("python3").args(["-m", "venv", "--clear"]).arg(&self.venv))?;
         let mut pip = program(self.python());
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]);
-        pip.args(["--only-binary", ":all:", "--no-deps", "--require-hashes", "--requirement"]).arg(&self.list);
+        pip.args(["--only-binary", ":all:", "--no-deps", "--require-hashes", "--requirement"]).arg(&self.requirements);
         execute(&mut pip)?;
         write_note(&self.venv, &self.note())
     }
@@ -133,7 +133,7 @@ impl Python {
     /// Returns the text that the note has when the listed packages are installed. It includes the folder, because the
     /// programs of a virtual environment contain its path.
     fn note(&self) -> String {
-        format!("{}\n{}", self.venv.display(), content(&self.list))
+        format!("{}\n{}", self.venv.display(), content(&self.requirements))
     }
 }
 

