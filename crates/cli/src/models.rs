@@ -57,14 +57,32 @@ pub(crate) struct ModelContext {
     pub(crate) file: PathBuf,
 }
 
+/// A setting of the model that can have placeholders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    BaseUrl,
+    /// A secret.
+    Key,
+}
+
+impl Field {
+    /// Returns the name of the setting in `toolrack.toml`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::BaseUrl => "model.base_url",
+            Self::Key => "model.key",
+        }
+    }
+}
+
 impl ModelContext {
-    /// Returns the value of the setting `field`, with its placeholders filled in. If it is a secret, output hides it
-    /// from now on.
-    async fn setting(&self, field: &str, text: Option<&String>, is_secret: bool) -> Result<Option<String>, Failure> {
+    /// Returns the value of a setting, with its placeholders filled in. If it is a secret, output hides it from now on.
+    async fn setting(&self, field: Field, text: Option<&String>) -> Result<Option<String>, Failure> {
         let Some(text) = text else {
             return Ok(None);
         };
-        let value = self.secrets.setting(&format!("model.{field}"), text, is_secret).await.map(Some);
+        let is_secret = field == Field::Key;
+        let value = self.secrets.setting(field.name(), text, is_secret).await.map(Some);
         value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
     }
 }
@@ -162,11 +180,11 @@ async fn connect(
     model_context: &ModelContext,
 ) -> Result<(Arc<dyn Model>, bool), Failure> {
     let environment = &model_context.environment;
-    let base_url = model_context.setting("base_url", choice.base_url.as_ref(), false).await?;
+    let base_url = model_context.setting(Field::BaseUrl, choice.base_url.as_ref()).await?;
     let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
     let provider = Provider::find(&selector.provider);
     let key_variable = key_env.or(provider.and_then(|provider| provider.key_variable));
-    let key = match model_context.setting("key", choice.key.as_ref(), true).await? {
+    let key = match model_context.setting(Field::Key, choice.key.as_ref()).await? {
         Some(value) if key_env.is_none() => Some(Key::new(value)),
         _ => key_variable.and_then(|name| key(environment, name)),
     };
