@@ -37,6 +37,9 @@ pub struct Row {
     /// The member that was changed, or whose token it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     member: Option<String>,
+    /// The tenant of that member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member_tenant: Option<String>,
     /// The id of the token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -93,6 +96,7 @@ impl From<AuditRow> for Row {
             subject: entry.subject,
             name: entry.name,
             member: entry.member,
+            member_tenant: entry.member_tenant,
             token: entry.token,
             credential: entry.credential,
             client: entry.client,

@@ -68,6 +68,9 @@ pub struct Entry {
     /// The member of a team that was changed, or whose token it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
+    /// The tenant of that member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member_tenant: Option<String>,
     /// The id of a token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -158,6 +161,12 @@ impl Entry {
         Self { kind: kind.to_owned(), ..Self::default() }
     }
 
+    /// Returns whether the row is about `tenant`: a member of it acted, or was changed.
+    #[must_use]
+    pub fn concerns_tenant(&self, tenant: &str) -> bool {
+        [&self.tenant, &self.member_tenant].into_iter().flatten().any(|known| known == tenant)
+    }
+
     /// Records that a user agreed to run the entry `name` of `project` with content of this hash, or took that back.
     pub(crate) fn of_trust(kind: &str, by: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
         Self {
@@ -192,7 +201,11 @@ impl Entry {
     /// Records that a member of a team was changed or removed.
     pub(crate) fn of_member(kind: &str, by: &Caller, member: &Principal) -> Self {
         let shown = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
-        Self { member: one_line(&shown, MAX_WHY), ..Self::of_kind(kind).by(by) }
+        Self {
+            member: one_line(&shown, MAX_WHY),
+            member_tenant: Some(member.tenant().to_owned()),
+            ..Self::of_kind(kind).by(by)
+        }
     }
 
     /// Records that the token `id` of `member` was made or revoked.
@@ -505,6 +518,19 @@ mod tests {
         let hidden =
             hide_in_texts(json!({ "5ecret": [{ "a": "x 5ecret" }, 5, null], "b": { "c": ["5ecret"] } }), &hide());
         assert_eq!(hidden, json!({ "***": [{ "a": "x ***" }, 5, null], "b": { "c": ["***"] } }));
+    }
+
+    #[test]
+    fn a_row_concerns_the_tenants_of_who_acted_and_who_was_changed_and_none_that_a_name_mentions() {
+        let of = |tenant, name| {
+            Principal::new(Kind::Person, tenant, "https://login.example", "u-1").unwrap().named(name).unwrap()
+        };
+        let by = Caller::of(of("acme", "Ann"), Way::Daemon);
+        let changed = Entry::of_member("member_changed", &by, &of("bolt", "Bob of corp (x"));
+        let concerns = ["acme", "bolt", "corp", "*"].map(|tenant| changed.concerns_tenant(tenant));
+        assert_eq!(concerns, [true, true, false, false]);
+        assert!(changed.member.as_deref().is_some_and(|member| member.contains(" of corp (")), "{changed:?}");
+        assert!(!Entry::of_kind("connected").concerns_tenant(""), "a row about no member");
     }
 
     #[test]

@@ -81,13 +81,7 @@ pub(super) fn selected_tenants<'a>(file: &'a TeamFile, named: Option<&str>) -> R
 async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context) -> Result<Vec<Found>, Failure> {
     let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
-    let is_about = |row: &AuditRow| {
-        let Some(tenant) = tenant else { return true };
-        // A row about a change of a member has its tenant only in the description of the member: `NAME of TENANT (…)`.
-        let of_tenant = format!(" of {tenant} (");
-        let member = row.entry.member.as_deref();
-        row.entry.tenant.as_deref() == Some(tenant) || member.is_some_and(|member| member.contains(&of_tenant))
-    };
+    let is_about = |row: &AuditRow| tenant.is_none_or(|tenant| row.entry.concerns_tenant(tenant));
     Ok(rows.into_iter().filter(is_about).map(|row| Found { tenant: None, row }).collect())
 }
 
