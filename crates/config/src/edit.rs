@@ -196,14 +196,67 @@ fn shown_path(path: &Path) -> String {
 /// # Errors
 /// [`EditError`]; the file is then unchanged.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
-    hidden::refuse(name, entry)?;
-    let warnings = check(name, entry)?;
-    let edited = change(path, name, options.dry_run, |file| match file.find(name)? {
-        true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
+    let warnings = check_new(name, entry)?;
+    let edited = change(path, name, options.dry_run, |file| put(file, name, entry, options.replace))?;
+    Ok(Edited { warnings, ..edited })
+}
+
+/// The reason why several entries were not added. None of them was, and the file is unchanged.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct NotAdded {
+    /// The entry that cannot be added; the first one for an error of the file as a whole.
+    pub name: String,
+    /// The reason.
+    pub error: EditError,
+}
+
+/// Adds several entries to the file at `path`, each as [`add`] does, and writes the file once: with all of them or not
+/// at all. Returns an item for each entry, in their order; each diff is against the file with the entries before it.
+///
+/// # Errors
+/// [`NotAdded`]; the file is then unchanged.
+pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) -> Result<Vec<Edited>, NotAdded> {
+    let Some(first) = entries.keys().next() else { return Ok(Vec::new()) };
+    let mut current = first.as_str();
+    let mut add_each = || -> Result<_, EditError> {
+        let mut warnings = Vec::new();
+        for (name, entry) in entries {
+            current = name;
+            warnings.push(check_new(name, entry)?);
+        }
+        current = first;
+        let (mut edited, created) = rewrite(path, options.dry_run, |file| {
+            let mut text = file.text().to_owned();
+            let mut edited = Vec::new();
+            for (name, entry) in entries {
+                current = name;
+                let file = reopened(file, &text)?;
+                let one = step(&*file, name, |file| put(file, name, entry, options.replace))?;
+                text = one.0;
+                edited.push(one.1);
+            }
+            Ok((text, edited))
+        })?;
+        for (edited, warnings) in edited.iter_mut().zip(warnings) {
+            edited.warnings = warnings;
+        }
+        if let Some(first) = edited.first_mut() {
+            first.created = created;
+        }
+        Ok(edited)
+    };
+    let added = add_each();
+    added.map_err(|error| NotAdded { name: current.to_owned(), error })
+}
+
+/// Adds or replaces the entry `name`. Returns the new text of the file.
+fn put(file: &dyn File, name: &str, entry: &Json, replace: bool) -> Result<String, EditError> {
+    match file.find(name)? {
+        true if !replace => Err(EditError::Exists { name: name.to_owned(), path: file.path() }),
         true => file.replace(name, &file.translated(name, entry)?),
         false => file.insert(name, &file.translated(name, entry)?),
-    })?;
-    Ok(Edited { warnings, ..edited })
+    }
 }
 
 /// Removes the entry `name` from the file at `path`.
@@ -237,6 +290,12 @@ pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Resul
         false if !file.is_ours() => Err(missing(file, name)),
         false => file.insert(name, &json!({ "enabled": enabled })),
     })
+}
+
+/// Refuses a new entry with errors, or with `***` in place of a secret; returns the warnings about a valid one.
+fn check_new(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
+    hidden::refuse(name, entry)?;
+    check(name, entry)
 }
 
 /// Refuses an entry with errors; returns the warnings about a valid one.
@@ -390,26 +449,48 @@ fn change(
     dry_run: bool,
     mut edit: impl FnMut(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
+    let (edited, created) = rewrite(path, dry_run, |file| step(file, name, &mut edit))?;
+    Ok(Edited { created, ..edited })
+}
+
+/// Changes the entry `name` of a file that is open. Returns the new text, and what has changed.
+fn step(
+    file: &dyn File,
+    name: &str,
+    edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
+) -> Result<(String, Edited), EditError> {
+    let text = edit(file)?;
+    let after = ensure_safe(file, &text)?;
+    let edited = Edited {
+        path: file.path(),
+        created: false,
+        diff: diff::unified(&file.path(), file.text(), &text),
+        warnings: Vec::new(),
+        hash_before: hash_of(file, name),
+        hash_after: hash_of(&*after, name),
+    };
+    Ok((text, edited))
+}
+
+/// Writes the text that `edit` makes of the file at `path`. Returns the other value that `edit` makes, and whether the
+/// file was created. With `dry_run`, writes nothing.
+fn rewrite<T>(
+    path: &Path,
+    dry_run: bool,
+    mut edit: impl FnMut(&dyn File) -> Result<(String, T), EditError>,
+) -> Result<(T, bool), EditError> {
     let target = write::target(path)?;
     let mut attempt = || {
         let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
         let before = document.as_ref().map(|document| document.with_text(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
-        let text = edit(&*file)?;
-        let edited = ensure_safe(&*file, &text)?;
+        let (text, edited) = edit(&*file)?;
         let full = file.document().with_text(&text);
         if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &full)? {
             // The file is no longer what this attempt has read.
             return Ok(None);
         }
-        Ok(Some(Edited {
-            path: target.clone(),
-            created: before.is_none() && !dry_run,
-            diff: diff::unified(&target, file.text(), &text),
-            warnings: Vec::new(),
-            hash_before: hash_of(&*file, name),
-            hash_after: hash_of(&*edited, name),
-        }))
+        Ok(Some((edited, before.is_none() && !dry_run)))
     };
     let mut attempt_repeatedly = || {
         for _ in 0..MAX_ATTEMPTS {

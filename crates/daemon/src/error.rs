@@ -311,7 +311,9 @@ impl From<EditFailed> for ApiError {
                 Self::new(StatusCode::CONFLICT, "SECRETS", message)
                     .hint("`\"plain\": true` writes its value into the file instead")
             }
-            EditFailed::Store(error) => error.into(),
+            EditFailed::Store(error) => {
+                Self::from(error).hint("the file was changed, and what is new in it waits until you agree to run it")
+            }
             EditFailed::Unfinished => {
                 Self::internal("the edit of the file did not finish: look at the file before you repeat it")
             }

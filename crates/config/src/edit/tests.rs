@@ -49,6 +49,50 @@ fn a_missing_file_is_made_with_its_folders_for_its_owner_only() {
 }
 
 #[test]
+fn several_entries_are_added_by_one_write_with_all_of_them() {
+    let folder = Folder::with("{ \"mcpServers\": { \"old\": { \"command\": \"x\" } } } // mine\n");
+    let entries = BTreeMap::from([("b".to_owned(), entry()), ("a".to_owned(), json!({ "url": "https://a" }))]);
+    let tried = add_all(&folder.file(), &entries, DRY).unwrap();
+    assert!(!folder.text().contains("npx"), "a dry run writes nothing");
+    let edited = add_all(&folder.file(), &entries, Options::default()).unwrap();
+    assert_eq!(validate("mcp.json", &folder.text()).0, ["old", "a", "b"]);
+    assert!(folder.text().ends_with("// mine\n"), "{}", folder.text());
+    for (tried, edited) in tried.iter().zip(&edited) {
+        assert_eq!((&tried.diff, &tried.after), (&edited.diff, &edited.after));
+        assert!(!edited.created && edited.before.is_none() && edited.after.is_some());
+    }
+    assert!(edited[0].diff.contains("+ ") && edited[0].diff.contains("https://a"), "{}", edited[0].diff);
+    assert!(edited[1].diff.contains("npx"), "{}", edited[1].diff);
+}
+
+#[test]
+fn of_several_entries_of_which_one_cannot_be_added_none_is_and_the_error_names_it() {
+    let folder = Folder::with("{ \"mcpServers\": { \"m\": { \"command\": \"x\" } } }\n");
+    let before = folder.text();
+    let with = |name: &str, entry: Json| {
+        BTreeMap::from([("a".to_owned(), self::entry()), (name.to_owned(), entry), ("z".to_owned(), self::entry())])
+    };
+    for entries in [with("m", entry()), with("k", json!({ "command": 7 })), with("k", json!({ "url": "***" }))] {
+        let not_added = add_all(&folder.file(), &entries, Options::default()).unwrap_err();
+        assert_ne!(not_added.name, "a", "{not_added}");
+        assert!(entries.contains_key(&not_added.name) && not_added.name != "z", "{not_added}");
+        assert_eq!(folder.text(), before);
+    }
+    let replaced = add_all(&folder.file(), &with("m", entry()), REPLACE).unwrap();
+    assert!(replaced[1].before.is_some() && replaced[1].before != replaced[1].after);
+}
+
+#[test]
+fn a_file_that_several_entries_make_is_created_once() {
+    let folder = Folder::new();
+    let entries = BTreeMap::from([("a".to_owned(), entry()), ("b".to_owned(), entry())]);
+    let edited = add_all(&folder.file(), &entries, Options::default()).unwrap();
+    assert_eq!(edited.iter().map(|edited| edited.created).collect::<Vec<_>>(), [true, false]);
+    assert!(add_all(&folder.0.path().join("none/mcp.json"), &BTreeMap::new(), Options::default()).unwrap().is_empty());
+    assert!(!folder.0.path().join("none").exists(), "nothing is made for no entry");
+}
+
+#[test]
 fn comments_unknown_keys_and_permissions_survive() {
     let before = "\u{feff}// mine\n{\n  \"inputs\": [],\n  \"servers\": {\n    \"a\": { \"command\": \"a\", \"odd\": 1 }, // a\n  },\n}\n";
     let folder = Folder::with(before);

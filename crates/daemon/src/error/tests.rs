@@ -52,7 +52,9 @@ fn a_failed_edit_has_different_errors_for_an_unwritable_and_for_a_changed_file()
     assert_eq!(of(EditFailed::Edit(full)), (507, "NOT_WRITTEN".to_owned()));
     assert_eq!(of(EditFailed::Edit(EditError::Busy { path: path() })), (409, "BUSY".to_owned()));
     assert_eq!(of(EditFailed::Unknown), (404, "UNKNOWN_SERVER".to_owned()));
-    assert_eq!(of(EditFailed::Store(StoreError::Full { path: path() })), (507, "DISK_FULL".to_owned()));
+    let not_agreed = ApiError::from(EditFailed::Store(StoreError::Full { path: path() }));
+    assert_eq!((not_agreed.status().as_u16(), &*not_agreed.error.code), (507, "DISK_FULL"));
+    assert!(not_agreed.error.hint.is_some_and(|hint| hint.starts_with("the file was changed")));
     for (no_place, hint) in [
         (NoEditTarget::CommandLine, "by hand"),
         (NoEditTarget::BuiltIn, "disabled"),

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use toolrack_config::{
     Entry, Scope,
-    edit::{self, EditError, EditTarget, Edited, NoEditTarget, Options, Revision},
+    edit::{self, EditError, EditTarget, Edited, NoEditTarget, NotAdded, Options, Revision},
     import::{Sealed, has_secrets},
 };
 use toolrack_host::{Caller, spec::Trust};
@@ -16,10 +16,8 @@ use toolrack_store::{Approval, StoreError};
 use super::World;
 
 /// A change of an entry.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Change {
-    /// Adds a new entry. With `replace`, the new entry may replace an entry of the same name.
-    Add { scope: Scope, entry: Value, replace: bool },
     /// Changes an entry that the user has seen. `seen_hash` is the hash of the entry as the user saw it.
     Revise { entry: Value, seen_hash: Option<String> },
     /// Removes the entry.
@@ -89,42 +87,57 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Adds entries for `caller`. Writes files and stores secrets only after it has checked that all entries can be
-    /// added. An error has the name of the entry that it is about.
+    /// Adds entries to one file for `caller`, which is written once: with all entries or with none. Stores their secrets
+    /// only after it has checked that all entries can be added. An error has the name of the entry that it is about.
     pub(crate) async fn add(
         &self,
         additions: Additions,
         dry_run: bool,
         caller: &Caller,
     ) -> Result<Vec<Added>, (String, EditFailed)> {
-        let Additions { scope, entries, replace, plain } = additions;
-        let (mut ready, mut taken_names) = (Vec::new(), None);
-        for (name, mut entry) in entries {
-            let mut sealed = Sealed::default();
-            if !plain && has_secrets(&entry) {
-                if taken_names.is_none() {
-                    taken_names = Some(self.secret_names().await.map_err(|error| (name.clone(), error))?);
-                }
-                let taken_names = taken_names.get_or_insert_default();
-                sealed.seal(&name, &mut entry, taken_names);
-                taken_names.extend(sealed.iter().map(|secret| secret.name.clone()));
-            }
-            let change = Change::Add { scope, entry, replace };
-            // A dry run first: nothing may be written if one of the entries cannot be added.
-            let edited = self.edit(&name, change.clone(), /* dry_run */ true, caller).await;
-            let (scope, edited) = edited.map_err(|error| (name.clone(), error))?;
-            ready.push((change, Added { name, scope, edited, sealed }));
-        }
+        let Additions { scope, mut entries, replace, plain } = additions;
+        let mut sealed = if plain { BTreeMap::new() } else { self.seal(&mut entries).await? };
+        let place = EditTarget::for_new_entry(scope, &self.request.places, &self.request.cwd);
+        let loaded = self.loaded();
+        let write = |dry_run| write_all(place.path.clone(), entries.clone(), Options { replace, dry_run });
+        // A dry run first: no secret may be stored if one of the entries cannot be added.
+        let mut edited = write(true).await?;
         if !dry_run {
-            for (_, added) in &ready {
-                self.store_secrets(&added.sealed).await.map_err(|error| (added.name.clone(), error))?;
+            for (name, sealed) in &sealed {
+                self.store_secrets(sealed).await.map_err(|error| (name.clone(), error))?;
             }
-            for (change, added) in &mut ready {
-                let edited = self.edit(&added.name, change.clone(), /* dry_run */ false, caller).await;
-                added.edited = edited.map_err(|error| (added.name.clone(), error))?.1;
+            edited = write(false).await?;
+            // Only a reload shows how the entries read now. The world itself reports files that cannot be used.
+            let _ = self.reload().await;
+            for (name, edited) in entries.keys().zip(&edited).filter(|_| place.scope == Scope::Project) {
+                let added = EditedEntry { name, before: loaded.entry(name), is_new: true };
+                self.agree_to_edit(added, edited, caller).await.map_err(|error| (name.clone(), error))?;
             }
         }
-        Ok(ready.into_iter().map(|(_, added)| added).collect())
+        let added = entries.into_keys().zip(edited).map(|(name, edited)| {
+            let sealed = sealed.remove(&name).unwrap_or_default();
+            Added { name, scope: place.scope, edited, sealed }
+        });
+        Ok(added.collect())
+    }
+
+    /// Takes the secrets out of `entries`, and returns them by the names of the entries.
+    async fn seal(
+        &self,
+        entries: &mut BTreeMap<String, Value>,
+    ) -> Result<BTreeMap<String, Sealed>, (String, EditFailed)> {
+        let (mut all, mut taken_names) = (BTreeMap::new(), None);
+        for (name, entry) in entries.iter_mut().filter(|(_, entry)| has_secrets(entry)) {
+            if taken_names.is_none() {
+                taken_names = Some(self.secret_names().await.map_err(|error| (name.clone(), error))?);
+            }
+            let taken_names = taken_names.get_or_insert_default();
+            let mut sealed = Sealed::default();
+            sealed.seal(name, entry, taken_names);
+            taken_names.extend(sealed.iter().map(|secret| secret.name.clone()));
+            all.insert(name.clone(), sealed);
+        }
+        Ok(all)
     }
 
     /// The names of the stored secrets, which the secrets of a new entry must not have.
@@ -153,11 +166,9 @@ impl World {
         let existing = || entry.ok_or(EditFailed::Unknown);
         let (places, folder) = (&self.request.places, &self.request.cwd);
         let place = match &change {
-            Change::Add { scope, .. } => EditTarget::for_new_entry(*scope, places, folder),
             Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(existing()?)?,
             Change::Switch(_) => EditTarget::for_switching(existing()?, &loaded, places, folder)?,
         };
-        let is_new = matches!(change, Change::Add { .. });
         let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
         let edited = write(place.path.clone(), name.to_owned(), change, shown, dry_run).await?;
         if dry_run {
@@ -167,7 +178,7 @@ impl World {
         // that cannot be used any more.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
-            self.agree_to_edit(EditedEntry { name, before: entry, is_new }, &edited, caller).await?;
+            self.agree_to_edit(EditedEntry { name, before: entry, is_new: false }, &edited, caller).await?;
         }
         Ok((place.scope, edited))
     }
@@ -237,7 +248,6 @@ pub fn approval_of(entry: &Entry) -> Option<Approval> {
 async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_run: bool) -> Result<Edited, EditFailed> {
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {
-        Change::Add { entry, replace, .. } => edit::add(&path, &name, &entry, Options { replace, ..options }),
         Change::Revise { entry, seen_hash } => {
             let revision = Revision { shown: &shown, entry: &entry, shown_hash: seen_hash.as_deref() };
             edit::revise(&path, &name, &revision, options)
@@ -246,4 +256,17 @@ async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_ru
         Change::Switch(enabled) => edit::switch(&path, &name, enabled, options),
     };
     tokio::task::spawn_blocking(edit).await.map_err(|_| EditFailed::Unfinished)?.map_err(EditFailed::Edit)
+}
+
+/// Adds entries to the file, on a thread of its own as [`write`] does. An error has the name of the entry that it is
+/// about.
+async fn write_all(
+    path: PathBuf,
+    entries: BTreeMap<String, Value>,
+    options: Options,
+) -> Result<Vec<Edited>, (String, EditFailed)> {
+    let first = entries.keys().next().cloned().unwrap_or_default();
+    let added = tokio::task::spawn_blocking(move || edit::add_all(&path, &entries, options)).await;
+    let added = added.map_err(|_| (first, EditFailed::Unfinished))?;
+    added.map_err(|NotAdded { name, error }| (name, EditFailed::Edit(error)))
 }
