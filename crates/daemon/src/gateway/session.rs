@@ -2,7 +2,7 @@
 //! session in either era, for the state of its connection.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -20,7 +20,7 @@ use toolrack_host::{Abilities, Principal};
 
 use super::{
     message::Id,
-    news::{self, News},
+    news::{self, List, News},
     options::Bounds,
     refusal::Refusal,
     subscribed::Subscribed,
@@ -90,20 +90,35 @@ struct State {
 /// request. A session has at most one.
 #[derive(Debug)]
 enum Stream {
-    /// No stream is open. The next stream takes this receiver, which has all news since the session began or the last
-    /// stream was closed.
-    Closed(broadcast::Receiver<News>),
+    /// No stream is open. The next stream continues with these news: all since the session began, or all that the last
+    /// stream did not send.
+    Closed(Unsent),
     Open {
         number: u64,
         stop: CancellationToken,
     },
 }
 
+/// The news that a standing stream has still to send.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    /// The messages to send first.
+    pub(super) messages: VecDeque<Bytes>,
+    /// What happens from there on.
+    pub(super) news: broadcast::Receiver<News>,
+}
+
+impl Unsent {
+    fn new(news: broadcast::Receiver<News>) -> Self {
+        Self { messages: VecDeque::new(), news }
+    }
+}
+
 /// An open standing stream. The task that serves it owns this value.
 #[derive(Debug)]
 pub(super) struct OpenStream {
     number: u64,
-    pub(super) news: broadcast::Receiver<News>,
+    pub(super) unsent: Unsent,
     /// Cancelled when another stream takes its place, or the session ends.
     pub(super) stop: CancellationToken,
 }
@@ -210,11 +225,21 @@ impl Session {
         }
     }
 
-    /// Opens the standing stream. The stream has all news since the session began, or since the last stream was closed.
-    /// If another stream is still open, the new stream replaces it, and has only the news from now on, from the
-    /// receiver that `subscribe` makes.
+    /// Opens the standing stream. The stream has all news since the session began, or those that the last stream did
+    /// not send.
+    ///
+    /// If another stream is still open, the new stream replaces it, and has the news from now on, from the receiver that
+    /// `subscribe` makes. A client opens a second stream when the connection of the first has broken and the gateway has
+    /// not noticed, so what the first has sent may be lost. The new stream therefore begins with the message that all
+    /// lists and all resources of the client have changed.
     pub(super) fn open_stream(&self, subscribe: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
-        self.state.lock().open_stream(self.ended.child_token(), subscribe)
+        let (mut stream, has_replaced) = self.state.lock().open_stream(self.ended.child_token(), subscribe);
+        if has_replaced {
+            let lists = List::ALL.into_iter().map(|list| news::list_changed(list, None));
+            let resources = self.subscribed.names().into_iter().map(|name| news::resource_updated(&name, None));
+            stream.unsent.messages.extend(lists.chain(resources));
+        }
+        stream
     }
 
     /// Records that the standing stream has ended. Does nothing if another stream has replaced it.
@@ -226,7 +251,7 @@ impl Session {
 impl State {
     fn new(news: broadcast::Receiver<News>) -> Self {
         Self {
-            stream: Stream::Closed(news),
+            stream: Stream::Closed(Unsent::new(news)),
             next_stream: 0,
             questions: HashMap::new(),
             // The first number is random, because a client may answer a question of its previous session late. Numbers
@@ -249,26 +274,28 @@ impl State {
         Ok(number)
     }
 
+    /// Opens the standing stream. Returns also whether it replaces one that was open.
     fn open_stream(
         &mut self,
         stop: CancellationToken,
         subscribe: impl FnOnce() -> broadcast::Receiver<News>,
-    ) -> OpenStream {
+    ) -> (OpenStream, bool) {
         let number = self.next_stream;
         self.next_stream += 1;
-        let news = match std::mem::replace(&mut self.stream, Stream::Open { number, stop: stop.clone() }) {
-            Stream::Closed(news) => news,
-            Stream::Open { stop: replaced, .. } => {
-                replaced.cancel();
-                subscribe()
-            }
-        };
-        OpenStream { number, news, stop }
+        let (unsent, has_replaced) =
+            match std::mem::replace(&mut self.stream, Stream::Open { number, stop: stop.clone() }) {
+                Stream::Closed(unsent) => (unsent, false),
+                Stream::Open { stop: replaced, .. } => {
+                    replaced.cancel();
+                    (Unsent::new(subscribe()), true)
+                }
+            };
+        (OpenStream { number, unsent, stop }, has_replaced)
     }
 
     fn close_stream(&mut self, stream: OpenStream) {
         if matches!(self.stream, Stream::Open { number, .. } if number == stream.number) {
-            self.stream = Stream::Closed(stream.news);
+            self.stream = Stream::Closed(stream.unsent);
             self.last_used = Instant::now();
         }
     }
@@ -464,6 +491,26 @@ mod tests {
         session.close_stream(first);
         assert!(!second.stop.is_cancelled(), "the end of the first stream does not end the second");
         assert!(matches!(session.state.lock().stream, Stream::Open { .. }), "the second is still open");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_replaces_one_begins_with_the_message_that_all_lists_have_changed() {
+        let (sender, session) = (NewsSender::default(), session());
+        let first = session.open_stream(|| sender.subscribe());
+        assert!(first.unsent.messages.is_empty(), "the first stream of a session has lost nothing");
+        let second = session.open_stream(|| sender.subscribe());
+        let lists: Vec<_> = List::ALL.into_iter().map(|list| news::list_changed(list, None)).collect();
+        assert_eq!(second.unsent.messages, lists);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_continues_with_what_the_one_before_had_not_sent() {
+        let (sender, session) = (NewsSender::default(), session());
+        let mut first = session.open_stream(|| sender.subscribe());
+        first.unsent.messages.push_back(Bytes::from_static(b"unsent"));
+        session.close_stream(first);
+        let second = session.open_stream(|| sender.subscribe());
+        assert_eq!(second.unsent.messages, [Bytes::from_static(b"unsent")]);
     }
 
     #[tokio::test(start_paused = true)]

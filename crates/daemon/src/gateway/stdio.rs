@@ -93,7 +93,7 @@ impl Connection<'_> {
     /// Reads messages, and runs the requests among them, until the client has closed its end.
     async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
         let mut requests = FuturesUnordered::new();
-        let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).news;
+        let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).unsent.news;
         let mut line = Vec::new();
         loop {
             tokio::select! {

@@ -50,6 +50,11 @@ impl Subscribed {
         }
     }
 
+    /// Returns the names of all resources that the client is subscribed to.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.load().keys().cloned().collect()
+    }
+
     /// Waits until a resource has changed. Returns the names that the client uses for the resource. Cancel-safe.
     pub(super) async fn updated(&self) -> Vec<String> {
         loop {

@@ -18,7 +18,7 @@ use super::super::{
     exchange::{Exchange, Outgoing},
     message,
     news::{self, News},
-    session::{OpenStream, RunningRequest, Session},
+    session::{OpenStream, RunningRequest, Session, Unsent},
 };
 use crate::shares::Share;
 
@@ -113,7 +113,6 @@ struct Standing {
     principal: Principal,
     /// `None` once the stream has ended.
     stream: Option<OpenStream>,
-    unsent: Vec<Bytes>,
     /// The stream's place in the gateway's limit of streams.
     _place: Share,
 }
@@ -129,10 +128,10 @@ impl Drop for Standing {
 impl Standing {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if !self.unsent.is_empty() {
-                return Some(event(&self.gateway.0.concealed(self.unsent.remove(0))));
+            let OpenStream { unsent: Unsent { messages, news }, stop, .. } = self.stream.as_mut()?;
+            if let Some(message) = messages.pop_front() {
+                return Some(event(&self.gateway.0.concealed(message)));
             }
-            let OpenStream { news, stop, .. } = self.stream.as_mut()?;
             let next = async {
                 tokio::select! {
                     received = news::next(news) => StandingEvent::News(received),
@@ -143,13 +142,13 @@ impl Standing {
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
-                    self.unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, None)));
+                    messages.extend(uris.iter().map(|uri| news::resource_updated(uri, None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
             };
             let concerned = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
-            self.unsent.extend(concerned.filter_map(|news| self.session.notification(&news)));
+            messages.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
@@ -158,7 +157,7 @@ impl Standing {
 pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Share) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, principal, stream: Some(stream), unsent: Vec::new(), _place: place };
+    let standing = Standing { gateway, session, principal, stream: Some(stream), _place: place };
     // The first comment makes the server send the headers.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
