@@ -2,7 +2,7 @@
 
 use toolrack_config::Loaded;
 use toolrack_host::{
-    EngineReport, ServerName, ServerSpec, inspect_engine,
+    EngineReport, ImageLook, ServerName, ServerSpec, inspect_engine,
     spec::{Container, Engine, Pull, Transport},
     text,
 };
@@ -63,7 +63,10 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> 
 
 fn image_check(name: &str, container: &Container, inspection: &EngineReport) -> Check {
     let image = text::for_line(&container.image);
-    let digests = inspection.image.as_ref().and_then(Option::as_deref);
+    let digests = match &inspection.image {
+        ImageLook::Here { digests } => Some(digests.as_slice()),
+        ImageLook::Missing | ImageLook::NotAsked => None,
+    };
     let place = match (digests, container.pull) {
         (Some(_), _) => "is here",
         (None, Pull::Missing) => "is not here, and is fetched at the first start, within `startup_timeout`",

@@ -25,9 +25,22 @@ pub struct EngineReport {
     pub program: PathBuf,
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineInfo, String>,
-    /// The names with digests by which the image was fetched. `Some(None)` if the image is not on this machine; `None`
-    /// if the engine does not answer.
-    pub image: Option<Option<Vec<String>>>,
+    /// What the engine says about the image.
+    pub image: ImageLook,
+}
+
+/// Whether an image is on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageLook {
+    /// The engine does not answer, so it was not asked.
+    NotAsked,
+    /// The image is not on this machine.
+    Missing,
+    /// The image is on this machine.
+    Here {
+        /// The names with digests by which it was fetched. Empty for an image that was made here.
+        digests: Vec<String>,
+    },
 }
 
 /// An engine's facts about itself.
@@ -61,14 +74,22 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     };
     let engine =
         run_client(&program, &["info", "--format", format], &plan.env).await.and_then(|reported| facts(&reported));
-    let mut image = None;
-    if engine.is_ok() {
+    let image = if engine.is_ok() {
         let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
         let words = words.into_iter().chain([&*container.container.image]);
-        let reported = run_client(&program, &words.collect::<Vec<_>>(), &plan.env).await.ok();
-        image = Some(reported.map(|reported| reported.lines().map(quote).filter(|line| !line.is_empty()).collect()));
-    }
+        ImageLook::of(run_client(&program, &words.collect::<Vec<_>>(), &plan.env).await)
+    } else {
+        ImageLook::NotAsked
+    };
     Some(Ok(EngineReport { program, engine, image }))
+}
+
+impl ImageLook {
+    /// Reads the answer to `image inspect`: a line for each digest, or an error if there is no such image.
+    fn of(answer: Result<String, String>) -> Self {
+        let Ok(printed) = answer else { return Self::Missing };
+        Self::Here { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() }
+    }
 }
 
 /// Parses `VERSION|true` or `VERSION|[name=seccomp,profile=builtin name=rootless]`.
@@ -110,5 +131,13 @@ mod tests {
         assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=rootless]\n"), of("28.2.2", true));
         // What Docker's client prints without its daemon, before it fails.
         assert!(facts("|[]\n").is_err());
+    }
+
+    #[test]
+    fn an_image_is_here_with_its_digests_or_missing() {
+        let here = |digests: &[&str]| ImageLook::Here { digests: digests.iter().map(ToString::to_string).collect() };
+        assert_eq!(ImageLook::of(Ok("a@sha256:1\n\nb@sha256:2\n".to_owned())), here(&["a@sha256:1", "b@sha256:2"]));
+        assert_eq!(ImageLook::of(Ok("\n".to_owned())), here(&[]), "an image that was made here");
+        assert_eq!(ImageLook::of(Err("no such image".to_owned())), ImageLook::Missing);
     }
 }
