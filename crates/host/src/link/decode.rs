@@ -351,3 +351,167 @@ pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
     let wire: Wire = serde_json::from_str(params.get()).ok()?;
     Some((wire.progress_token, wire.progress))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).unwrap()
+    }
+
+    fn text_of(error: &LinkError) -> String {
+        error.to_string()
+    }
+
+    #[test]
+    fn a_page_has_its_items_raw_and_says_whether_the_rest_is_lost() {
+        let read = |result: &str| {
+            let page = page(result.as_bytes(), "tools").map_err(|error| text_of(&error))?;
+            let items: Vec<_> = page.items.iter().map(|item| item.get().to_owned()).collect();
+            Ok::<_, String>((items.join(" "), page.next_cursor, page.is_cut))
+        };
+        let items = || r#"{"n": 1} 2"#.to_owned();
+        assert_eq!(read(r#"{"tools": [{"n": 1}, 2]}"#), Ok((items(), None, false)));
+        assert_eq!(read(r#"{"tools": [{"n": 1}, 2], "nextCursor": "c"}"#), Ok((items(), Some("c".to_owned()), false)));
+        assert_eq!(read(r#"{"tools": [{"n": 1}, 2], "nextCursor": null}"#), Ok((items(), None, false)));
+        assert_eq!(read(r#"{"tools": [{"n": 1}, 2], "nextCursor": 7}"#), Ok((items(), None, true)));
+        for (broken, why) in [
+            (r#"{"prompts": []}"#, "has no `tools`"),
+            (r#"{"tools": {}}"#, "`tools` is not an array"),
+            (r#"{"tools": [], "resultType": "task"}"#, "unknown resultType"),
+            ("[]", "the list result"),
+        ] {
+            let error = read(broken).unwrap_err();
+            assert!(error.contains(why), "{broken}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tool_keeps_what_can_be_read_and_is_refused_only_for_its_name_or_its_input() {
+        let lenient = json!({
+            "name": "echo", "title": 7, "description": ["x"], "inputSchema": {"type": "object"}, "outputSchema": 7,
+            "annotations": "odd", "execution": {"taskSupport": "optional"}, "icons": {}, "_meta": [],
+        });
+        let read = tool(&raw(&lenient)).unwrap();
+        assert_eq!((&*read.name, &read.title, &read.description), ("echo", &None, &None));
+        assert_eq!(read.input_schema.get(), r#"{"type":"object"}"#);
+        assert!(read.output_schema.is_none() && read.icons.is_none() && read.meta.is_none());
+        assert_eq!((read.annotations, read.task), (Annotations::default(), TaskSupport::Optional));
+        for (broken, why) in [
+            (json!({ "inputSchema": {} }), "it cannot be read"),
+            (json!({ "name": "", "inputSchema": {} }), "its name has 0 bytes"),
+            (json!({ "name": "x".repeat(MAX_TOOL_NAME + 1), "inputSchema": {} }), "its name has"),
+            (json!({ "name": "echo" }), "its inputSchema is not an object"),
+            (json!({ "name": "echo", "inputSchema": true }), "its inputSchema is not an object"),
+        ] {
+            let error = tool(&raw(&broken)).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_a_task_only_without_a_result_type_and_without_content() {
+        let kind = |result: Value| match answer(result.to_string().as_bytes()) {
+            Ok(Answer::Complete) => "complete".to_owned(),
+            Ok(Answer::Task(task)) => format!("task {task}"),
+            Ok(Answer::InputRequired(needed)) => {
+                let state = needed.request_state.as_deref().map(RawValue::get);
+                format!("input {} {state:?}", needed.input_requests.len())
+            }
+            Err(error) => text_of(&error),
+        };
+        assert_eq!(kind(json!({ "content": [] })), "complete");
+        assert_eq!(kind(json!({ "resultType": "complete", "task": {} })), "complete");
+        assert_eq!(kind(json!({ "task": {"taskId": "1"} })), r#"task {"taskId":"1"}"#);
+        assert_eq!(kind(json!({ "task": {}, "content": [] })), "complete", "a tool may answer with a member `task`");
+        let needed = json!({ "resultType": "input_required", "inputRequests": {"a": {}}, "requestState": {"b": [1]} });
+        assert_eq!(kind(needed), r#"input 1 Some("{\"b\":[1]}")"#);
+        assert!(kind(json!({ "resultType": "later" })).contains("unknown resultType"));
+        assert!(kind(json!(7)).contains("the result"));
+    }
+
+    #[test]
+    fn a_failure_of_a_tool_is_never_read_as_a_result() {
+        for (written, is_failure, warns) in [
+            (json!(null), false, false),
+            (json!(false), false, false),
+            (json!(true), true, false),
+            (json!(0), false, true),
+            (json!(1), true, true),
+            (json!(""), false, true),
+            (json!("false"), false, true),
+            (json!("true"), true, true),
+            (json!("no"), true, true),
+            (json!({}), true, true),
+        ] {
+            let result = json!({ "content": [], "isError": written }).to_string();
+            let decoded = call_result(result.as_bytes()).unwrap();
+            assert_eq!((decoded.is_error, !decoded.warnings.is_empty()), (is_failure, warns), "{result}");
+            assert_eq!(check_undecoded(result.as_bytes()).unwrap(), is_failure, "{result}");
+        }
+        assert!(!call_result(br#"{"content": []}"#).unwrap().is_error);
+    }
+
+    #[test]
+    fn a_result_without_any_content_is_no_result_whether_it_is_decoded_or_not() {
+        for (result, can_be_read) in [
+            (json!({ "content": [] }), true),
+            (json!({ "structuredContent": {"a": 1} }), true),
+            (json!({ "content": null, "structuredContent": {} }), true),
+            (json!({}), false),
+            (json!({ "isError": true }), false),
+            (json!({ "content": "text" }), false),
+            (json!({ "content": {} }), false),
+        ] {
+            let bytes = result.to_string();
+            assert_eq!(call_result(bytes.as_bytes()).is_ok(), can_be_read, "{result}");
+            assert_eq!(check_undecoded(bytes.as_bytes()).is_ok(), can_be_read, "{result}");
+        }
+        let oldest = call_result(br#"{"toolResult": {"a": 1}}"#).unwrap();
+        assert_eq!(oldest.structured, Some(json!({ "a": 1 })));
+    }
+
+    #[test]
+    fn text_counts_as_whole_only_beside_structured_content() {
+        let result = |structured: bool, declared: Value| {
+            let mut result = json!({ "content": [], "_meta": { TEXT_IS_WHOLE: declared } });
+            if structured {
+                result["structuredContent"] = json!({});
+            }
+            call_result(result.to_string().as_bytes()).unwrap().is_text_whole
+        };
+        assert!(result(true, json!(true)));
+        assert!(!result(true, json!("true")) && !result(true, json!(false)) && !result(false, json!(true)));
+    }
+
+    #[test]
+    fn a_broken_block_is_kept_as_json_with_a_warning_and_its_neighbours_are_decoded() {
+        let blocks = json!([
+            {"type": "text", "text": "before"},
+            {"type": "image", "data": "AA=="},
+            {"type": "hologram", "size": 3},
+            {"type": "resource_link", "uri": "file:///a", "mimeType": "text/plain"},
+        ]);
+        let decoded = call_result(json!({ "content": blocks }).to_string().as_bytes()).unwrap();
+        assert!(matches!(&decoded.content[0], Content::Text { text } if text == "before"));
+        assert!(matches!(&decoded.content[1], Content::Other(kept) if *kept == blocks[1]), "it has no mimeType");
+        assert!(matches!(&decoded.content[2], Content::Other(kept) if *kept == blocks[2]));
+        assert!(matches!(&decoded.content[3], Content::ResourceLink { uri, .. } if uri == "file:///a"));
+        let [image, hologram] = decoded.warnings.as_slice() else { panic!("{:?}", decoded.warnings) };
+        assert!(image.contains("block 1") && image.contains("`image`"), "{image}");
+        assert!(hologram.contains("block 2") && hologram.contains("`hologram`"), "{hologram}");
+        let half_a_pair = RawValue::from_string(r#"{"type": "text", "text": "\ud800"}"#.to_owned()).unwrap();
+        assert!(content(&half_a_pair).is_err(), "text that is no text cannot be kept");
+    }
+
+    #[test]
+    fn progress_needs_a_number_as_its_token() {
+        let of = |params: Value| progress(&raw(&params)).map(|(token, progress)| (token, progress.progress));
+        assert_eq!(of(json!({ "progressToken": 7, "progress": 0.5, "total": 1 })), Some((7, 0.5)));
+        assert_eq!(of(json!({ "progressToken": "7", "progress": 0.5 })), None);
+        assert_eq!(of(json!({ "progressToken": 7 })), None);
+    }
+}
