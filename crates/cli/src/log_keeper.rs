@@ -128,8 +128,8 @@ impl Writer {
                 let text = format!("the tool {} differs from its pin: {}", quarantined.tool, quarantined.cause);
                 (server, "noticed".to_owned(), toolrack_host::text::for_line(&text).into_owned())
             }
-            Event::McpServerError { server, error, call: None } => (server, "failed".to_owned(), error),
-            Event::McpServerError { server, error, call: Some(_) } => (server, "noticed".to_owned(), error),
+            Event::McpServerError { server, error, call: None } => (server, "failed".to_owned(), error.to_string()),
+            Event::McpServerError { server, error, call: Some(_) } => (server, "noticed".to_owned(), error.to_string()),
             _ => return None,
         };
         let source = self.sources.file_of(&server);

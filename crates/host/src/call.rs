@@ -67,7 +67,6 @@ use crate::{
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
     spec::{ServerName, Source, ValidateArgs},
-    state::State,
     text::{Conceal, for_line, quote},
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
@@ -545,14 +544,6 @@ pub(crate) struct Target<'a> {
     pub(crate) server: &'a Server,
 }
 
-/// Removes the server's output from the error in a state.
-fn without_output(mut state: State) -> State {
-    if let State::ToolsFailed { error } | State::Reconnecting { error, .. } | State::Failed { error } = &mut state {
-        error.truncate(LinkError::without_output(error).len());
-    }
-    state
-}
-
 impl Target<'_> {
     /// Waits at most `limit` for the link to the server. If the server waits before its next attempt to connect, ends
     /// that wait early.
@@ -569,7 +560,9 @@ impl Target<'_> {
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
         let Snapshot { mut state, mut error, .. } = snapshot;
         if self.server.has_private_output {
-            state = without_output(state);
+            if let Some(failure) = state.failure_mut() {
+                failure.remove_output();
+            }
             error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
         }
         CallError::NotReady { server: self.name.clone(), state, configured_in: self.source(), error }

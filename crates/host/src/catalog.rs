@@ -28,6 +28,7 @@ use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
+pub use listed::UnusableTool;
 pub(crate) use listed::{CheckFailure, Listed, ListedTool};
 pub use names::{BadNameStyle, Dashes, NameCap, NameStyle, Naming};
 pub(crate) use param_headers::ParamHeaders;

@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::{Principal, pins::Quarantined, spec::ServerName, state::State};
+use crate::{
+    Principal,
+    pins::Quarantined,
+    spec::ServerName,
+    state::{FailureText, State},
+};
 
 /// An event. The serialised `event` tag is stable; fields may be added. Four events (connected, disconnected, error,
 /// tools updated) are also events of the program Qbit. In these, the server is serialised twice: as `server`, as in all
@@ -34,7 +39,7 @@ pub enum Event {
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// The reason, safe to print.
-        reason: Option<String>,
+        reason: Option<FailureText>,
     },
     /// A server could not be connected, or answered a call with a protocol error (JSON-RPC error or invalid response).
     McpServerError {
@@ -42,7 +47,7 @@ pub enum Event {
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// The error, safe to print.
-        error: String,
+        error: FailureText,
         /// The call that failed with it; `None` for an error of the connection.
         #[serde(skip_serializing_if = "Option::is_none")]
         call: Option<EventCall>,
@@ -156,6 +161,21 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the event without what the server wrote last. `None` if the event quotes no output of the server.
+    #[must_use]
+    pub fn without_output(&self) -> Option<Self> {
+        let mut reduced = self.clone();
+        let failure = match &mut reduced {
+            Self::McpServerState { state, .. } => state.failure_mut(),
+            Self::McpServerDisconnected { reason, .. } => reason.as_mut(),
+            Self::McpServerError { error, .. } => Some(error),
+            _ => None,
+        };
+        failure?.remove_output().then_some(reduced)
+    }
+}
+
 /// The call that an event is about. Serialised as its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -207,4 +227,34 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result
 /// Writes the server of an event under the name that all events use, and under Qbit's.
 fn by_both_names<S: Serializer>(server: &ServerName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map([("server", server), ("server_name", server)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_read_that_a_server_has_ended_and_not_what_it_wrote() {
+        let server = || ServerName::new("git").unwrap();
+        let cause = "the server process ended (exit status 3)";
+        let failures = |output: &str| {
+            let error = || FailureText::new(cause.to_owned(), output);
+            let reconnecting = State::Reconnecting { attempt: 1, attempts: 3, in_ms: 500, error: error() };
+            [
+                Event::McpServerState { server: server(), state: State::Failed { error: error() } },
+                Event::McpServerState { server: server(), state: State::ToolsFailed { error: error() } },
+                Event::McpServerState { server: server(), state: reconnecting },
+                Event::McpServerDisconnected { server: server(), reason: Some(error()) },
+                Event::McpServerError { server: server(), error: error(), call: None },
+            ]
+        };
+        for (loud, silent) in failures("; its last words: of a caller").iter().zip(failures("")) {
+            let written = |event: &Event| serde_json::to_value(event).unwrap();
+            assert!(written(loud).to_string().contains("(exit status 3); its last words: of a caller"), "{loud:?}");
+            assert_eq!(written(&loud.without_output().unwrap()), written(&silent));
+            assert!(silent.without_output().is_none(), "{silent:?}");
+        }
+        let ended_by_host = Event::McpServerDisconnected { server: server(), reason: None };
+        assert!(ended_by_host.without_output().is_none());
+    }
 }

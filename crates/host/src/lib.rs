@@ -97,8 +97,8 @@ pub use call::{
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, Hit, NameCap, NameStyle, Naming,
-    Offer, Provider, Selection, ShownAs, ToolBlock, ToolDefinition, ToolProfile, UnknownTool, UnknownWire, Wire, clean,
-    signature,
+    Offer, Provider, Selection, ShownAs, ToolBlock, ToolDefinition, ToolProfile, UnknownTool, UnknownWire,
+    UnusableTool, Wire, clean, signature,
 };
 pub use definition::DefinitionHash;
 pub use egress::Egress;
@@ -130,7 +130,7 @@ pub use resolve::{
     NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
 };
 pub use spec::{Desired, Era, Limits, PinMode, ServerName, ServerSpec, Start, Timeouts};
-pub use state::State;
+pub use state::{FailureText, State};
 pub use task::run_in_own_task;
 pub use text::Conceal;
 pub use toolrack_supervisor::Confinement;

@@ -1,6 +1,66 @@
 //! Defines the states of a server, as the host reports them.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Why a server has failed, as one text that is safe to print. It may end with what the server wrote last, which only
+/// some readers may see. Serialised and displayed as the whole text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureText {
+    /// The cause, and then the output of the server.
+    shown: String,
+    /// How many bytes of `shown` are the cause.
+    cause_bytes: usize,
+}
+
+impl FailureText {
+    /// Joins `cause` and the `output` of the server, which is empty if the text quotes none.
+    pub(crate) fn new(cause: String, output: &str) -> Self {
+        let cause_bytes = cause.len();
+        Self { shown: cause + output, cause_bytes }
+    }
+
+    /// Returns the whole text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns the text without the output of the server. It is for people who may know that the server failed, but may
+    /// not read what the server wrote.
+    #[must_use]
+    pub fn without_output(mut self) -> Self {
+        self.remove_output();
+        self
+    }
+
+    /// Removes the output of the server. Returns whether there was any.
+    pub(crate) fn remove_output(&mut self) -> bool {
+        let had_output = self.cause_bytes < self.shown.len();
+        self.shown.truncate(self.cause_bytes);
+        had_output
+    }
+}
+
+impl fmt::Display for FailureText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// A text that quotes no output of a server.
+impl From<String> for FailureText {
+    fn from(cause: String) -> Self {
+        Self::new(cause, "")
+    }
+}
+
+impl Serialize for FailureText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.shown)
+    }
+}
 
 /// The state of a server, for users and programs. `state` is the stable tag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,7 +87,7 @@ pub enum State {
     /// Connected, but its tools could not be listed.
     ToolsFailed {
         /// The reason, safe to print.
-        error: String,
+        error: FailureText,
     },
     /// The connection failed or ended; the next attempt waits.
     Reconnecting {
@@ -38,7 +98,7 @@ pub enum State {
         /// The wait before the next attempt, in milliseconds, at the time of publication.
         in_ms: u64,
         /// The reason, safe to print.
-        error: String,
+        error: FailureText,
     },
     /// The server requires a sign-in first.
     NeedsAuth {
@@ -48,7 +108,7 @@ pub enum State {
     /// No further attempt is made until a caller requests one or the configuration changes.
     Failed {
         /// The reason, safe to print.
-        error: String,
+        error: FailureText,
     },
 }
 
@@ -74,8 +134,30 @@ impl State {
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {
-            Self::ToolsFailed { error } | Self::Reconnecting { error, .. } | Self::Failed { error } => Some(error),
+            Self::ToolsFailed { error } | Self::Reconnecting { error, .. } | Self::Failed { error } => {
+                Some(error.as_str())
+            }
             Self::NeedsAuth { how } => Some(how),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of this state, as [`Self::error`] does, in the form that can part with what the server wrote.
+    #[must_use]
+    pub fn failure(&self) -> Option<FailureText> {
+        match self {
+            Self::ToolsFailed { error } | Self::Reconnecting { error, .. } | Self::Failed { error } => {
+                Some(error.clone())
+            }
+            Self::NeedsAuth { how } => Some(how.clone().into()),
+            _ => None,
+        }
+    }
+
+    /// Returns the text of the failure that this state is about, if there is one.
+    pub(crate) fn failure_mut(&mut self) -> Option<&mut FailureText> {
+        match self {
+            Self::ToolsFailed { error } | Self::Reconnecting { error, .. } | Self::Failed { error } => Some(error),
             _ => None,
         }
     }

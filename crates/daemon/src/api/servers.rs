@@ -13,7 +13,7 @@ use toolrack_config::{
     Entry, Loaded, Scope,
     edit::{EditTarget, Edited as Written},
 };
-use toolrack_host::{Caller, LinkError, Principal, ServerStatus, State as HostState};
+use toolrack_host::{Caller, FailureText, Principal, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
@@ -42,7 +42,8 @@ pub(crate) struct Server {
     state: &'static str,
     /// Why it is not connected. Only its own user, and callers who operate the servers, get what the server wrote
     /// last.
-    error: Option<String>,
+    #[schema(value_type = Option<String>)]
+    error: Option<FailureText>,
     /// Failed attempts so far, while `reconnecting`.
     attempt: Option<u32>,
     attempts: Option<u32>,
@@ -145,7 +146,7 @@ impl Server {
         }
         (self.source, self.line, self.config) = (None, None, None);
         if !world.serves_one_user(&self.name) {
-            self.error = self.error.map(|error| LinkError::without_output(&error).to_owned());
+            self.error = self.error.map(FailureText::without_output);
             self.warnings.clear();
         }
         self
@@ -153,7 +154,7 @@ impl Server {
 
     /// Adds the status of the server that the host reports.
     fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
-        self.error = status.state.error().map(str::to_owned);
+        self.error = status.state.failure();
         self.state = shown_state(status.state.word(), is_stopped);
         self.tokens = status.tokens();
         match status.state {
@@ -343,8 +344,7 @@ pub(super) async fn edit(
     Ok(Edited::new(name, scope, edited, dry_run))
 }
 
-/// Adds entries to a file. Adds no entry if one of them cannot be added. If writing fails after that check, the
-/// error names the entry, and the entries before it have been added. With `dry_run`, only reports the changes.
+/// Adds entries to a file: all of them, or none. With `dry_run`, only reports the changes.
 pub(super) async fn add_all(
     world: &World,
     additions: Additions,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::{
         broadcast::{self, error::RecvError},
@@ -15,7 +15,7 @@ use tokio::{
     },
     time::Instant,
 };
-use toolrack_host::{CallEnd, Event, LinkError, Principal, ServerName, State};
+use toolrack_host::{CallEnd, Event, Principal, ServerName, State};
 
 use super::World;
 use crate::{event_log::Audience, rights::Right};
@@ -204,24 +204,13 @@ fn audience(event: &Event) -> Audience {
     }
 }
 
-/// The event without the output of the server. `None` if the event contains no output of the server.
-fn without_output(logged: &Value) -> Option<Value> {
-    let mut reduced = logged.clone();
-    for pointer in ["/error", "/reason", "/state/error"] {
-        if let Some(Value::String(text)) = reduced.pointer_mut(pointer) {
-            text.truncate(LinkError::without_output(text).len());
-        }
-    }
-    (reduced != *logged).then_some(reduced)
-}
-
 /// Adds an event to the event log of the world, and counts it.
 fn record_event(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
             // If several members share the server, those who do not operate it get the event without its output.
-            Audience::Server(server) if !world.serves_one_user(&server) => match without_output(&logged) {
+            Audience::Server(server) if !world.serves_one_user(&server) => match event.without_output() {
                 Some(reduced) => {
                     world.log.add(name, Audience::Members(server), &reduced);
                     Audience::Operators
@@ -327,18 +316,6 @@ mod tests {
     }
 
     #[test]
-    fn members_read_that_a_server_has_ended_and_not_what_it_wrote() {
-        let error = "the server process ended (exit status 3); its last words: of a caller; 2 times it sent more";
-        let less = "the server process ended (exit status 3)";
-        assert_eq!(without_output(&json!({ "error": error })), Some(json!({ "error": less })));
-        let with_reason = |reason: &str| json!({ "reason": reason, "server": "s" });
-        assert_eq!(without_output(&with_reason(error)), Some(with_reason(less)));
-        let with_state = |error: &str| json!({ "state": { "state": "failed", "error": error } });
-        assert_eq!(without_output(&with_state(error)), Some(with_state(less)));
-        assert_eq!(without_output(&with_state(less)), None);
-    }
-
-    #[test]
     fn servers_beyond_the_bound_are_counted_together() {
         let (counts, tally) = counted();
         for number in 0..MAX_SERVERS + 7 {
@@ -360,7 +337,8 @@ mod tests {
     fn the_time_of_the_next_try_is_known_until_the_state_changes() {
         let (counts, tally) = counted();
         let server = ServerName::new("git").unwrap();
-        let reconnecting = State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".into() };
+        let reconnecting =
+            State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".to_owned().into() };
         counts.send_modify(|counted| counted.record_state(&server, &reconnecting));
         let at = tally.retry_at("git").unwrap();
         assert!(at > Utc::now() + Duration::from_secs(50) && at <= Utc::now() + Duration::from_secs(60));

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_server_that_refuses_to_begin_is_unreachable_and_refused_no_call() {
-        let failed = State::Failed { error: "license expired".into() };
+        let failed = State::Failed { error: "license expired".to_owned().into() };
         assert_eq!(not_ready(failed, Some(refusal())).kind(), CallErrorKind::Unreachable);
         let remote = CallError::Remote {
             server: ServerName::new("git").unwrap(),

@@ -132,7 +132,7 @@ impl<'a> Running<'a> {
             Err(error) => {
                 (self.end, self.code) = (CallEnd::Failed, Some(error.code()));
                 if error.is_protocol_error() {
-                    let (server, error) = (self.tool.server.clone(), quote(&error.to_string()));
+                    let (server, error) = (self.tool.server.clone(), quote(&error.to_string()).into());
                     (self.call_context.events)(Event::McpServerError { server, error, call: Some(self.call.clone()) });
                 }
             }

@@ -1,6 +1,6 @@
 //! Holds the tools of one server as the server listed them.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{fmt, sync::OnceLock, time::Duration};
 
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
@@ -11,6 +11,7 @@ use crate::{
     invisible,
     mcp::Tool,
     spec::Invisible,
+    text,
     validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
 
@@ -139,12 +140,34 @@ fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(
     })
 }
 
+/// A tool that its server lists and that cannot be used, such as one whose definition cannot be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct UnusableTool {
+    /// The name of the tool, safe to print.
+    pub name: String,
+    /// The reason, safe to print.
+    pub why: String,
+}
+
+impl UnusableTool {
+    pub(crate) fn new(name: &str, why: &str) -> Self {
+        Self { name: text::for_line(name).into_owned(), why: text::for_line(why).into_owned() }
+    }
+}
+
+impl fmt::Display for UnusableTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the tool {} cannot be used: {}", self.name, self.why)
+    }
+}
+
 /// All tools of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) tools: Vec<ListedTool>,
-    /// Tools that cannot be used, each with the reason.
-    pub(crate) unusable: Vec<(String, String)>,
+    /// Tools that cannot be used.
+    pub(crate) unusable: Vec<UnusableTool>,
     /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
     /// The list in a form to store, if that was requested; see [`Listed::from_stored`].

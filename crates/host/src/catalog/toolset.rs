@@ -8,7 +8,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    catalog::{Listed, ListedTool, search::Indexed},
+    catalog::{Listed, ListedTool, UnusableTool, search::Indexed},
     glob::ToolFilter,
     pins::{Cause, Judged, Pin, Quarantined, judge},
     spec::Invisible,
@@ -21,8 +21,8 @@ pub(crate) struct ToolSet {
     pub(crate) tools: Box<[Arc<ListedTool>]>,
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
-    /// Tools that cannot be used, each with the reason.
-    pub(crate) unusable: Vec<(String, String)>,
+    /// Tools that cannot be used.
+    pub(crate) unusable: Vec<UnusableTool>,
     /// Tools that do not match their pins (trusted definitions). The unusable ones are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
     /// The generation of the pins that the tools were checked against, tool by tool.
@@ -114,7 +114,7 @@ impl ToolSet {
 
     /// Returns the tools that cannot be used, if they were usable in `before` or were unusable there for another
     /// reason.
-    pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
+    pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&UnusableTool> {
         let known: HashSet<_> = before.unusable.iter().collect();
         self.unusable.iter().filter(|unusable| !known.contains(unusable)).collect()
     }

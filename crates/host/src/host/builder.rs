@@ -363,10 +363,10 @@ fn fact(event: &Event) -> Option<Fact> {
             Some(Fact::Connected { server: server.clone(), tools: *tool_count })
         }
         Event::McpServerError { server, error, call: None } => {
-            Some(Fact::Failed { server: server.clone(), error: error.clone() })
+            Some(Fact::Failed { server: server.clone(), error: error.to_string() })
         }
         Event::McpServerDisconnected { server, reason } => {
-            Some(Fact::Closed { server: server.clone(), reason: reason.clone() })
+            Some(Fact::Closed { server: server.clone(), reason: reason.as_ref().map(ToString::to_string) })
         }
         _ => None,
     }

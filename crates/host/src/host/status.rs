@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::keeper::Servers;
 use crate::{
-    catalog::{Catalog, MismatchedTool, ToolSet},
+    catalog::{Catalog, MismatchedTool, ToolSet, UnusableTool},
     mcp::ServerInfo,
     pins::Quarantined,
     server::{Server, Snapshot},
@@ -43,6 +43,9 @@ pub struct ServerStatus {
     /// The problems of its tools: tools that cannot be used, and tools that differ from their pins (their definitions
     /// as first seen or approved). Safe to print.
     pub warnings: Vec<String>,
+    /// The tools that cannot be used. Not serialized: [`Self::warnings`] names them.
+    #[serde(skip)]
+    pub unusable: Vec<UnusableTool>,
     /// The tools that differ from their pins.
     pub quarantined: Vec<Quarantined>,
     /// The server's instructions for models, as the host forwards them. Untrusted.
@@ -56,10 +59,6 @@ impl ServerStatus {
     pub(super) fn of(name: &ServerName, server: &Server) -> Self {
         let Snapshot { state, tools, session, .. } = server.snapshot();
         let invisible = server.spec.invisible.unwrap_or_default();
-        let unusable = |(tool, why): &(String, String)| {
-            let line = format!("the tool {tool} cannot be used: {why}");
-            text::for_line(&line).into_owned()
-        };
         let mismatch = |mismatched: &MismatchedTool| {
             let state = if mismatched.usable { "should be looked at" } else { "is in quarantine" };
             let line = format!("the tool {} {state}: {}", mismatched.listed.tool.name, mismatched.cause);
@@ -76,7 +75,13 @@ impl ServerStatus {
             enabled: server.spec.enabled,
             tools: tools.tools.len(),
             tools_hidden: tools.hidden.len(),
-            warnings: tools.unusable.iter().map(unusable).chain(tools.mismatched.iter().map(mismatch)).collect(),
+            warnings: tools
+                .unusable
+                .iter()
+                .map(UnusableTool::to_string)
+                .chain(tools.mismatched.iter().map(mismatch))
+                .collect(),
+            unusable: tools.unusable.clone(),
             quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
             instructions: session.and_then(|session| session.instructions.clone()).map(
                 |instructions| match invisible {
@@ -236,7 +241,7 @@ impl Trail {
             }
         }
         match &snapshot.state {
-            State::ToolsFailed { error } => self.step("list", false, error),
+            State::ToolsFailed { error } => self.step("list", false, error.as_str()),
             _ => Some(()),
         }
     }
@@ -252,8 +257,8 @@ impl Trail {
             return self.step("pins", false, format!("in quarantine: {}", quarantined.cause));
         }
         let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
-        if let Some((_, why)) = set.unusable.iter().find(|(name, _)| name == tool && !listed) {
-            return self.step("list", false, format!("listed, but it cannot be used: {why}"));
+        if let Some(unusable) = set.unusable.iter().find(|unusable| unusable.name == tool && !listed) {
+            return self.step("list", false, format!("listed, but it cannot be used: {}", unusable.why));
         }
         if set.hidden.iter().any(|name| name == tool) {
             self.step("list", true, "listed")?;

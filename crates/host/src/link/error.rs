@@ -9,6 +9,7 @@ use crate::{
     link::{process::child::SpawnError, recording::NotRecorded},
     resolve::ResolveError,
     spec::Setting,
+    state::FailureText,
     text::quote,
 };
 
@@ -284,7 +285,9 @@ impl LinkError {
             | Self::Stopped
             | Self::TooLarge { .. } => self,
             Self::SessionNotFound { .. } => Self::SessionNotFound { not_executed: false },
-            other => Self::Broken { why: format!("it was given up after another request failed: {other}") },
+            other => {
+                Self::Broken { why: format!("it was given up after another request failed: {}", other.silenced()) }
+            }
         }
     }
 
@@ -343,10 +346,6 @@ const LAST_WORDS: &str = "; its last words: ";
 /// The characters that precede the noise: output of a server on stdout that is not an MCP message.
 const BEFORE_NOISE: &str = "; ";
 
-/// The words that follow [`BEFORE_NOISE`], perhaps after a number (`3 times it sent …`). They come from
-/// [`Inbound::noise_so_far`](super::inbound::Inbound::noise_so_far).
-const IN_NOISE: &str = "it sent ";
-
 impl LinkError {
     /// Removes the output (stdout and stderr) that the error quotes. The output may be of the server, of the container
     /// engine or of the program of `headers_helper`.
@@ -364,13 +363,23 @@ impl LinkError {
         self
     }
 
-    /// Removes the output of the server from `shown`, the text of an error that `Display` has made. The result is for
-    /// people who may know that the server failed, but may not read the server's output.
-    #[must_use]
-    pub fn without_output(shown: &str) -> &str {
-        let noise = shown.find(IN_NOISE).and_then(|at| shown[..at].rfind(BEFORE_NOISE));
-        let end = shown.find(LAST_WORDS).into_iter().chain(noise).min();
-        &shown[..end.unwrap_or(shown.len())]
+    /// Returns the output that the error quotes, with the words around it: what [`Self::silenced`] removes from the
+    /// text of the error.
+    fn output(&self) -> String {
+        let (stderr, noise) = match self {
+            Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => (stderr.as_str(), &**noise),
+            Self::Container { stderr, .. } | Self::Closed { stderr, .. } | Self::Helper { stderr, .. } => {
+                (&**stderr, "")
+            }
+            _ => ("", ""),
+        };
+        format!("{}{}", Tail(LAST_WORDS, stderr), Tail(BEFORE_NOISE, noise))
+    }
+}
+
+impl From<&LinkError> for FailureText {
+    fn from(error: &LinkError) -> Self {
+        Self::new(error.clone().silenced().to_string(), &error.output())
     }
 }
 
@@ -407,6 +416,53 @@ impl fmt::Display for Seconds {
             _ if millis.is_multiple_of(60_000) => write!(f, "{} min", millis / 60_000),
             _ if millis.is_multiple_of(1_000) => write!(f, "{} s", millis / 1_000),
             _ => write!(f, "{:.1} s", self.0.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error of each variant that quotes output, with that output.
+    fn with_output(stderr: &str, noise: &str) -> [LinkError; 5] {
+        let (stderr, noise) = (stderr.to_owned(), noise.to_owned());
+        let after = Duration::from_secs(1);
+        [
+            LinkError::Exited { exit: "exit status 3".to_owned(), stderr: stderr.clone(), noise: noise.clone() },
+            LinkError::SlowStart { after, stderr: stderr.clone(), noise },
+            LinkError::Container { why: "the engine refuses", next: "look at it", stderr: stderr.clone() },
+            LinkError::Closed { why: "it went away".to_owned(), stderr: stderr.clone() },
+            LinkError::Helper { why: "it failed".to_owned(), stderr },
+        ]
+    }
+
+    #[test]
+    fn the_text_of_a_failure_is_that_of_the_error_and_parts_with_the_output_whatever_the_output_says() {
+        let tricky = "; its last words: of a caller; 2 times it sent more";
+        let silent = with_output("", "").map(|error| error.to_string());
+        for (error, silent) in with_output(tricky, "it sent canary").iter().zip(silent) {
+            let mut text = FailureText::from(error);
+            assert_eq!(text.as_str(), error.to_string());
+            assert_eq!(text.clone().without_output().as_str(), silent);
+            assert!(text.remove_output() && !text.remove_output(), "{error}");
+        }
+    }
+
+    #[test]
+    fn words_of_an_error_that_look_like_output_stay_where_there_is_no_output() {
+        let error = LinkError::Protocol { why: "the answer; it sent two; its last words: none".to_owned() };
+        assert_eq!(FailureText::from(&error).without_output().as_str(), error.to_string());
+    }
+
+    #[test]
+    fn requests_that_end_with_another_one_say_nothing_of_its_output() {
+        for error in with_output("canary", "canary") {
+            let ends_all =
+                matches!(error, LinkError::Exited { .. } | LinkError::Container { .. } | LinkError::Closed { .. });
+            let under_way = error.for_requests_under_way();
+            assert_eq!(under_way.to_string().contains("canary"), ends_all, "{under_way}");
+            assert!(!under_way.silenced().to_string().contains("canary"));
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     event::Event,
     link::{Connection, Link, LinkError},
     spec::{Era, Protocol, Retry, ServerName, ServerSpec, Start},
-    state::State,
+    state::{FailureText, State},
     text::quote,
 };
 
@@ -248,7 +248,7 @@ impl Task {
                 return if is_idle { Next::Idle } else { Next::Stop };
             }
         };
-        self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
+        self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: Some((&error).into()) });
         match error {
             // The server has lost the session, which is no failure: begin a new one at once.
             LinkError::SessionNotFound { .. } if was_published => Next::Now,
@@ -321,10 +321,10 @@ impl Task {
             Err(error) => {
                 self.publish(|snapshot| {
                     snapshot.set_connected(link);
-                    snapshot.state = State::ToolsFailed { error: error.to_string() };
+                    snapshot.state = State::ToolsFailed { error: (&error).into() };
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
-                self.emit(Event::McpServerError { server: self.name.clone(), error: error.to_string(), call: None });
+                self.emit(Event::McpServerError { server: self.name.clone(), error: (&error).into(), call: None });
                 Err(error)
             }
         }
@@ -354,9 +354,7 @@ impl Task {
     /// Reports a warning for tools that have become unusable, or that are unusable for another reason than before: the
     /// first few by name, the rest as a count.
     fn report_unusable(&self, before: &ToolSet, now: &ToolSet) {
-        let rest = self.report_each(&now.unusable_since(before), |(name, why)| {
-            self.warn(&format!("the tool {name} cannot be used: {why}"));
-        });
+        let rest = self.report_each(&now.unusable_since(before), |tool| self.warn(&tool.to_string()));
         if rest > 0 {
             self.warn(&format!("{rest} more tools cannot be used"));
         }
@@ -375,7 +373,7 @@ impl Task {
     async fn wait_after(&self, error: LinkError, is_failed_attempt: bool, failures: &mut u32) {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
-        let text = error.to_string();
+        let text = FailureText::from(&error);
         self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
         let retry_after = match error {

@@ -238,9 +238,7 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
             Target::ModelName(_) => selector.strip_prefix(&model_prefix).unwrap_or(selector),
         };
         let tool = text::for_line(tool);
-        // The host's warning about such a tool begins with these words.
-        let start = format!("the tool {tool} cannot be used: ");
-        let why = status.warnings.iter().find_map(|warning| warning.strip_prefix(&start))?;
+        let why = &status.unusable.iter().find(|unusable| unusable.name == tool)?.why;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
         let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
         let failure =

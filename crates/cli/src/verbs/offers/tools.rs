@@ -115,9 +115,7 @@ impl ToolsArgs {
 fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
     let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
     let quarantined = servers.iter().flat_map(|server| &server.quarantined).filter(|tool| !tool.usable).count();
-    // The host's warning about a tool that it cannot use contains these words.
-    let is_of_unusable_tool = |warning: &&String| warning.contains(" cannot be used: ");
-    let unusable = servers.iter().flat_map(|server| &server.warnings).filter(is_of_unusable_tool).count();
+    let unusable: usize = servers.iter().map(|server| server.unusable.len()).sum();
     let kinds = [
         (hidden, "that `tools` in an entry leaves out"),
         (quarantined, "in quarantine"),

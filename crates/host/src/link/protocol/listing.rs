@@ -9,7 +9,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::time::timeout;
 
 use crate::{
-    catalog::{Listed, ListedTool, ParamHeaders},
+    catalog::{Listed, ListedTool, ParamHeaders, UnusableTool},
     link::{Link, bounds::Bounds, channel::NewRequest, decode, error::LinkError, framing::envelope::depth_exceeds},
     mcp::codes::METHOD_NOT_FOUND,
     spec::{Era, Limits, Setting},
@@ -43,8 +43,8 @@ impl Listed {
         for raw in items {
             match check_depth(raw, limits).and_then(|()| decode_tool(raw, headers)) {
                 Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
-                Ok(tool) => self.unusable.push((tool.tool.name, "its name comes twice".into())),
-                Err(why) => self.unusable.push((name_of(raw), why)),
+                Ok(tool) => self.unusable.push(UnusableTool::new(&tool.tool.name, "its name comes twice")),
+                Err(why) => self.unusable.push(UnusableTool::new(&name_of(raw), &why)),
             }
         }
     }
@@ -207,4 +207,54 @@ fn name_of(raw: &RawValue) -> String {
     }
     let named = serde_json::from_str::<Named>(raw.get());
     named.map_or_else(|_| "(without a name)".into(), |named| quote(&named.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(tools: &Value) -> Listed {
+        let stored = json!({ "headers": false, "tools": tools }).to_string();
+        Listed::from_stored(stored.as_bytes(), &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_used_is_named_with_the_reason_and_spares_the_others() {
+        let tool = |name: &str| json!({ "name": name, "inputSchema": {} });
+        let list = json!([tool("a"), { "name": "b\u{1b}[2J" }, { "inputSchema": {} }, tool("a"), tool("c")]);
+        let listed = listed(&list);
+        assert_eq!(listed.tools.iter().map(|tool| tool.tool.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        let unusable: Vec<_> = listed.unusable.iter().map(ToString::to_string).collect();
+        assert_eq!(unusable[0], r"the tool b\u{1b}[2J cannot be used: its inputSchema is not an object");
+        assert!(unusable[1].starts_with("the tool (without a name) cannot be used: "), "{unusable:?}");
+        assert_eq!(unusable[2], "the tool a cannot be used: its name comes twice");
+        assert_eq!(unusable.len(), 3);
+    }
+
+    #[test]
+    fn a_definition_that_nests_too_deep_makes_its_own_tool_unusable() {
+        let max = Limits::default().schema_depth;
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let list = json!([
+            { "name": "fits", "inputSchema": nested(max) },
+            { "name": "deep", "inputSchema": nested(max + 1) },
+        ]);
+        let listed = listed(&list);
+        assert_eq!((listed.tools.len(), &*listed.unusable[0].name), (1, "deep"));
+        assert!(listed.unusable[0].why.contains("max_schema_depth"), "{:?}", listed.unusable);
+    }
+
+    #[test]
+    fn a_stored_list_of_another_form_is_no_list() {
+        for stored in ["", "[]", r#"{"tools": []}"#, r#"{"headers": false, "tools": {}}"#] {
+            assert!(Listed::from_stored(stored.as_bytes(), &Limits::default()).is_none(), "{stored}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_fresh_for_as_long_as_its_page_says_and_else_not_at_all() {
+        let of = |page: &'static str| ttl(&Bytes::from_static(page.as_bytes())).as_millis();
+        assert_eq!(of(r#"{"ttlMs": 1500}"#), 1500);
+        assert_eq!([of("{}"), of(r#"{"ttlMs": -1}"#), of(r#"{"ttlMs": "1500"}"#), of("[")], [0; 4]);
+    }
 }

@@ -84,7 +84,7 @@ async fn outcome(egress: &Egress, spec: ServerSpec) -> String {
     let host = Host::builder().egress(egress.clone()).build();
     settle(&host, world([("web", once(spec))])).await;
     let error = match &host.status()[0].state {
-        State::Failed { error } => error.clone(),
+        State::Failed { error } => error.to_string(),
         state => format!("{state:?}"),
     };
     host.shutdown().await;

@@ -98,6 +98,8 @@ async fn a_tool_that_is_listed_twice_is_there() {
     assert!(host.catalog().select("good/twice").is_ok());
     let why = host.why("good/twice");
     assert!(why.present, "{why}");
+    let unusable = host.status().into_iter().find(|server| server.name.as_str() == "good").unwrap().unusable;
+    assert_eq!(unusable.iter().filter(|tool| tool.name == "twice").count(), 1, "{unusable:?}");
     host.shutdown().await;
 }
 

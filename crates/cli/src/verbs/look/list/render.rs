@@ -116,7 +116,7 @@ impl Server {
 
     /// Makes the row of an entry that cannot be used as it is written.
     fn broken(entry: &Entry, why: String) -> Self {
-        let state = State::Failed { error: why.clone() };
+        let state = State::Failed { error: why.clone().into() };
         Self {
             name: entry.name.clone(),
             state: state.word(),
@@ -189,9 +189,11 @@ fn in_words(state: &State, layout: Layout) -> (Sign, Tone, String) {
     let because = |words: &str, why: &str| format!("{words} {} {}", layout.dash(), text::for_line(why));
     match state {
         State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
-        State::ToolsFailed { error } => {
-            (Sign::Doubtful, Tone::Waiting, because(&format!("connected {} tools failed", layout.dot()), error))
-        }
+        State::ToolsFailed { error } => (
+            Sign::Doubtful,
+            Tone::Waiting,
+            because(&format!("connected {} tools failed", layout.dot()), error.as_str()),
+        ),
         State::Idle { tools } => {
             let words = format!("idle ({}; starts when called)", count(*tools, "tool"));
             (Sign::Off, Tone::Faint, words)
@@ -201,12 +203,12 @@ fn in_words(state: &State, layout: Layout) -> (Sign, Tone, String) {
         State::Reconnecting { attempt, attempts, in_ms, error } => {
             let wait = in_ms.div_ceil(1000);
             let words = format!("reconnecting {attempt}/{attempts} in {wait}s");
-            (Sign::Again, Tone::Waiting, because(&words, error))
+            (Sign::Again, Tone::Waiting, because(&words, error.as_str()))
         }
         State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
         State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("needs sign-in: {how}")),
         State::Disabled => (Sign::Off, Tone::Faint, "disabled".to_owned()),
-        State::Failed { error } => (Sign::Bad, Tone::Bad, because("failed", error)),
+        State::Failed { error } => (Sign::Bad, Tone::Bad, because("failed", error.as_str())),
     }
 }
 
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_state_has_a_word_and_a_sign() {
-        let error = || "no \u{1b}[2Jroute".to_owned();
+        let error = || "no \u{1b}[2Jroute".to_owned().into();
         let servers = [
             server("a", State::Connected { tools: 1 }),
             server("b-longer", State::Connected { tools: 23 }),
