@@ -87,7 +87,7 @@ pub(crate) enum Kind {
     },
     /// A list of texts.
     Texts,
-    /// A list of TCP ports, each `least` or more.
+    /// A list of TCP ports, each `min` or more.
     Ports {
         min: u16,
     },

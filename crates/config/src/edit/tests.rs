@@ -58,8 +58,8 @@ fn several_entries_are_added_by_one_write_with_all_of_them() {
     assert_eq!(validate("mcp.json", &folder.text()).0, ["old", "a", "b"]);
     assert!(folder.text().ends_with("// mine\n"), "{}", folder.text());
     for (tried, edited) in tried.iter().zip(&edited) {
-        assert_eq!((&tried.diff, &tried.after), (&edited.diff, &edited.after));
-        assert!(!edited.created && edited.before.is_none() && edited.after.is_some());
+        assert_eq!((&tried.diff, &tried.hash_after), (&edited.diff, &edited.hash_after));
+        assert!(!edited.created && edited.hash_before.is_none() && edited.hash_after.is_some());
     }
     assert!(edited[0].diff.contains("+ ") && edited[0].diff.contains("https://a"), "{}", edited[0].diff);
     assert!(edited[1].diff.contains("npx"), "{}", edited[1].diff);
@@ -79,7 +79,7 @@ fn of_several_entries_of_which_one_cannot_be_added_none_is_and_the_error_names_i
         assert_eq!(folder.text(), before);
     }
     let replaced = add_all(&folder.file(), &with("m", entry()), REPLACE).unwrap();
-    assert!(replaced[1].before.is_some() && replaced[1].before != replaced[1].after);
+    assert!(replaced[1].hash_before.is_some() && replaced[1].hash_before != replaced[1].hash_after);
 }
 
 #[test]

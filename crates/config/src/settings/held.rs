@@ -100,12 +100,12 @@ fn wrong(kind: &Kind) -> Vec<Json> {
         Kind::Text => vec![json!(1), json!(true), json!(["x"]), json!({ "x": "x" })],
         Kind::Flag => vec![json!("true"), json!(1), json!([])],
         Kind::Words(_) => vec![json!("canary"), json!(""), json!(1), json!(true), json!(["x"])],
-        Kind::Whole { least, most } => {
-            outside(*least, *most).chain([json!(-1), json!(1.5), json!("1"), json!(true), json!([1])]).collect()
+        Kind::Whole { min, max } => {
+            outside(*min, *max).chain([json!(-1), json!(1.5), json!("1"), json!(true), json!([1])]).collect()
         }
-        Kind::Number { least, most } => {
-            let above = if *most < f64::MAX { json!(most + 1.0) } else { json!("canary") };
-            vec![json!(least - 0.0005), above, json!("1"), json!(true), json!([1])]
+        Kind::Number { min, max } => {
+            let above = if *max < f64::MAX { json!(max + 1.0) } else { json!("canary") };
+            vec![json!(min - 0.0005), above, json!("1"), json!(true), json!([1])]
         }
         Kind::Numbers(numbers) => vec![json!(numbers[0] + 1), json!(0), json!("64"), json!(true)],
         Kind::Texts => vec![json!(1), json!([1]), json!([true]), json!([["x"]]), json!({ "x": "x" })],
@@ -123,11 +123,11 @@ fn wrong(kind: &Kind) -> Vec<Json> {
 /// The values at the bounds of this kind.
 fn at_the_bounds(kind: &Kind) -> Vec<Json> {
     match kind {
-        Kind::Whole { least, most } => {
-            let most = (*most).min(i64::MAX.unsigned_abs());
-            vec![json!(least), json!(most)]
+        Kind::Whole { min, max } => {
+            let max = (*max).min(i64::MAX.unsigned_abs());
+            vec![json!(min), json!(max)]
         }
-        Kind::Number { least, most } if *most < f64::MAX => vec![json!(least), json!(most)],
+        Kind::Number { min, max } if *max < f64::MAX => vec![json!(min), json!(max)],
         Kind::Numbers(numbers) => numbers.iter().map(|number| json!(number)).collect(),
         Kind::Words(words) => words.iter().map(|word| json!(word)).collect(),
         _ => Vec::new(),

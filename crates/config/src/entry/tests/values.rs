@@ -185,7 +185,7 @@ fn an_editor_with_the_schema_marks_each_wrong_value_except_a_time_that_is_too_lo
 fn the_schema_takes_a_number_and_a_time_at_their_bounds() {
     let (schema, mut tried) = (schema(), 0);
     for (row, entry, place) in fields() {
-        let numbers = row.kind.bounds().map(|(min, most)| [json!(least), json!(most)]);
+        let numbers = row.kind.bounds().map(|(min, max)| [json!(min), json!(max)]);
         let times = matches!(row.kind, Kind::Time).then(|| [json!("1ms"), json!("24h")]);
         for value in numbers.into_iter().chain(times).flatten() {
             let full = with(&entry, place, row.key, value);
