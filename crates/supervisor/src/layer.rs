@@ -66,6 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test reads a page of the guide")]
     fn the_guide_names_every_layer() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/sandbox.md");
         let page = std::fs::read_to_string(page).unwrap();

@@ -274,6 +274,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test reads a page of the guide")]
     fn the_guide_names_the_key_of_every_provider_in_the_order_of_the_table() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/agents.md");
         let page = std::fs::read_to_string(page).unwrap();
