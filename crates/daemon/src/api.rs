@@ -22,6 +22,7 @@ mod profiles;
 mod questions;
 mod quotas;
 mod server_contents;
+mod server_edits;
 mod servers;
 mod sessions;
 mod sign_in;
@@ -136,10 +137,10 @@ fn with_servers(routes: Routes<()>) -> Routes<()> {
         .with(See, Member, routes!(servers::list))
         .with(See, Member, routes!(servers::get))
         .with(See, Member, routes!(servers::states))
-        .with(Install, Tenant, routes!(servers::add))
-        .with(Install, OfServer, routes!(servers::revise, servers::remove))
-        .with(Operate, OfServer, routes!(servers::enable))
-        .with(Operate, OfServer, routes!(servers::disable))
+        .with(Install, Tenant, routes!(server_edits::add))
+        .with(Install, OfServer, routes!(server_edits::revise, server_edits::remove))
+        .with(Operate, OfServer, routes!(server_edits::enable))
+        .with(Operate, OfServer, routes!(server_edits::disable))
         .with(Use, OfServer, routes!(servers::connect))
         .with(Use, OfServer, routes!(servers::disconnect))
         .with(Use, OfServer, routes!(servers::reconnect))

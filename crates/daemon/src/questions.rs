@@ -19,14 +19,13 @@ use toolrack_host::{
     Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
     ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed, Elicitation, Elicited},
     principal::Kind,
-    text,
 };
 use utoipa::ToSchema;
 
 use crate::{
     event_log::{Audience, EventLog, conceal},
     rights::Right,
-    shown::{self, Finding},
+    shown::{self, CallerView, Finding},
 };
 
 /// The maximum number of open questions. Further ones are declined.
@@ -104,51 +103,6 @@ pub(crate) struct Question {
     asked_at: String,
     /// When it is answered with no, in RFC 3339.
     expires_at: String,
-}
-
-/// Who wants a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = Caller)]
-pub(crate) struct CallerView {
-    /// The way of the call: `cli`, a command that a user typed; `daemon`, the control API and the dashboard;
-    /// `gateway`, an MCP client; `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
-    way: String,
-    /// The tenant, the subject and the name of the calling principal; `null` for the only user of a machine.
-    tenant: Option<String>,
-    subject: Option<String>,
-    name: Option<String>,
-    /// How a client of the gateway is connected: `http` or `stdio`.
-    over: Option<String>,
-    /// The name that the client gives itself. Any client can claim any name.
-    client: Option<String>,
-    /// Distinguishes clients of the gateway that have the same name. It grants no access.
-    session: Option<String>,
-    /// The `id` that the client gave to its call or turn.
-    request: Option<String>,
-    /// The conversation in whose turn the call is made.
-    conversation: Option<String>,
-    /// The agent of `toolrack.toml` in whose world it is made.
-    agent: Option<String>,
-}
-
-impl From<&Caller> for CallerView {
-    fn from(caller: &Caller) -> Self {
-        let line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
-        let principal = caller.principal();
-        let of_team = |part: &str| line((!principal.is_local()).then_some(part));
-        Self {
-            way: caller.way().word().to_owned(),
-            tenant: of_team(principal.tenant()),
-            subject: of_team(principal.subject()),
-            name: of_team(principal.name()),
-            over: caller.transport().map(|over| over.word().to_owned()),
-            client: line(caller.client_name()),
-            session: line(caller.session()),
-            request: line(caller.request()),
-            conversation: line(caller.conversation()),
-            agent: line(caller.agent()),
-        }
-    }
 }
 
 /// The question itself. Texts of servers are untrusted.
@@ -636,7 +590,7 @@ mod tests {
         let callers: Vec<_> =
             questions.open(&Principal::LOCAL).iter().map(|question| json!(question)["caller"].clone()).collect();
         let caller = json!({
-            "way": "gateway", "tenant": null, "subject": null, "name": null, "over": null, "client": text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
+            "way": "gateway", "tenant": null, "subject": null, "name": null, "over": null, "client": toolrack_host::text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
             "request": null, "conversation": null, "agent": null,
         });
         assert_eq!(callers, [caller.clone(), caller, Value::Null]);

@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod audit;
+mod caller;
 pub mod quotas;
 pub mod sessions;
 pub mod team;
@@ -12,6 +13,8 @@ use serde::Serialize;
 use toolrack_config::Severity;
 use toolrack_host::findings::{self, FindingKind};
 use utoipa::ToSchema;
+
+pub(crate) use self::caller::CallerView;
 
 /// A time in RFC 3339, to the millisecond.
 pub(crate) fn millis(at: DateTime<Utc>) -> String {

@@ -23,8 +23,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::execve;
 
 use crate::confinement::Confinement;
-use crate::layer::Layer;
-use crate::namespaces;
+use crate::layer::{Layer, namespaces};
 use crate::protocol::VERDICT_FD;
 use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Isolation, Stage};

@@ -1,6 +1,13 @@
 //! Lists the layers of the sandbox: the parts of the system that take rights from a confined server.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod namespaces;
+#[cfg(target_os = "linux")]
+mod ruleset;
+#[cfg(target_os = "linux")]
+mod seccomp;
+
+#[cfg(target_os = "linux")]
 use crate::stage::{Command, Isolation};
 
 macro_rules! layers {
@@ -31,7 +38,7 @@ macro_rules! layers {
             pub fn coverage(self) -> String {
                 #[cfg(target_os = "linux")]
                 return match self {
-                    $(Self::$layer => crate::$module::coverage(),)+
+                    $(Self::$layer => $module::coverage(),)+
                 };
                 #[cfg(not(target_os = "linux"))]
                 "not in this system: an entry with `sandbox` does not start".to_owned()
@@ -44,7 +51,7 @@ macro_rules! layers {
             #[cfg(target_os = "linux")]
             pub(crate) fn apply(self, command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
                 match self {
-                    $(Self::$layer => crate::$module::apply(command, isolation),)+
+                    $(Self::$layer => $module::apply(command, isolation),)+
                 }
             }
         }
@@ -70,10 +77,9 @@ mod tests {
     fn the_guide_names_every_layer() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/sandbox.md");
         let page = std::fs::read_to_string(page).unwrap();
-        let layers = page.split("\n\n").find(|part| part.starts_with("**Three layers.**")).unwrap().to_lowercase();
+        let layers = page.split("\n\n").find(|part| part.starts_with("**Layers.**")).unwrap().to_lowercase();
         for layer in Layer::ALL {
             assert!(layers.contains(layer.word()), "{layer:?}");
         }
-        assert_eq!(Layer::ALL.len(), 3, "the guide counts the layers");
     }
 }

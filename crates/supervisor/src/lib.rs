@@ -34,7 +34,7 @@
 //! limits, new privileges) and then becomes the server. Neither the server nor its descendants can regain these rights
 //! or reach the supervisor. If the system cannot enforce a part, the server does not start, unless
 //! [`Confinement::best_effort`] allows it. Where the system gives namespaces to an ordinary user, the server has its
-//! own, and two more processes stand between the supervisor and the server (`namespaces.rs`).
+//! own, and two more processes stand between the supervisor and the server (`layer/namespaces.rs`).
 //!
 //! Every process below a supervisor carries its [`mark`]. If host and supervisor were killed together, the next host
 //! finds the processes that they left behind by this mark.
@@ -61,11 +61,10 @@
 //!        │            └──► spawn, stage    starts the server or, for a confined one, this program again:
 //!        ▼
 //!     confine                              gives up what the server may not do, and becomes the server
-//!        ├──► namespaces ──► root          the first process in its namespaces; its tree of files
-//!        └──► layer                        the list of the sandbox's layers; namespaces is one, the others are:
-//!              ├──► ruleset                denies files and ports
-//!              │     └──► grants ──► reach ──► links   each path followed once and held open
-//!              └──► seccomp                denies system calls
+//!        └──► layer                        the layers of the sandbox: its processes and files (`namespaces`, with the
+//!              │                           first process in them), files and ports (`ruleset`), system calls (`seccomp`)
+//!              ├──► root                   the tree of files in the namespaces
+//!              └──► grants ──► reach ──► links   each path followed once and held open
 //!
 //!   confinement        what its configuration allows a server, as words of a command line
 //!   lineage ──► table  for the host: whether a supervisor is above a process
@@ -86,17 +85,11 @@ pub mod lineage;
 pub mod links;
 #[cfg(target_os = "linux")]
 pub mod mark;
-#[cfg(target_os = "linux")]
-mod namespaces;
 pub mod protocol;
 #[cfg(target_os = "linux")]
 mod reach;
 #[cfg(target_os = "linux")]
 mod root;
-#[cfg(target_os = "linux")]
-mod ruleset;
-#[cfg(target_os = "linux")]
-mod seccomp;
 #[cfg(target_os = "linux")]
 mod spawn;
 #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     Answer, ApiError, Body, SentBy, State,
-    servers::{Edited, NewScope, add_all},
+    server_edits::{Edited, NewScope, add_all},
 };
 use crate::{
     shown::Problem,
