@@ -56,10 +56,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     host.settled().await;
 
     let model = Scripted::new()
-        .with_tool_call_response("mcp__demo__add", json!({"a": 1, "b": 2}))
-        .with_tool_call_response("mcp__demo__echo", json!({"text": "the door opens at nine"}))
-        .with_tool_call_response("mcp__demo__echo", json!({"text": "the code of the door is 1234"}))
-        .with_tool_call_response("mcp__demo__write", json!({"path": "/etc/motd"}))
+        .call_tool("mcp__demo__add", json!({"a": 1, "b": 2}))
+        .call_tool("mcp__demo__echo", json!({"text": "the door opens at nine"}))
+        .call_tool("mcp__demo__echo", json!({"text": "the code of the door is 1234"}))
+        .call_tool("mcp__demo__write", json!({"path": "/etc/motd"}))
         .say("Three of four.");
     let mut agent = Agent::new(Arc::new(model), host.clone());
     agent.asker = Some(Arc::new(Careful));

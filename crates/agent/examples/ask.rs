@@ -41,7 +41,7 @@ impl Front for Printed {
 
 /// Returns a model that calls the tool `add` to add two numbers.
 fn model() -> Arc<dyn Model> {
-    let model = Scripted::new().with_tool_call_response("mcp__demo__add", json!({"a": 17, "b": 25}));
+    let model = Scripted::new().call_tool("mcp__demo__add", json!({"a": 17, "b": 25}));
     Arc::new(model.say("17 and 25 are 42."))
 }
 

@@ -27,15 +27,16 @@ pub(crate) enum SigningKey {
     Rsa(Box<rsa::KeyPair>),
 }
 
+/// Returns the error that `oauth.private_key` cannot be used. `why` continues a sentence that begins with the setting.
 fn bad_key(why: &str) -> AuthError {
     AuthError::Config { why: format!("`oauth.private_key` {why}") }
 }
 
 impl SigningKey {
-    /// Reads a private key: PKCS#8, PKCS#1 or SEC 1, in PEM.
+    /// Reads a private key in PEM: PKCS#8, PKCS#1 or SEC 1. A key that is encrypted with a passphrase is an error.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, AuthError> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes());
-        let der = der.map_err(|_| bad_key("is not a private key in PEM, without a passphrase"))?;
+        let der = der.map_err(|_| bad_key("must be a private key in PEM that is not encrypted with a passphrase"))?;
         let bytes = der.secret_der();
         let ec = |algorithm: &'static EcdsaSigningAlgorithm| match &der {
             PrivateKeyDer::Sec1(_) => EcdsaKeyPair::from_private_key_der(algorithm, bytes).ok(),

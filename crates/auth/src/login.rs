@@ -89,6 +89,7 @@ impl SignIn {
         if !oauth.grant.needs_user() {
             return inner.sign_in_without_user(to.server, &context, scopes, None).await;
         }
+        // If the earlier sign-in has registered a client with the same authorization server, that client is used again.
         let earlier = inner.load(&slot.key).await?;
         inner
             .sign_in_with_browser(
@@ -100,19 +101,19 @@ impl SignIn {
             .await
     }
 
-    /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case. Runs
-    /// to its end even if this future is dropped.
+    /// Deletes the tokens for a server, and then revokes them if its authorization server supports that. Runs to its
+    /// end even if this future is dropped.
     ///
     /// # Errors
     /// [`AuthError::Store`] when the tokens cannot be deleted.
     pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
         let (context, name) = (inner.context(to).await?, to.server.clone());
-        let work = Arc::clone(inner);
+        let task_inner = Arc::clone(inner);
         let signed_out = inner.run_to_completion(async move {
-            let signed_out = work.revoke_and_delete(&context).await?;
+            let signed_out = task_inner.delete_and_revoke(&context).await?;
             if let Some(outcome) = signed_out.outcome() {
-                work.report(Fact::SignedOut { server: name, outcome });
+                task_inner.report(Fact::SignedOut { server: name, outcome });
             }
             Ok(signed_out)
         });
@@ -229,7 +230,7 @@ impl Inner {
     }
 
     /// Deletes the tokens from the store, and then revokes them if the authorization server supports that.
-    async fn revoke_and_delete(&self, context: &AuthContext) -> Result<SignedOut, AuthError> {
+    async fn delete_and_revoke(&self, context: &AuthContext) -> Result<SignedOut, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         // The lease keeps another process from renewing and storing the tokens meanwhile.
         let lease = self.lease(&slot.key).await?;
@@ -237,6 +238,7 @@ impl Inner {
             let Some(stored) = self.load(&slot.key).await? else {
                 return Ok(SignedOut::WasNotSignedIn);
             };
+            // From now on, requests of this process are sent without the tokens.
             slot.set_known(None);
             lease.delete().await?;
             let revoked = match self.http_maker.http_for(server) {

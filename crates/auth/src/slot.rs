@@ -38,6 +38,8 @@ impl Slot {
         Self { key, known, nonce, last_failure, renewal: Arc::new(Semaphore::new(1)) }
     }
 
+    /// Records which credentials the store has, so that requests need not read it. Credentials without tokens, such as
+    /// a registered client alone, count as none.
     pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
         let usable = credentials.filter(|credentials| credentials.tokens.is_some());
         self.known.store(Arc::new(usable.map_or(Known::Absent, Known::Present)));

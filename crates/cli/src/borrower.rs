@@ -19,7 +19,7 @@ use crate::{
     context::ArgsText,
     editor::Editor,
     error::{Exit, Failure, with_causes},
-    lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
+    lending::{Hello, MAX_MESSAGE, ToBorrower, ToDaemon, receive, send},
     local_socket::{self, LocalSocket},
     screen::Screen,
     stop::Stop,
@@ -39,7 +39,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_QUEUED_MESSAGES: usize = 16;
 
 /// A message of the daemon; `None` at the end.
-type Received = io::Result<Option<ToCommand>>;
+type Received = io::Result<Option<ToBorrower>>;
 
 /// The result of the attempt to let a daemon run the command.
 pub(crate) enum Borrowed {
@@ -161,8 +161,8 @@ async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result
     let mut from = BufReader::new(from);
     send(&mut to, &ToDaemon::Hello(hello)).await?;
     match receive(&mut from).await? {
-        Some(ToCommand::Ready) => Ok(Ok((from, to))),
-        Some(ToCommand::Declined(why)) => Ok(Err(why)),
+        Some(ToBorrower::Ready) => Ok(Ok((from, to))),
+        Some(ToBorrower::Declined(why)) => Ok(Err(why)),
         _ => Ok(Err("it is busy, or is another build of Toolrack".to_owned())),
     }
 }
@@ -247,7 +247,7 @@ async fn give_up_after(stopped: Option<Exit>) -> Exit {
 /// the command runs, because dropping a read would lose a part of a message.
 async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
-        let message = receive::<ToCommand>(&mut from).await;
+        let message = receive::<ToBorrower>(&mut from).await;
         let is_last = !matches!(message, Ok(Some(_)));
         if inbox.send(message).await.is_err() || is_last {
             std::future::pending::<()>().await;
@@ -294,29 +294,29 @@ struct BorrowedTerminal<'a> {
 
 impl BorrowedTerminal<'_> {
     /// Executes a message of the daemon. Returns how the command ended, if it ended.
-    async fn handle(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
+    async fn handle(&mut self, message: ToBorrower) -> Result<Option<Ended>, Failure> {
         match message {
-            ToCommand::Out(text) => self.screen.raw(text).await?,
-            ToCommand::Err(text) => self.screen.raw_stderr(&text),
-            ToCommand::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
+            ToBorrower::Out(text) => self.screen.raw(text).await?,
+            ToBorrower::Err(text) => self.screen.raw_stderr(&text),
+            ToBorrower::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
                 return Err(connection_lost("it sends content without end", self.screen));
             }
-            ToCommand::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
-            ToCommand::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
-            ToCommand::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
-            ToCommand::Keys(true) => self.keys = self.lines.keys(),
-            ToCommand::Keys(false) => self.keys = None,
-            ToCommand::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
-            ToCommand::Edit(number, text) => {
+            ToBorrower::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
+            ToBorrower::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
+            ToBorrower::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
+            ToBorrower::Keys(true) => self.keys = self.lines.keys(),
+            ToBorrower::Keys(false) => self.keys = None,
+            ToBorrower::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
+            ToBorrower::Edit(number, text) => {
                 let lines = self.lines;
                 let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
                 self.question = Some((number, Box::pin(edited)));
             }
-            ToCommand::Withdraw => self.question = None,
-            ToCommand::Forget => self.lines.forget(),
-            ToCommand::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
-            ToCommand::Declined(why) => return Ok(Some(Ended::Declined(why))),
-            ToCommand::Ready | ToCommand::Status(_) | ToCommand::Differences(_) => {}
+            ToBorrower::Withdraw => self.question = None,
+            ToBorrower::Forget => self.lines.forget(),
+            ToBorrower::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
+            ToBorrower::Declined(why) => return Ok(Some(Ended::Declined(why))),
+            ToBorrower::Ready | ToBorrower::Status(_) | ToBorrower::Differences(_) => {}
         }
         Ok(None)
     }

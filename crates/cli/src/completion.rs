@@ -1,9 +1,9 @@
 //! Completes words in shells, when TAB is pressed.
 //!
-//! [`script`](crate::verbs::itself::script) is what a shell runs once; it makes the shell call this very program on
-//! each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server, from
-//! local data ([`known`]): commands, options, the servers of the configuration, and the tools that a server had when it
-//! was last connected ([`notebook`](crate::notebook)).
+//! [`script`](crate::verbs::about_program::script) is what a shell runs once; it makes the shell call this very program
+//! on each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server,
+//! from local data ([`known`]): commands, options, the servers of the configuration, and the tools that a server had
+//! when it was last connected ([`notebook`](crate::notebook)).
 //!
 //! This module starts no server, uses no network and changes no file. After any error there are no completions: an
 //! error message does not belong in the middle of a line. A shell inserts the completions into a command line, so only
@@ -29,7 +29,7 @@ use crate::{
     args::Global,
     verbs::{
         Cli,
-        itself::{
+        about_program::{
             args::Shell,
             script::{INDEX, VARIABLE},
         },

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Before `Start`, the daemon has not begun the command. After it, the daemon can still hand the command back
-//! ([`ToCommand::Declined`]), until it has shown some output. It does so if its output could differ from what the
+//! ([`ToBorrower::Declined`]), until it has shown some output. It does so if its output could differ from what the
 //! borrower would print by itself. The one exception are servers that the daemon could not connect to: a command that
 //! only shows servers shows them as the daemon knows them. Once there is output, a broken connection is a failure, and
 //! the borrower does not run the command again: a call is never made twice.
@@ -113,7 +113,7 @@ pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
     /// Run the command.
     Start,
-    /// The user's answer to the [`ToCommand::Ask`] of this number; `None` at the end of input.
+    /// The user's answer to the [`ToBorrower::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
     /// A signal arrived; this is its exit code.
     Stop(u8),
@@ -131,9 +131,10 @@ pub(crate) struct DaemonStatus {
     pub(crate) servers: BTreeMap<String, usize>,
 }
 
-/// From the daemon to the command.
+/// From the daemon to the process of the command: the borrower, or a command that asks for the status or the
+/// differences.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum ToCommand {
+pub(crate) enum ToBorrower {
     /// The daemon can run the command.
     Ready,
     /// The daemon cannot run the command, and has done nothing. The text is the reason, without the value of any
@@ -167,7 +168,7 @@ pub(crate) enum ToCommand {
     Differences(Vec<String>),
 }
 
-impl ToCommand {
+impl ToBorrower {
     /// Returns the size in bytes that counts for the limits of the [`Outbox`]. A message without output counts as one
     /// byte, because the reader handles it at once.
     fn len(&self) -> usize {
@@ -187,7 +188,7 @@ pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
         receive(&mut stream).await
     };
     match timeout(STATUS_TIMEOUT, exchange).await {
-        Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
+        Ok(Ok(Some(ToBorrower::Status(about)))) => Some(about),
         _ => None,
     }
 }
@@ -204,8 +205,8 @@ pub(crate) async fn differences(data: &Path, terminal: BorrowerTerminal) -> Opti
         receive(&mut stream).await
     };
     match timeout(STATUS_TIMEOUT, exchange).await {
-        Ok(Ok(Some(ToCommand::Differences(differences)))) => Some(differences),
-        Ok(Ok(Some(ToCommand::Declined(why)))) => Some(vec![why]),
+        Ok(Ok(Some(ToBorrower::Differences(differences)))) => Some(differences),
+        Ok(Ok(Some(ToBorrower::Declined(why)))) => Some(vec![why]),
         _ => None,
     }
 }

@@ -38,8 +38,8 @@ use toolrack_host::{Fact, Witness};
 /// How long a process may take to prove that it can read the key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most rows of the audit log about refused processes in one [`REPORT_WINDOW`]. The first row of the next window
-/// says how many refusals have no row.
+/// How many rows about refused processes the audit log gets in one [`REPORT_WINDOW`] at most. The first row of the next
+/// window says how many refusals have no row.
 const MAX_ROWS: u32 = 20;
 
 /// The time after which the count of rows begins anew.
@@ -198,6 +198,7 @@ impl SocketGuard {
     /// gives no proof within [`PROOF_TIMEOUT`].
     pub(crate) async fn admit(&self, socket: LocalSocket, mut stream: UnixStream) -> Option<UnixStream> {
         let peer = stream.peer_cred().ok()?;
+        // 0 if the system does not tell the process. On Linux, `refusal_for` then refuses it.
         let pid = peer.pid().unwrap_or_default();
         if peer.uid() != nix::unistd::geteuid().as_raw() {
             self.refuse(socket, pid, "it belongs to another user");
@@ -369,13 +370,13 @@ mod tests {
         };
         let (received, peer) = tokio::join!(impostor, connect(data.path(), LocalSocket::Commands));
         assert_eq!(peer.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        let (mut again, here) = UnixStream::pair().unwrap();
+        let (mut replaying_peer, daemon_end) = UnixStream::pair().unwrap();
         let replayed = async {
             let mut number = [0; 32];
-            again.read_exact(&mut number).await.unwrap();
-            again.write_all(&received).await.unwrap();
+            replaying_peer.read_exact(&mut number).await.unwrap();
+            replaying_peer.write_all(&received).await.unwrap();
         };
-        let (admitted, ()) = tokio::join!(real.admit(LocalSocket::Commands, here), replayed);
+        let (admitted, ()) = tokio::join!(real.admit(LocalSocket::Commands, daemon_end), replayed);
         assert!(admitted.is_none(), "an old proof was accepted");
     }
 

@@ -112,8 +112,8 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // Such a verb uses nothing outside of the program, so it works everywhere, even while a package is built.
-        Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
+        // Such a verb reads no configuration, so it works everywhere, even while a package is built.
+        Verb::AboutProgram(verb) => runtime.block_on(verbs::about_program::run(verb, &words, screen)),
         _ => runtime.block_on(run_verb(cli, words, environment, screen, tracer)),
     };
     // A thread that waits for the terminal would block an orderly shutdown forever.
@@ -139,7 +139,7 @@ async fn run_verb(
     let typed = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(exit),
-        typed = verbs::take_typed(&mut cli.global, screen) => typed?,
+        typed = verbs::take_inline_configurations(&mut cli.global, screen) => typed?,
     };
     tokio::select! {
         biased;

@@ -6,17 +6,17 @@
 //! folder of similar verbs, and a line here. A verb prints its result and returns. Afterwards, [`crate::run`] closes
 //! what the verb started, even if the verb was interrupted.
 
+pub(crate) mod about_program;
+mod command_line;
 mod configure;
 mod dispatch;
 mod input;
-pub(crate) mod itself;
 mod look;
 pub(crate) mod offers;
 mod reach;
 mod safety;
 mod serving;
 mod talk;
-mod typed;
 
 use std::path::Path;
 
@@ -26,12 +26,12 @@ use crate::{
     output,
 };
 
+pub(crate) use command_line::{Cli, take_inline_configurations};
 pub(crate) use dispatch::RunMode;
-pub(crate) use typed::{Cli, take_typed};
 
-// Each line is `Name(arguments) => function, option;`. Verbs with `lent` can run in a daemon, those with `broken` run
-// even if the configuration is broken, and those with `alone` use nothing outside the program. Functions with `words`
-// get the whole command line.
+// Each line is `Name(arguments) => function, option;`. Verbs with `lent` can run in a daemon, and those with `broken`
+// run even if the configuration is broken. Those with `alone` read no configuration and connect to nothing, so they
+// work even while a package is built. Functions with `words` get the whole command line.
 dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
@@ -128,7 +128,7 @@ dispatch::verbs! {
     #[command(subcommand)]
     Config(configure::config::ConfigVerb) => configure::config::run, broken;
     #[command(flatten)]
-    Itself(itself::args::AboutItself) => itself::run, alone;
+    AboutProgram(about_program::args::AboutProgram) => about_program::run, alone;
 }
 
 impl Verb {

@@ -50,7 +50,7 @@ pub(crate) struct Report<'a> {
     document: Option<&'a Document>,
     entry: &'a str,
     problems: Vec<Problem>,
-    /// The names of the unknown fields.
+    /// The names of the fields that set nothing: unknown fields, notes, and fields of the other transport.
     ignored: Vec<String>,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Report<'a> {
         self.problems
     }
 
-    /// Returns the names of the fields that do not concern the server: notes, and fields of other programs.
+    /// Returns the names of the fields that set nothing: unknown fields, which may be those of other programs, notes,
+    /// and fields of the other transport.
     pub(crate) fn into_ignored(self) -> Vec<String> {
         self.ignored
     }
@@ -125,8 +126,8 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
     }
 }
 
-/// Reports every name that an object in `node` has twice, even with `null`: parsers differ in which of the two they
-/// use, but only a program that the user agreed to may run.
+/// Reports every name that an object in `node` has twice, even with the value `null`. Of two values, one parser uses
+/// the first and another one the last. So the program that runs could be another one than the user agreed to.
 pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| report_duplicates(node, report)),
@@ -150,19 +151,21 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
     let applies = |row: &Row| !kind.excludes(row);
-    bounds::read_rows(fields, &mut spec, |row| {
-        applies(row) && row.servers != FieldScope::Any && row.shown_as.is_none()
-    });
+    // `read_rows` runs three times. First come the fields of this transport.
+    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
+    // Then come the fields of both transports. `timeout` sets several times at once, so it comes before the fields that
+    // set single times, which replace what it has set.
     bounds::timeout(fields, &mut spec.timeouts);
+    // Asked here, because `read_rows` takes the field.
     let has_max_call_time = fields.has("max_call_time");
     bounds::read_rows(fields, &mut spec, |row| row.servers == FieldScope::Any);
     if !has_max_call_time {
         // The default of `max_call_time` must not be shorter than the `call_timeout` of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
-    // Aliases come after the fields that they replace.
-    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.shown_as.is_some());
+    // Aliases come last, because they replace the fields whose values they set.
+    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.is_alias());
     bounds::retry(fields, &mut spec.retry);
     spec.tools = tools::filter(fields, name_at);
     spec.members = members(fields);
@@ -196,7 +199,9 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
 /// Refuses a server that the members of a tenant would share although each of them gives values for it.
 fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
     let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
-    let problem = Problem::error(format!("`share` is `tenant`, but each member has another `${{user:{name}}}`"));
+    let problem = Problem::error(format!(
+        "`share` is `tenant`, but each member gives a value of their own for `${{user:{name}}}`"
+    ));
     fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
 }
 

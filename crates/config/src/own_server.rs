@@ -20,6 +20,8 @@ use crate::{
 const MAX_URL: usize = 2_000;
 /// The maximum number of headers.
 const MAX_HEADERS: usize = 16;
+/// The maximum number of bytes in the name of a header. An error shows as many bytes of a longer name.
+const MAX_NAME: usize = 64;
 /// The maximum number of bytes in the value of a header.
 const MAX_VALUE: usize = 8 * 1024;
 
@@ -28,7 +30,8 @@ const MAX_VALUE: usize = 8 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServer {
-    /// The MCP endpoint of the server, with `https`.
+    /// The address of the MCP endpoint of the server, with `https`. `http` is read as well, but a connection refuses it
+    /// unless the operator's rules for connections allow the host.
     pub url: String,
     /// Headers of its requests. `${user:NAME}` in a value stands for what the member gives as `NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -98,9 +101,9 @@ impl OwnServer {
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
-    let shown = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, 64)).into_owned();
+    let shown = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, MAX_NAME)).into_owned();
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(is_token) {
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_token) {
         return Err(BadOwnServer::Header { name: shown() });
     }
     let is_visible = value.len() <= MAX_VALUE && value.chars().all(|c| !c.is_control());

@@ -108,7 +108,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
 /// Adds the fields of those rows for which `is_wanted` returns `true`, if the row itself can show its value and the
 /// value is not the default.
 fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_wanted: impl Fn(&Row) -> bool) {
-    for row in ENTRY.rows.iter().filter(|row| is_wanted(row) && row.shown_as.is_none()) {
+    for row in ENTRY.rows.iter().filter(|row| is_wanted(row) && !row.is_alias()) {
         let Some(sets) = row.sets else { continue };
         let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.default_value().as_ref());
         entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));

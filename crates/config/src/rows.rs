@@ -46,7 +46,7 @@ pub(crate) struct Row {
     /// Whether the field decides which program answers, and so belongs to the identity of the server.
     pub(crate) is_identity: bool,
     pub(crate) hidden: Hidden,
-    /// The field under which the value of this field is shown.
+    /// The field under which the value of this field is shown, if this field is an [alias](Self::is_alias).
     pub(crate) shown_as: Option<&'static str>,
     /// The setting of the spec that the field sets, if common code can read and show that setting.
     pub(crate) sets: Option<SpecSetting>,
@@ -230,6 +230,12 @@ impl Row {
     /// Returns its names: its key, and those of other programs.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
+    }
+
+    /// Returns whether the field is another way to set what the field `shown_as` sets, such as `disabled` for
+    /// `enabled`.
+    pub(crate) fn is_alias(&self) -> bool {
+        self.shown_as.is_some()
     }
 
     /// Returns whether `name`, in the form of [`canonical`](crate::entry::canonical), is a name of this field. A time

@@ -314,10 +314,10 @@ impl Replicas {
     /// Takes a request that a sibling has forwarded. If this replica is not the home, the answer says so, and the
     /// sibling looks for the home again: a request that was forwarded twice could go round in a circle.
     async fn accept(&self, tenant: &str, request: Request) -> Result<Routed, ApiError> {
-        let Some(term) = self.held_term() else { return Ok(Routed::Answered(not_here())) };
+        let Some(term) = self.held_term() else { return Ok(Routed::Answered(misdirected_request())) };
         match self.home_of(tenant, &term).await? {
             Home::Here => Ok(Routed::Here(request)),
-            Home::At(_) => Ok(Routed::Answered(not_here())),
+            Home::At(_) => Ok(Routed::Answered(misdirected_request())),
         }
     }
 
@@ -341,7 +341,7 @@ impl Replicas {
             match sibling.forward(&head, Bytes::clone(&body), &self.host, &self.ending).await {
                 Forwarded::Answered(response) => return Ok(Routed::Answered(response)),
                 Forwarded::Lost => return Err(outcome_unknown()),
-                Forwarded::NotSent => term.forget_home(tenant, &sibling),
+                Forwarded::SendAgain => term.forget_home(tenant, &sibling),
             }
             if Instant::now() >= deadline {
                 return Err(no_home(tenant));
@@ -356,7 +356,7 @@ impl Replicas {
 pub(crate) struct FromSibling;
 
 /// The answer that tells a sibling that this replica is not the home of the tenant, and has not read the request.
-pub(crate) fn not_here() -> Response {
+pub(crate) fn misdirected_request() -> Response {
     StatusCode::MISDIRECTED_REQUEST.into_response()
 }
 

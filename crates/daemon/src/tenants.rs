@@ -13,7 +13,7 @@ use axum::{
 use crate::{
     error::ApiError,
     guard,
-    replicas::{FromSibling, Replicas, Routed, not_here},
+    replicas::{FromSibling, Replicas, Routed, misdirected_request},
     world::World,
     worlds::{Common, Unread, Worlds},
 };
@@ -68,7 +68,7 @@ impl Tenants {
         let response = self.worlds.answer(tenant, request).await;
         // Another replica (a sibling) has forwarded the request. It waits for the next home, and sends the request
         // there.
-        if is_of_sibling && response.extensions().get::<Unread>().is_some() { not_here() } else { response }
+        if is_of_sibling && response.extensions().get::<Unread>().is_some() { misdirected_request() } else { response }
     }
 
     /// Ends the world of the member of `tenant` with this key, and waits until its servers have ended.

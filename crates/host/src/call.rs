@@ -290,9 +290,9 @@ pub(crate) struct CallContext {
     /// The number of the last call. All contexts of a host share it.
     pub(crate) calls: Arc<AtomicU64>,
     /// Stores the standing answers of users, which are valid across restarts and for all askers.
-    pub(crate) answers: Option<Arc<dyn Answers>>,
-    /// The answers of this context's asker that are valid until the program ends.
-    pub(crate) answered: Arc<RememberedAnswers>,
+    pub(crate) answer_store: Option<Arc<dyn Answers>>,
+    /// The answers of this context's asker since the program began. Some of them are in `answer_store` as well.
+    pub(crate) session_answers: Arc<RememberedAnswers>,
 }
 
 /// Refuses a caller who may not use the server. The error is the one for a server that does not exist, so that it does
@@ -316,8 +316,8 @@ impl CallContext {
             witness: self.witness.clone(),
             tracer: self.tracer.clone(),
             calls: self.calls.clone(),
-            answers: self.answers.clone(),
-            answered: Arc::default(),
+            answer_store: self.answer_store.clone(),
+            session_answers: Arc::default(),
         }
     }
 

@@ -96,7 +96,10 @@ impl Command<'_> {
 /// Returns the message that the path in `field` of an entry is not followed, because of `link` in it.
 pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
-    format!("{field} names {path}, and a server could have made the link {link} itself: name the target instead")
+    format!(
+        "{field} names {path}, which leads through the symbolic link {link}, and a server could have made that link: \
+         name its target instead"
+    )
 }
 
 /// Returns the working folder, unless it is the user's home or contains it.

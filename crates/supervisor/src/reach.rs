@@ -90,6 +90,8 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         if links.len() == MAX_LINKS {
             return Err(PathError::Error(Errno::ELOOP.into()));
         }
+        // With an empty path, `readlinkat` reads the link that `next` holds open. Opened by its name once more, it
+        // could be another link.
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
         if target.is_absolute() {
             followed.clear();

@@ -198,14 +198,14 @@ pub enum BadTeamFile {
         why: String,
     },
     /// An address cannot be used.
-    #[error("`{field}` of the team file is `{url}`: it must be https (http only for this machine), {needs}")]
+    #[error("`{field}` of the team file is `{url}`: it must be https (http only for this machine), {message_end}")]
     Url {
         /// The field.
         field: &'static str,
         /// The value of the field.
         url: Url,
-        /// The missing part.
-        needs: &'static str,
+        /// The end of the message: a further requirement that the URL does not meet, or the reason for https.
+        message_end: &'static str,
     },
     /// A tenant has an invalid name.
     #[error("{0}")]
@@ -272,7 +272,7 @@ impl TeamFile {
     fn check(&self) -> Result<(), BadTeamFile> {
         check_url("url", &self.url)?;
         if self.url.path() != "/" {
-            return Err(BadTeamFile::Url { field: "url", url: self.url.clone(), needs: "and have no path" });
+            return Err(BadTeamFile::Url { field: "url", url: self.url.clone(), message_end: "and have no path" });
         }
         if let Some(sign_in) = &self.sign_in {
             check_url("sign_in.issuer", &sign_in.issuer)?;
@@ -329,7 +329,7 @@ fn without_passwords(text: &str) -> String {
 
 /// Checks a URL to which secrets are sent: its scheme must be https, or it must be on this machine.
 fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
-    let refused = |needs| Err(BadTeamFile::Url { field, url: url.clone(), needs });
+    let refused = |message_end| Err(BadTeamFile::Url { field, url: url.clone(), message_end });
     let is_here = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

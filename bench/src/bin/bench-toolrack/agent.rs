@@ -50,7 +50,7 @@ pub(crate) async fn turns(job: &Job) -> Result<Figures, AnyError> {
 /// Returns a model that calls a tool in every round but the last, each time with another argument.
 fn model() -> Scripted {
     let script = (1..ROUNDS).fold(Scripted::new(), |script, round| {
-        script.with_tool_call_response("mcp__s0__echo", json!({ "text": format!("hello {round}") }))
+        script.call_tool("mcp__s0__echo", json!({ "text": format!("hello {round}") }))
     });
     script.say("That is all.")
 }

@@ -77,9 +77,7 @@ const ECHO: &str = "mcp__rooms__echo";
 
 #[tokio::test]
 async fn a_call_reaches_its_server_and_its_result_the_model() {
-    let model = Arc::new(
-        Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).say("It said hello.").recording(),
-    );
+    let model = Arc::new(Scripted::new().call_tool(ECHO, json!({ "text": "hello" })).say("It said hello.").recording());
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
     let (mut turn, mut front) = (turn(), Recorder::default());
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
@@ -118,7 +116,7 @@ impl Front for AddsServer {
 #[tokio::test]
 async fn a_new_tool_is_offered_in_the_next_turn_or_with_renews_tools_in_the_next_request() {
     for renews_tools in [false, true] {
-        let script = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" }));
+        let script = Scripted::new().call_tool(ECHO, json!({ "text": "hello" }));
         let model = Arc::new(script.say("done").recording());
         let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
         agent.renews_tools = renews_tools;
@@ -155,8 +153,8 @@ async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
 
 #[tokio::test]
 async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
-    let script = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "the key is hunter2" }));
-    let script = script.with_tool_call_response("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));
+    let script = Scripted::new().call_tool(ECHO, json!({ "text": "the key is hunter2" }));
+    let script = script.call_tool("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));
     let model = Arc::new(script.say("done").recording());
     let mut agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
     agent.conceal = Some(Arc::new(|text| text.replace("hunter2", "[hidden]")));
@@ -190,10 +188,8 @@ impl Asker for Editor {
 
 #[tokio::test]
 async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
-    let model = Scripted::new()
-        .with_tool_call_response(ECHO, json!({ "text": "one" }))
-        .with_tool_call_response(ECHO, json!({ "text": "two" }))
-        .say("done");
+    let model =
+        Scripted::new().call_tool(ECHO, json!({ "text": "one" })).call_tool(ECHO, json!({ "text": "two" })).say("done");
     let builder = Host::builder().gate(Arc::new(Policy::default()));
     let mut agent = Agent::new(Arc::new(model), host(builder).await);
     agent.asker = Some(Arc::new(Editor::default()));
@@ -206,9 +202,7 @@ async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
 
 #[tokio::test]
 async fn a_limit_ends_the_turn_unless_the_user_lets_it_go_on() {
-    let model = || {
-        (0..4).fold(Scripted::new(), |model, at| model.with_tool_call_response(ECHO, json!({ "text": at.to_string() })))
-    };
+    let model = || (0..4).fold(Scripted::new(), |model, at| model.call_tool(ECHO, json!({ "text": at.to_string() })));
     let limits = Limits { rounds: 2, ..Limits::default() };
     let host = host(Host::builder()).await;
     for (answers, end, rounds) in
@@ -269,7 +263,7 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
 
 #[tokio::test]
 async fn a_turn_stops_after_a_step_that_could_not_be_stored() {
-    let model = Arc::new(Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).recording());
+    let model = Arc::new(Scripted::new().call_tool(ECHO, json!({ "text": "hello" })).recording());
     let agent = Agent::new(Arc::clone(&model) as Arc<dyn Model>, host(Host::builder()).await);
     let mut front = Recorder { fails_at: Some(2), ..Recorder::default() };
     let error = agent.run(&mut turn(), &mut front).await.unwrap_err();
@@ -280,7 +274,7 @@ async fn a_turn_stops_after_a_step_that_could_not_be_stored() {
 
 #[tokio::test]
 async fn cancelled_calls_are_dropped_and_the_model_gets_a_note() {
-    let model = Scripted::new().with_tool_call_response("mcp__rooms__sleep", json!({ "ms": 600_000 })).say("then not");
+    let model = Scripted::new().call_tool("mcp__rooms__sleep", json!({ "ms": 600_000 })).say("then not");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let (mut turn, mut front) = (turn(), Recorder { cancels: true, ..Recorder::default() });
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
@@ -319,7 +313,7 @@ const NOT_RUN: &str = "the user cancelled this call before it was made: it was n
 
 #[tokio::test]
 async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
-    let model = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" })).say("then not");
+    let model = Scripted::new().call_tool(ECHO, json!({ "text": "hello" })).say("then not");
     let mut agent = Agent::new(Arc::new(model), host(Host::builder().gate(Arc::new(Policy::default()))).await);
     let silent = Silent::default();
     let asked = Arc::clone(&silent.0);
@@ -329,7 +323,7 @@ async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
     assert_eq!(with_cancelled_call.messages()[2].content, NOT_RUN);
 
     // The call is reported in the same way if the whole turn is cancelled.
-    let model = Scripted::new().with_tool_call_response(ECHO, json!({ "text": "hello" }));
+    let model = Scripted::new().call_tool(ECHO, json!({ "text": "hello" }));
     agent.model = Arc::new(model);
     let (mut cancelled, mut front) = (turn(), NoFront);
     tokio::select! {

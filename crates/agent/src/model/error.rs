@@ -79,15 +79,16 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// The provider reported an error within a stream.
-    #[error("the provider cut the answer off{}", Quote(.message))]
+    /// The provider reported an error in the stream of its answer. The connection itself works: compare [`Self::Cut`].
+    #[error("the provider reported an error in place of the rest of its answer{}", Quote(.message))]
     BrokenOff {
         /// The provider's name for the error, such as `overloaded_error`.
         code: Option<String>,
         /// The provider's words.
         message: String,
     },
-    /// The connection ended in the middle of an answer.
+    /// The answer ended before it was complete, and the provider did not say why: the connection or the stream broke
+    /// off.
     #[error("the answer was cut off before its end: {why}")]
     Cut {
         /// The reason.
@@ -130,9 +131,18 @@ impl ModelErrorKind {
         };
         let lower = message.to_lowercase();
         let mentions_tools = ["tool", "function call"].iter().any(|word| lower.contains(word));
-        // The messages of Ollama, OpenRouter, vLLM and llama.cpp, in this order.
-        let signs =
-            ["not support", "that support", "unsupported", "requires --enable-auto-tool-choice", "requires --jinja"];
+        let signs = [
+            // Ollama
+            "not support",
+            // OpenRouter
+            "that support",
+            // any server that speaks of an "unsupported parameter"
+            "unsupported",
+            // vLLM
+            "requires --enable-auto-tool-choice",
+            // llama.cpp
+            "requires --jinja",
+        ];
         let is_refusal = signs.iter().any(|sign| lower.contains(sign));
         (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && is_refusal).then_some(message.as_str())
     }

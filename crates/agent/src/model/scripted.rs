@@ -18,7 +18,7 @@ use crate::message::{Message, Role, ToolCallData};
 /// use toolrack_agent::{Message, Model as _, Request, Role, model::Scripted};
 ///
 /// # futures::executor::block_on(async {
-/// let model = Scripted::new().with_tool_call_response("clock__now", serde_json::json!({})).say("It is noon.");
+/// let model = Scripted::new().call_tool("clock__now", serde_json::json!({})).say("It is noon.");
 /// let mut messages = vec![Message::new(Role::User, "What time is it?")];
 /// messages.push(model.complete(Request::new(&messages)).await?.message);
 /// messages.push(Message::tool_result(messages[1].calls()[0].id.clone(), "12:00"));
@@ -64,7 +64,7 @@ enum Step {
 
 /// A script that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("it is not a script for the mock: write a list such as [{{\"text\": \"hello\"}}]")]
+#[error("the script of the mock cannot be read: write a list of answers such as [{{\"text\": \"hello\"}}]")]
 #[non_exhaustive]
 pub struct BadScript {
     #[source]
@@ -141,9 +141,11 @@ impl Scripted {
         self.reply(Reply::new(Message::new(Role::Assistant, text)))
     }
 
-    /// Appends an answer with one call.
+    /// Appends an answer that calls the tool `name` with the arguments `input`. If `input` is no object, the call is
+    /// one with unusable arguments, as models sometimes write.
     #[must_use]
-    pub fn with_tool_call_response(self, name: impl Into<String>, input: Value) -> Self {
+    pub fn call_tool(self, name: impl Into<String>, input: Value) -> Self {
+        // `ToolCallData::new` takes only an object. `from_text` takes any JSON, as from a model.
         let call = ToolCallData::from_text("", name, &input.to_string());
         self.reply(Reply::new(Message::new(Role::Assistant, "").with_tool_calls(vec![call])))
     }
@@ -313,7 +315,7 @@ mod tests {
     #[test]
     fn an_invalid_script_is_reported() {
         let error = Scripted::from_json(r#"{"text": "x"}"#).unwrap_err().to_string();
-        assert!(error.contains(r#"write a list such as [{"text": "hello"}]"#), "{error}");
+        assert!(error.contains(r#"write a list of answers such as [{"text": "hello"}]"#), "{error}");
         assert!(Scripted::from_json(r#"[{"txet": "x"}]"#).is_err());
     }
 

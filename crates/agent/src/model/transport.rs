@@ -21,7 +21,7 @@ use super::{
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The longest time to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
-/// The event that a timeout error names if no part of the answer has arrived.
+/// What [`ModelErrorKind::TimedOut`] says has taken too long, as long as no part of the answer has arrived.
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
@@ -132,6 +132,7 @@ impl Attempts {
             .headers(self.transport.headers.clone())
             .header(header::CONTENT_TYPE, "application/json")
             .body(self.body.clone());
+        // Limits the wait for the head of the response. [`Body::chunk`] then waits as long again for the first piece.
         let first_token = self.transport.bounds.first_token;
         let first_token_deadline = self.deadline.min(Instant::now() + first_token);
         match timeout_at(first_token_deadline, request.send()).await {
@@ -182,7 +183,9 @@ impl Attempts {
         let error = error.without_url();
         let why = failure::innermost(&error);
         let origin = failure::safe(&self.url.origin().ascii_serialization());
-        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated.
+        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The one
+        // time-out of the client is `connect_timeout`. A server that did not accept the connection for that long is not
+        // tried again.
         let may_retry = !error.is_builder() && !error.is_timeout();
         let kind = ModelErrorKind::Unreachable { origin, why };
         FailedAttempt { kind, may_retry }
@@ -230,9 +233,10 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the first piece of the answer has arrived. Until then, `first_token` limits the wait for the next piece,
-    /// and `silence` limits it afterwards. The head of the response does not count: some servers send it before they
-    /// process the prompt.
+    /// Whether the first piece of the answer has arrived. The reader of the stream (in `online.rs`) sets this at the
+    /// first delta other than [`Delta::Usage`](super::Delta::Usage). Until then, `first_token` limits the wait for the
+    /// next piece, and `silence` limits it afterwards. The head of the response does not count: some servers send it
+    /// before they process the prompt.
     pub(super) has_begun: bool,
     /// The maximum size of the whole body, in bytes.
     limit: usize,
@@ -294,7 +298,9 @@ impl Body {
     /// Returns the whole body.
     pub(super) fn read_all(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
-            // A server that does not stream sends nothing until the answer is complete.
+            // A server that does not stream sends no body until the answer is complete. `has_begun` stays `false` here,
+            // so `first_token` would limit this wait; only `total` should. (`first_token` has limited the wait for the
+            // head.)
             self.first_token = self.total;
             let mut full = Vec::new();
             while let Some(chunk) = self.chunk().await? {

@@ -284,7 +284,10 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
         assert_eq!(error.code(), "MODEL_UNREADABLE", "{error}");
         let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
         let error = error_after_text(wire, Answer::events([first_event(wire), overloaded]), |_| {}).await;
-        assert_eq!(error.to_string(), "custom/some-model: the provider cut the answer off: Overloaded");
+        assert_eq!(
+            error.to_string(),
+            "custom/some-model: the provider reported an error in place of the rest of its answer: Overloaded"
+        );
         assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
     }
 }

@@ -296,6 +296,9 @@ async fn a_response_that_failed_is_an_error() {
         let (_server, model) = scripted("custom", WIRE, [answer]).await;
         let (deltas, reply) = streamed(&*model, Request::new(&messages)).await;
         assert_eq!(deltas, Vec::<Delta>::new());
-        assert_eq!(reply.unwrap_err().to_string(), "custom/some-model: the provider cut the answer off: Try later");
+        assert_eq!(
+            reply.unwrap_err().to_string(),
+            "custom/some-model: the provider reported an error in place of the rest of its answer: Try later"
+        );
     }
 }

@@ -108,7 +108,10 @@ fn an_unusable_key_and_a_text_that_is_not_a_key_have_different_errors() {
     let public = pem("PUBLIC KEY", pair.public_key().as_ref());
     let locked = pem("ENCRYPTED PRIVATE KEY", der.as_ref());
     for written in [public, locked, STANDARD.encode(der.as_ref())] {
-        assert_eq!(why(&written), "`oauth.private_key` is not a private key in PEM, without a passphrase");
+        assert_eq!(
+            why(&written),
+            "`oauth.private_key` must be a private key in PEM that is not encrypted with a passphrase"
+        );
     }
     let secp256k1 = EcdsaKeyPair::generate(&aws_lc_rs::signature::ECDSA_P521_SHA512_FIXED_SIGNING).unwrap();
     let other = pem("PRIVATE KEY", secp256k1.to_pkcs8v1().unwrap().as_ref());

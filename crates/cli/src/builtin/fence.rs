@@ -16,7 +16,8 @@ pub(super) struct Fence {
 
 impl Fence {
     pub(super) fn new(folder: PathBuf) -> Self {
-        // If the folder cannot be resolved, every path is refused later, with the reason.
+        // If the folder cannot be resolved (it may not exist), `resolve` refuses every path, because none resolves to a
+        // place below it.
         let root = folder.canonicalize().unwrap_or(folder);
         Self { root }
     }

@@ -99,6 +99,7 @@ pub(super) struct Entry {
     kind: Kind,
     /// In bytes; files only.
     #[serde(skip_serializing_if = "Option::is_none")]
+    // For a `u64`, schemars names the format `uint64`, which no other program knows.
     #[schemars(with = "Option<i64>", range(min = 0))]
     size: Option<u64>,
 }
@@ -240,6 +241,7 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     let mut bytes = Vec::new();
     file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes)?;
     let first = tail_start(&bytes, lines);
+    // At 0, the first of the lines begins at the first byte that was read, or before it.
     let is_cut = start > 0 && first == 0 && lines > 0;
     // The cut may be inside a character, whose remaining bytes are not text: begin after them.
     let first = if is_cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first };
@@ -279,6 +281,7 @@ pub(super) struct Info {
     path: String,
     kind: Kind,
     /// In bytes.
+    // For a `u64`, schemars names the format `uint64`, which no other program knows.
     #[schemars(with = "i64", range(min = 0))]
     size: u64,
     /// RFC 3339, UTC.

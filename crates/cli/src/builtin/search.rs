@@ -27,6 +27,7 @@ pub(super) struct Found {
     /// Whether the search ended at one of its limits: there may be more.
     truncated: bool,
     /// The number of folders that could not be read.
+    // For a `usize`, schemars names the format `uint`, which no other program knows.
     #[schemars(with = "i64", range(min = 0))]
     unreadable: usize,
 }

@@ -18,7 +18,7 @@ use clap_complete::{
 use super::known::{Known, Named};
 use crate::{
     notebook::{Argument, is_plain},
-    verbs::{Cli, itself::args::Shell},
+    verbs::{Cli, about_program::args::Shell},
 };
 
 /// The kinds of values that are offered for an argument, by its value name.

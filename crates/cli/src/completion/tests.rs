@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::verbs::itself::script::script;
+use crate::verbs::about_program::script::script;
 
 /// A user's files, and a project in which the user presses TAB.
 struct Desk {

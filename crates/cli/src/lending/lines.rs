@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::{Outbox, ToCommand};
+use super::{Outbox, ToBorrower};
 use crate::editor::Edited;
 
 /// Asks the borrower for one line at a time. Clones share the open question.
@@ -29,7 +29,7 @@ pub(crate) struct BorrowerKeys(Outbox);
 
 impl Drop for BorrowerKeys {
     fn drop(&mut self) {
-        self.0.push(ToCommand::Keys(false));
+        self.0.push(ToBorrower::Keys(false));
     }
 }
 
@@ -43,7 +43,7 @@ impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         let mut request = self.lines.request();
         if request.number == self.number && request.answer.take().is_some() {
-            self.lines.outbox.push(ToCommand::Withdraw);
+            self.lines.outbox.push(ToBorrower::Withdraw);
         }
     }
 }
@@ -55,32 +55,32 @@ impl BorrowerLines {
 
     /// Discards earlier input, so that it answers no later question.
     pub(crate) fn forget(&self) {
-        self.outbox.push(ToCommand::Forget);
+        self.outbox.push(ToBorrower::Forget);
     }
 
     /// The next line that is typed; `None` at the end of input.
     pub(crate) async fn next(&self) -> Option<String> {
-        self.wait_for(ToCommand::Ask).await
+        self.wait_for(ToBorrower::Ask).await
     }
 
     /// Discards earlier input, and delivers keys immediately while the result exists.
     pub(crate) fn keys(&self) -> BorrowerKeys {
-        self.outbox.push(ToCommand::Keys(true));
+        self.outbox.push(ToBorrower::Keys(true));
         BorrowerKeys(self.outbox.clone())
     }
 
     /// The next key; `None` at the end of input.
     pub(crate) async fn key(&self) -> Option<String> {
-        self.wait_for(ToCommand::AskKey).await
+        self.wait_for(ToBorrower::AskKey).await
     }
 
     /// Lets the user change `text` in an editor.
     pub(crate) async fn edit(&self, text: &str) -> Edited {
-        let edited = self.wait_for(|number| ToCommand::Edit(number, text.to_owned())).await;
+        let edited = self.wait_for(|number| ToBorrower::Edit(number, text.to_owned())).await;
         edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(Edited::NoEditor)
     }
 
-    async fn wait_for(&self, ask: impl FnOnce(u32) -> ToCommand) -> Option<String> {
+    async fn wait_for(&self, ask: impl FnOnce(u32) -> ToBorrower) -> Option<String> {
         let (answer, line) = oneshot::channel();
         let number = {
             let mut request = self.request();

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::ToCommand;
+use super::ToBorrower;
 
 /// The most bytes that wait before a writer to stdout has to wait as well.
 const SOFT_LIMIT_BYTES: usize = 256 * 1024;
@@ -30,7 +30,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    messages: VecDeque<ToCommand>,
+    messages: VecDeque<ToBorrower>,
     bytes: usize,
     is_open: bool,
     is_given_up: bool,
@@ -38,7 +38,7 @@ struct Waiting {
 
 impl Outbox {
     /// Appends a message, or drops it if the command was given up.
-    pub(crate) fn push(&self, message: ToCommand) {
+    pub(crate) fn push(&self, message: ToBorrower) {
         let mut waiting = self.waiting();
         if waiting.is_given_up {
             return;
@@ -82,7 +82,7 @@ impl Outbox {
     }
 
     /// The next message; `None` if the command was given up.
-    pub(crate) async fn next(&self) -> Option<ToCommand> {
+    pub(crate) async fn next(&self) -> Option<ToBorrower> {
         loop {
             let filled = self.0.filled.notified();
             {
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    fn text(bytes: usize) -> ToCommand {
-        ToCommand::Err("x".repeat(bytes))
+    fn text(bytes: usize) -> ToBorrower {
+        ToBorrower::Err("x".repeat(bytes))
     }
 
     #[tokio::test]
@@ -123,9 +123,9 @@ mod tests {
         outbox.push(text(1));
         assert!(outbox.next().now_or_never().is_none());
         assert!(outbox.take_back());
-        outbox.push(ToCommand::End(3));
+        outbox.push(ToBorrower::End(3));
         outbox.open();
-        assert!(matches!(outbox.next().await, Some(ToCommand::End(3))), "what was taken back is gone");
+        assert!(matches!(outbox.next().await, Some(ToBorrower::End(3))), "what was taken back is gone");
         assert!(!outbox.take_back(), "what went out cannot be taken back");
     }
 
@@ -165,7 +165,7 @@ mod tests {
         outbox.push(text(SOFT_LIMIT_BYTES));
         assert!(outbox.take_back(), "it fits");
         outbox.push(text(SOFT_LIMIT_BYTES));
-        outbox.push(ToCommand::End(0));
+        outbox.push(ToBorrower::End(0));
         outbox.push(text(1));
         assert!(!outbox.take_back());
         assert!(outbox.next().now_or_never().is_some(), "and goes out by itself");
@@ -177,7 +177,7 @@ mod tests {
         outbox.open();
         let numbers = async {
             let mut numbers = Vec::new();
-            while let Some(ToCommand::End(number)) = outbox.next().await {
+            while let Some(ToBorrower::End(number)) = outbox.next().await {
                 numbers.push(number);
                 if number == 3 {
                     break;
@@ -187,7 +187,7 @@ mod tests {
         };
         let writer = async {
             for number in 1..=3 {
-                outbox.push(ToCommand::End(number));
+                outbox.push(ToBorrower::End(number));
                 tokio::task::yield_now().await;
             }
         };

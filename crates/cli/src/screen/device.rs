@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
     args::Color,
-    lending::{BorrowerStream, Outbox, ToCommand},
+    lending::{BorrowerStream, Outbox, ToBorrower},
 };
 
 /// The width where a stream is not a terminal: the reader of a pipe gets whole lines.
@@ -54,7 +54,8 @@ impl Device {
         }
     }
 
-    /// The width of the terminal behind `stream`, as it is now.
+    /// The width of the terminal behind `stream`: of one of this process, at this moment; of one of the borrower, when
+    /// its command began.
     pub(super) fn columns(&self, stream: Stream) -> usize {
         match (self, stream) {
             (Self::Own(_), Stream::Out) => columns_of(io::stdout()),
@@ -98,14 +99,15 @@ impl Device {
             Self::Borrower { out, outbox, .. } => {
                 for piece in pieces(&coloured(&text, out.has_colour)) {
                     outbox.wait_for_room().await;
-                    outbox.push(ToCommand::Out(piece.to_owned()));
+                    outbox.push(ToBorrower::Out(piece.to_owned()));
                 }
                 Ok(())
             }
         }
     }
 
-    /// Writes bytes to stdout as they are. `file` counts only for a borrower, which writes the bytes into that file.
+    /// Writes bytes as they are: to the stdout of this process, which ignores `file`; or to the borrower, which writes
+    /// them into `file`, or to its stdout if `file` is `None`.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -122,9 +124,10 @@ impl Device {
             Self::Borrower { outbox, .. } => {
                 for piece in bytes.chunks(MAX_PIECE_BYTES) {
                     outbox.wait_for_room().await;
-                    outbox.push(ToCommand::Bytes(STANDARD.encode(piece)));
+                    outbox.push(ToBorrower::Bytes(STANDARD.encode(piece)));
                 }
-                outbox.push(ToCommand::BytesFor(file));
+                // The borrower collects the pieces, and writes them when this message says that they are complete.
+                outbox.push(ToBorrower::BytesFor(file));
                 Ok(())
             }
         }
@@ -137,7 +140,7 @@ impl Device {
                 let mut stdout = AutoStream::new(io::stdout().lock(), own_choice(*color, &io::stdout()));
                 let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             }
-            Self::Borrower { out, outbox, .. } => outbox.push(ToCommand::Out(coloured(text, out.has_colour))),
+            Self::Borrower { out, outbox, .. } => outbox.push(ToBorrower::Out(coloured(text, out.has_colour))),
         }
     }
 
@@ -145,17 +148,17 @@ impl Device {
     pub(super) fn to_stderr(&self, text: &str) {
         match self {
             Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),
-            Self::Borrower { err, outbox, .. } => outbox.push(ToCommand::Err(coloured(text, err.has_colour))),
+            Self::Borrower { err, outbox, .. } => outbox.push(ToBorrower::Err(coloured(text, err.has_colour))),
         }
     }
 
-    /// Writes a control sequence to the terminal behind stderr. After it, the messages in the [`Outbox`] cannot be
-    /// taken back.
+    /// Writes a control sequence to the terminal behind stderr. A borrower gets it at once, with all messages that
+    /// waited in the [`Outbox`] before it. Afterwards, the daemon can no longer hand the command back to the borrower.
     pub(super) fn write_control(&self, text: &str) {
         match self {
             Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),
             Self::Borrower { outbox, .. } => {
-                outbox.push(ToCommand::Err(text.to_owned()));
+                outbox.push(ToBorrower::Err(text.to_owned()));
                 outbox.open();
             }
         }

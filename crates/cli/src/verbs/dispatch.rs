@@ -1,7 +1,8 @@
 //! Turns the list of verbs into an enum for clap, and into the code that runs each verb.
 //!
-//! The [`Context`](crate::context::Context) is what a command works with: its configuration, database, screen and servers. A running daemon can run a
-//! verb for the process of a command; it then lends that verb a context with the daemon's servers.
+//! The [`Context`](crate::context::Context) is what a command works with: its configuration, database, screen and
+//! servers. A running daemon can run a verb for the process of a command; it then lends that verb a context with the
+//! daemon's servers.
 
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,15 +13,15 @@ pub(crate) enum RunMode {
     Lent,
     /// The verb runs even if the configuration is broken, because it shows the problems.
     Broken,
-    /// The verb uses nothing outside the program, so it always works.
+    /// The verb reads no configuration and connects to nothing, so it always works.
     Alone,
 }
 
 /// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
 ///
 /// The function gets the arguments and the context. With the option `words`, it gets the arguments, the whole command
-/// line and the context. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken` and
-/// `alone` also choose a [`RunMode`].
+/// line and the context. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken`
+/// and `alone` also choose a [`RunMode`].
 macro_rules! verbs {
     ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)?;)+) => {
         /// A verb with its arguments.

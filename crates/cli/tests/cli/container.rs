@@ -265,7 +265,7 @@ fn a_link_to_the_socket_of_an_engine_is_not_mounted() {
     let container = json!({ "image": "fake", "engine": "docker", "mounts": ["~/harmless:/x"] });
     rack.configure(&[("box", contained(&[], &container))]);
     let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
-    assert!(ran.stderr.contains("would give it the whole machine"), "{ran}");
+    assert!(ran.stderr.contains("would give the server control of the whole machine"), "{ran}");
     assert!(engine.calls().is_empty());
 }
 
@@ -279,7 +279,7 @@ fn a_link_that_a_server_could_have_made_in_a_mount_is_not_mounted() {
     let mounts = ["~/shared:/shared:rw", "~/shared/data:/data"];
     rack.configure(&[("box", contained(&[], &json!({ "image": "fake", "engine": "docker", "mounts": mounts })))]);
     let ran = rack.run(&["call", "box/echo", "text=x"]).ends_with(4);
-    assert!(ran.stderr.contains("a server could have made the link"), "{ran}");
+    assert!(ran.stderr.contains("a server could have made that link"), "{ran}");
     assert!(engine.calls().is_empty());
 }
 

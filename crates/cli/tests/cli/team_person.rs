@@ -27,8 +27,8 @@ fn team() -> Team {
     Team::with(|_| vec![("mine", personal()), ("shared", fake(&[]))])
 }
 
-/// Has a member give the value of `TOKEN`. Toolrack hides values of 6 bytes or more in results; servers can repeat shorter
-/// ones.
+/// Has a member give the value of `TOKEN`. Toolrack hides values of 6 bytes or more in results; servers can repeat
+/// shorter ones.
 pub(crate) fn give(team: &Team, token: &str, value: &str) {
     let body = json!({ "value": value }).to_string();
     let (status, answer) = team.ask("PUT", "/api/v1/me/credentials/TOKEN", token, &body);
@@ -292,7 +292,10 @@ fn an_entry_that_needs_a_member_s_value_cannot_be_shared_with_the_tenant() {
     shared["share"] = json!("tenant");
     let rack = Rack::with(&[("mine", shared)]);
     let refused = rack.run(&["config", "validate"]);
-    assert!(format!("{}{}", refused.stdout, refused.stderr).contains("each member has another"), "{refused}");
+    assert!(
+        format!("{}{}", refused.stdout, refused.stderr).contains("each member gives a value of their own"),
+        "{refused}"
+    );
 }
 
 #[test]

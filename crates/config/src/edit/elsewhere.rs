@@ -1,5 +1,6 @@
-//! Edits entries in the files of other programs, in each program's format and at its place for servers, and restores
-//! files byte for byte.
+//! Edits the entries of servers in the files of other programs. Writes an entry in the format of the program, and at
+//! the place in the file where the program looks for servers. A [`Plan`] has the whole text before and after the
+//! change, so that a caller can restore the file byte for byte.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) enum ServersPlace {
     /// JSON: the object at these keys.
     Under(Vec<String>),
-    /// opencode's JSON: the place for its version.
+    /// opencode's JSON: the object at `mcp`, or at `mcp.servers` if the file is in the format of version 2.
     OpenCode,
     /// Codex's TOML.
     Codex,
@@ -45,6 +46,7 @@ pub(crate) struct Plan {
 /// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
 fn open(path: &Path, servers_place: &ServersPlace) -> Result<(Box<dyn File>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
+    // `text` lacks the byte order mark, which `with_text` adds again.
     let before = document.as_ref().map(|document| document.with_text(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
     let file: Box<dyn File> = match servers_place {
@@ -69,6 +71,7 @@ pub(crate) fn entry(path: &Path, servers_place: &ServersPlace, name: &str) -> Re
 /// When the file cannot be read.
 pub(crate) fn entries(path: &Path, servers_place: &ServersPlace) -> Result<Vec<(String, Json)>, EditError> {
     let (file, _) = open(&write::target(path)?, servers_place)?;
+    // In a file of Codex, `parts` calls the section of the servers `codex`; `server` would be Toolrack's own servers.
     let section = if *servers_place == ServersPlace::Codex { "codex" } else { "server" };
     let parts = file.parts().into_iter();
     Ok(parts.filter(|((place, _), _)| *place == section).map(|((_, name), entry)| (name, entry)).collect())
@@ -103,6 +106,7 @@ pub(crate) fn plan(
 pub(crate) fn text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> {
     let target = write::target(path)?;
     let document = Document::read_up_to(&target, MAX_BYTES).map_err(EditError::Unreadable)?;
+    // `text` lacks the byte order mark, which `with_text` adds again.
     Ok((target, document.map(|document| document.with_text(&document.text))))
 }
 

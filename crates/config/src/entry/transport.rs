@@ -103,6 +103,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     if let Some(field) = command_field
         && args.is_none()
         && command.trim().contains(char::is_whitespace)
+        // With `/` or `\`, the command is a path, and with `$` it has a placeholder. Both may contain white space.
         && !command.contains(['/', '\\', '$'])
     {
         fields.report().add(
@@ -117,7 +118,8 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         warn_of_secret(fields, item);
     }
     let args = args.into_iter().flatten().map(|item| item.value).collect();
-    // Read only the fields without a row in the host's `spec.rs` here. `bounds::read_rows` reads all others.
+    // Every field of an entry has a row in `crate::rows`. A row may name a setting that the host's `spec.rs` defines
+    // (`Row::sets`): `bounds::read_rows` reads these fields. Read only the others here.
     let mut stdio = Stdio { command, args, ..Stdio::default() };
     stdio.env = env(fields);
     stdio.cwd = cwd(fields);
@@ -175,7 +177,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     }
     if words.iter().any(|word| ["|", "||", "&&", "&", ";", ">", "<"].contains(&&**word)) || line.contains("$(") {
         fields.report().add(
-            Problem::warning(format!("`{}` is not a command line: no shell runs it", field.name))
+            Problem::warning(format!("`{}` has shell syntax, and no shell runs it", field.name))
                 .field(field.name)
                 .hint("put it into a script, or write `[\"sh\", \"-c\", \"…\"]`"),
             &field.node.at,
@@ -252,6 +254,8 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
     Some(item.value.into())
 }
 
+/// Reads `inherit_env`, and `env_vars`, Codex's list of names. The names in both lists are joined. If `inherit_env` is
+/// a word, it replaces the list in `env_vars`.
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     let listed = fields.take("env_vars");
     let listed: Vec<String> =

@@ -29,31 +29,34 @@ const ID_SEPARATOR: &str = ".";
 /// requests all kept events. The id of an event also names the run of the daemon: for an id of another run, `missed`
 /// comes first, and then all kept events.
 ///
-/// The data of each is an object with `at` (the time, RFC 3339); `server` is the server that it is about. An event of
-/// more than 16 KiB has `cut: true` instead of its other fields. Readers should ignore unknown names and fields.
+/// The data of each event is an object. Its field `at` is the time (RFC 3339), and `server` the server that the event
+/// is about. Of an event of more than 16 KiB, the object has only `at`, `server` and `cut: true`. Readers should ignore
+/// unknown names and fields.
 ///
-/// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` name the server as
-/// `server_name`, too.
+/// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` also have the name of
+/// the server as `server_name`.
 ///
-/// | event | data |
+/// | event | fields of the data, besides `at` |
 /// |---|---|
-/// | `mcp_server_state` | `server`, `state`: an object, with the word in `state` |
+/// | `mcp_server_state` | `server`; `state`: an object whose own field `state` is a word, such as `connected` |
 /// | `mcp_server_connected` | `server`, `tool_count` |
 /// | `mcp_server_disconnected` | `server`, `reason` |
-/// | `mcp_server_error`, `mcp_server_warning` | `server`; `error` or `warning`; `call`, where it was the answer to one |
-/// | `mcp_server_log`, `mcp_server_stderr` | `server`; `level` and `message`, or `line` |
+/// | `mcp_server_error` | `server`, `error`; `call`: the number of the call that failed with it, if it was a call |
+/// | `mcp_server_warning` | `server`, `warning` |
+/// | `mcp_server_log` | `server`, `level`, `message` |
+/// | `mcp_server_stderr` | `server`, `line` |
 /// | `mcp_tools_updated` | `server`, `tools`: the names that a model sees |
-/// | `mcp_tool_quarantined` | `server`, `tool`, and the reason |
+/// | `mcp_tool_quarantined` | `server`, `tool`, `definition` (a hash), `cause`, `usable`; `was` or `why` |
 /// | `mcp_prompts_changed`, `mcp_resources_changed` | `server` |
-/// | `tool_started` | `call`: its number in this run; `server`, `tool` |
+/// | `tool_started` | `call`: the number of the call in this run of the daemon; `server`, `tool` |
 /// | `tool_progress` | `call`, `progress`, `total`, `message` |
 /// | `tool_completed` | `call`, `server`, `tool`, `outcome`, `duration_ms` |
 /// | `tool_approval_request`, `tool_denied` | `call`, `server`, `tool`, `why` |
-/// | `question_opened` | `question`, as in `GET /api/v1/approvals`; `agent`, where one asks |
-/// | `question_closed` | `id` of the question; `agent` |
-/// | `config_changed` | what was added, removed and changed |
-/// | `config_rejected` | `problems` |
-/// | `missed` | `count`: how many events are gone |
+/// | `question_opened` | `question`, as in `GET /api/v1/approvals`; `agent`: the agent whose question it is, if any |
+/// | `question_closed` | `id`: that of the question; `agent`: as in `question_opened` |
+/// | `config_changed` | `added`, `removed`, `changed`: names of servers; `agents`: all agents, if these have changed |
+/// | `config_rejected` | `problems`: why the changed configuration is not used |
+/// | `missed` | `count`: how many events the daemon no longer has |
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
     params(("Last-Event-ID" = Option<String>, Header,
         description = "The id of the last event that was seen, as it was given, or `0`.")),
@@ -69,8 +72,8 @@ pub(super) async fn stream(
     Sse::new(events.map(Ok).take_until(end)).keep_alive(KeepAlive::default())
 }
 
-/// Waits until the stream has to end: when the world ends or, for a member of a tenant, when another world may answer
-/// the member from now on. Readers connect again.
+/// Waits until the stream has to end: when the world ends or, for a member of a tenant, when another world may serve
+/// the member from now on. Readers connect again, and then reach that world.
 async fn until_stream_ends(world: Arc<World>, reader: Principal) {
     tokio::select! {
         () = world.ending.cancelled() => {}
@@ -78,8 +81,8 @@ async fn until_stream_ends(world: Arc<World>, reader: Principal) {
     }
 }
 
-/// Waits until another world may answer `member`: when the configuration has changed, or when a member whom the
-/// tenant's world answers has added a server, and so gets a world of their own.
+/// Waits until another world may serve `member`: when the configuration has changed, or when a member whom the tenant's
+/// world serves has added a server, and so gets a world of their own.
 async fn until_world_changes(world: &World, member: &Principal) {
     let mut applied = world.applied();
     applied.mark_unchanged();
@@ -118,6 +121,7 @@ struct ReadLog {
 
 impl Reader {
     fn new(world: &Arc<World>, principal: Principal, last: Option<&HeaderValue>) -> Self {
+        // No event has an empty id, so an unreadable header counts as the id of another run.
         let last = last.map(|last| last.to_str().unwrap_or_default());
         let tenant_log = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
         let mut logs = vec![ReadLog::new(&world.log, last)];
@@ -158,6 +162,8 @@ impl Reader {
             _ if is_of_tenant && !operates => false,
             Audience::Caller(caller) => operates || caller.is_same(&self.principal),
             Audience::Server(name) => operates || self.world.may_read_about(name, &self.principal),
+            // Operators get the full event, whose audience is `Operators`. This is its copy without the server's
+            // output.
             Audience::Members(name) => !operates && self.world.may_read_about(name, &self.principal),
             Audience::Operators => operates,
         }

@@ -28,18 +28,19 @@ pub(crate) struct Unauthenticated {
     unregistered: mpsc::UnboundedReceiver<u64>,
     unregister_sender: mpsc::UnboundedSender<u64>,
     /// The limits of known connections.
-    known: Shares,
+    known_limits: Shares,
 }
 
-/// An HTTP connection, as the handlers of its requests know it.
+/// An HTTP connection. The task that serves it, and the handlers of its requests, report here what happens to it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
     unregister_sender: mpsc::UnboundedSender<u64>,
-    known: Shares,
-    /// The place of this connection in the limits of known connections. It counts for the principal that sent the last
-    /// request.
+    /// The limits of known connections.
+    known_limits: Shares,
+    /// The place that this connection takes in `known_limits`, and the principal that sent the last request, which owns
+    /// the place. `None` until the connection is known.
     place: Mutex<Option<Share>>,
 }
 
@@ -52,7 +53,8 @@ struct State {
     must_end: bool,
     /// How many of its requests are being answered.
     requests: usize,
-    /// Since when no request has been answered.
+    /// When the client began to be silent: when the connection was accepted, or the last of its requests was answered.
+    /// Without meaning while `requests` is not 0.
     silent_since: Instant,
 }
 
@@ -70,10 +72,10 @@ impl Drop for RequestGuard {
 }
 
 impl Unauthenticated {
-    /// Starts without connections. A connection that shows a valid token counts in the limits `known` from then on.
-    pub(crate) fn new(known: Shares) -> Self {
+    /// Starts without connections. A connection that shows a valid token counts in `known_limits` from then on.
+    pub(crate) fn new(known_limits: Shares) -> Self {
         let (unregister_sender, unregistered) = mpsc::unbounded_channel();
-        Self { next: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known }
+        Self { next: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known_limits }
     }
 
     /// Returns the connections that have not shown a valid token, after removing those that were unregistered.
@@ -91,11 +93,12 @@ impl Unauthenticated {
     /// Registers a new connection.
     pub(crate) fn register(&mut self) -> Arc<Connection> {
         let state = State { is_known: false, must_end: false, requests: 0, silent_since: Instant::now() };
-        let (number, unregister_sender, known) = (self.next, self.unregister_sender.clone(), self.known.clone());
+        let (number, unregister_sender) = (self.next, self.unregister_sender.clone());
+        let known_limits = self.known_limits.clone();
         self.next += 1;
         let place = Mutex::new(None);
         let connection =
-            Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known, place });
+            Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known_limits, place });
         self.current().insert(number, Arc::clone(&connection));
         connection
     }
@@ -129,9 +132,9 @@ impl Connection {
         let _ = self.unregister_sender.send(self.number);
     }
 
-    /// Gives the connection to the principal that a valid token on it has proved. From now on, it is not ended to make
-    /// room. A connection of a proxy may carry requests of several principals: it belongs to the principal that sent
-    /// the last request.
+    /// Makes the connection a known one, which is never ended to make room. `principal`, whose valid token a request on
+    /// it has shown, owns it from now on: it takes one of the connections that this principal may have. A proxy may
+    /// send the requests of several principals on one connection; the principal that sent the last request owns it.
     ///
     /// # Errors
     /// [`Full`] when the principal has too many connections. Then the connection stays as it was.
@@ -140,7 +143,7 @@ impl Connection {
         if place.as_ref().is_some_and(|place| place.is_of(principal)) {
             return Ok(());
         }
-        *place = Some(self.known.take(principal)?);
+        *place = Some(self.known_limits.take(principal)?);
         drop(place);
         if !self.state.borrow().is_known {
             self.unregister();
@@ -237,12 +240,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
         let mut unauthenticated = unauthenticated();
-        let (silent_since, known, busy) =
+        let (silent, known, busy) =
             (unauthenticated.register(), unauthenticated.register(), unauthenticated.register());
         known.give_to(&Principal::LOCAL).unwrap();
         let request = busy.begin_request();
         let began = Instant::now();
-        silent_since.must_close(HEAD_TIMEOUT).await;
+        silent.must_close(HEAD_TIMEOUT).await;
         assert_eq!(began.elapsed(), HEAD_TIMEOUT);
         advance(HEAD_TIMEOUT).await;
         assert!(busy.must_close(HEAD_TIMEOUT).now_or_never().is_none());

@@ -118,7 +118,8 @@ async fn start_http(
         .keep_alive_interval(PING_AFTER)
         .keep_alive_timeout(PING_AFTER)
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
-        // Members may cancel requests as often as they like. This must not end the connection, which all members share.
+        // Without this, hyper ends a connection on which many requests are cancelled. The requests of all members share
+        // this connection, so no number of requests that one member cancels may end it.
         .max_local_error_reset_streams(None);
     let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tasks.spawn(async move {

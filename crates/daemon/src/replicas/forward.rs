@@ -41,7 +41,8 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 pub(super) struct Sibling {
     replica: Replica,
     connector: Connector,
-    /// The number of the sibling's last heartbeat, and when this replica first saw that number.
+    /// The number of the sibling's last heartbeat, and when this replica first saw that number. Only a cell: no task
+    /// waits for a change.
     last_heartbeat: watch::Sender<(i64, Instant)>,
     /// Cancelled when the sibling's row has gone from the database.
     gone: CancellationToken,
@@ -52,7 +53,7 @@ pub(super) enum Forwarded {
     Answered(Response),
     /// The request can be sent again: the sibling has not read it, or is not the replica that serves the tenant (its
     /// home), or the request changes nothing.
-    NotSent,
+    SendAgain,
     /// The sibling may have read the request, and does not answer.
     Lost,
 }
@@ -60,8 +61,9 @@ pub(super) enum Forwarded {
 impl Sibling {
     pub(super) fn new(replica: Replica, identity: &Identity) -> Self {
         let (tls, gone) = (identity.client(replica.public_key.clone()).ok(), CancellationToken::new());
+        // Without TLS settings, the connector never connects, as with a sibling that cannot be reached.
         let connector = Connector::new(replica.address.clone(), tls, gone.clone());
-        // -1 is the number of no heartbeat, so the first one that is recorded is new.
+        // No heartbeat has the number -1, so the first heartbeat that is recorded counts as new.
         Self { replica, connector, last_heartbeat: watch::Sender::new((-1, Instant::now())), gone }
     }
 
@@ -100,14 +102,16 @@ impl Sibling {
         host: &HeaderValue,
         ending: &CancellationToken,
     ) -> Forwarded {
-        let Some(request) = request_to_home(head, body, host) else { return Forwarded::NotSent };
+        let Some(request) = request_to_sibling(head, body, host) else { return Forwarded::SendAgain };
         let connected = self.gone.run_until_cancelled(self.connector.request_sender()).await;
-        let Some(mut sender) = connected.flatten() else { return Forwarded::NotSent };
+        let Some(mut sender) = connected.flatten() else { return Forwarded::SendAgain };
         match self.gone.run_until_cancelled(sender.try_send_request(request)).await {
-            Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::NotSent,
+            Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::SendAgain,
             Some(Ok(response)) => Forwarded::Answered(self.answer(response, head.method.is_safe().then_some(ending))),
             // hyper gives a request back as `message` if it has sent nothing of it.
-            Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => Forwarded::NotSent,
+            Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => {
+                Forwarded::SendAgain
+            }
             Some(Err(failed)) => {
                 tracing::debug!("a request to another replica was lost: {}", failed.error());
                 self.outcome_without_answer(head)
@@ -119,7 +123,7 @@ impl Sibling {
     /// The outcome of a request that got no answer. A request that changes nothing can be sent again.
     fn outcome_without_answer(&self, head: &Parts) -> Forwarded {
         match head.method.is_safe() {
-            true => Forwarded::NotSent,
+            true => Forwarded::SendAgain,
             false => Forwarded::Lost,
         }
     }
@@ -143,7 +147,7 @@ impl Sibling {
     }
 }
 
-/// The body of a sibling's answer, on its way to the member.
+/// The body of a sibling's answer, on its way to the client.
 struct ForwardedBody {
     /// Whether the answer has a `Content-Length`. The HTTP server of this daemon stops reading such a body after its
     /// last byte, and would drop it before the end of the sibling's stream is read; the sibling would then treat the
@@ -184,9 +188,9 @@ impl ForwardedBody {
     }
 }
 
-/// The request that is sent to the home: the client's own request with the `host` of the team. `None` if its URI cannot
-/// be made.
-fn request_to_home(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
+/// The request that is sent to the sibling: the client's own request, with the `host` of the team. `None` if no URI can
+/// be made of `host` and the path.
+fn request_to_sibling(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<Request<Full<Bytes>>> {
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(Scheme::HTTPS);
     uri.authority = Some(Authority::try_from(host.as_bytes()).ok()?);

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     FromSibling, NoIdentity, Replicas,
     connection::{CONNECTION_WINDOW, STREAM_WINDOW},
-    not_here,
+    misdirected_request,
 };
 
 /// The maximum number of connections at once. A sibling opens one or two.
@@ -55,9 +55,11 @@ impl SiblingListener {
     /// # Errors
     /// [`NoIdentity`]
     pub(crate) fn new(listener: TcpListener, replicas: &Arc<Replicas>) -> Result<Self, NoIdentity> {
-        // The handshake accepts every key, and each request is checked instead, because this replica may not know yet a
-        // sibling that has just joined. If the handshake refused the key, the sibling would learn it only after it has
-        // sent its first request (as TLS 1.3 works), and would have to treat that request as lost.
+        // The handshake accepts every key. `serve_connection` instead checks the key of the connection at each request.
+        // The reason is a sibling that has just joined, and that this replica does not know yet. In TLS 1.3, a client
+        // may send its first request before it learns that the server has refused its key. It then cannot know whether
+        // the request was read, and must treat it as lost. The answer `misdirected_request` tells it that the request
+        // was not read, so that it can send it again.
         let acceptor = TlsAcceptor::from(Arc::new(replicas.identity.server()?));
         Ok(Self { listener, acceptor, replicas: Arc::clone(replicas) })
     }
@@ -89,7 +91,7 @@ impl SiblingListener {
 }
 
 /// Serves one connection to its end. While the key of its other side is not that of a sibling, each request is answered
-/// with [`not_here`], and the connection ends after [`KEY_CHECK_INTERVAL`].
+/// with [`misdirected_request`], and the connection ends after [`KEY_CHECK_INTERVAL`].
 async fn serve_connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -112,7 +114,7 @@ async fn serve_connection(
         let is_sibling = is_sibling.clone();
         move |request: Request, next: Next| {
             let is_allowed = is_sibling();
-            async move { if is_allowed { next.run(request).await } else { not_here() } }
+            async move { if is_allowed { next.run(request).await } else { misdirected_request() } }
         }
     }));
     let mut builder = Builder::new(TokioExecutor::new()).http2_only();
@@ -122,7 +124,8 @@ async fn serve_connection(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_REQUESTS)
-        // Members may cancel requests as often as they like. This must not end the connection, which all members share.
+        // Without these two lines, hyper ends a connection on which many requests are cancelled. The requests of all
+        // members share this connection, so no number of requests that one member cancels may end it.
         .max_pending_accept_reset_streams(None)
         .max_local_error_reset_streams(None);
     let service = TowerToHyperService::new(router);
@@ -141,7 +144,8 @@ async fn serve_connection(
     }
 }
 
-/// The public key of the other side, which has proved that it has the private key.
+/// The public key of the other side, which has proved that it has the private key. Replicas have raw public keys (RFC
+/// 7250) and no certificates, so the first "certificate" is the public key itself.
 fn key_of(stream: &TlsStream<TcpStream>) -> Option<Arc<[u8]>> {
     let (_, connection) = stream.get_ref();
     connection.peer_certificates()?.first().map(|key| key.as_ref().into())

@@ -150,6 +150,6 @@ async fn a_request_of_a_stranger_is_not_read() {
     let stranger = Sibling::new(replica, &Identity::new().unwrap());
     let (head, ()) = Request::builder().method(Method::POST).uri("/mcp").body(()).unwrap().into_parts();
     let sent = stranger.forward(&head, Bytes::from("hello"), &HeaderValue::from_static("x"), &one.ending).await;
-    assert!(matches!(sent, Forwarded::NotSent));
+    assert!(matches!(sent, Forwarded::SendAgain));
     assert_eq!(store.home("acme").await.unwrap(), None);
 }

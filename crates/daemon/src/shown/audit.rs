@@ -10,12 +10,13 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AuditRow)]
 pub struct Row {
+    /// The number of the row in its log, from 1.
     seq: u64,
     /// In RFC 3339.
     at: Option<String>,
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
-    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`, `over_quota`, `forgot`, `lost`; of a team
-    /// `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`, `client_ended`,
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`, `over_quota`, `forgot`, `lost`; in a team
+    /// also `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`, `client_ended`,
     /// `refused_at_the_door`, `credential_given`, `credential_removed`, `conversation_read`, `conversation_deleted`,
     /// `own_server_added`, `own_server_removed`.
     #[schema(example = "call")]
@@ -56,27 +57,40 @@ pub struct Row {
     conversation: Option<String>,
     /// The agent of `toolrack.toml` in whose name it happened.
     agent: Option<String>,
+    /// The server.
     server: Option<String>,
     /// The tool; for `over_quota`, what was refused.
     tool: Option<String>,
-    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` for a
-    /// standing answer that was taken back.
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` for
+    /// an answer that covered later calls, when the user took it back.
     decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection failed or ended.
     why: Option<String>,
-    /// `ok`, `tool_error`, `failed`, `cancelled`.
+    /// How a call ended that was sent: `ok`, `tool_error`, `failed`, `cancelled`.
     outcome: Option<String>,
+    /// The code of the error.
     code: Option<String>,
     /// The arguments of the call, if they are stored in full.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
+    /// The SHA-256 of the arguments, in hexadecimal digits.
     arguments_sha256: Option<String>,
+    /// The size of the arguments as JSON, in bytes.
     arguments_bytes: Option<u64>,
+    /// How long the call took, in microseconds, if it was sent.
     duration_us: Option<u64>,
+    /// The size of the result in bytes, if the call was sent.
     bytes: Option<u64>,
+    /// For `connected`, how many tools the server has; for `lost`, how many rows were lost; for `turned_away` and
+    /// `refused_at_the_door`, how many earlier refusals have no row of their own.
     count: Option<u64>,
+    /// The folder of the project that the user trusts or no longer trusts.
     project: Option<String>,
+    /// The hash of the content that the user trusted, or of the definition of a tool that was called, approved or put
+    /// into quarantine.
     content: Option<String>,
+    /// For `forgot`, the number of the last row that was deleted because of its age, or because there were too many
+    /// rows.
     through: Option<u64>,
     /// The hash over this row and all rows before it.
     hash: String,

@@ -29,9 +29,9 @@ use crate::{
 /// The longest text about a problem with arguments, in bytes.
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// A call that waits for the answer to a question, as the asker of the question sees it.
+/// A call that waits for the answer to a question. The asker of the question gets it as a [`Review`].
 struct UnderReview {
-    answered: Arc<RememberedAnswers>,
+    session_answers: Arc<RememberedAnswers>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
     /// The fingerprint of the configuration entry of the tool's server.
@@ -55,8 +55,10 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        // Of the stored answers, only one given since the question counts: an older one may have been deleted since.
-        let mut answers = self.answered.find(&self.tool, &self.fingerprint, self.caller.principal());
+        // A session-only answer exists nowhere else, so it counts. Any other answer is also in the store, from which
+        // another process may have deleted it; this map keeps its copy. So such an answer counts only if it was given
+        // after this question was asked.
+        let mut answers = self.session_answers.find(&self.tool, &self.fingerprint, self.caller.principal());
         answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
     }
 
@@ -111,8 +113,8 @@ pub(super) struct ToConfirm<'a> {
 }
 
 impl CallContext {
-    /// Uses a remembered answer or asks the user. Returns the arguments to send. Emits an event only if it asks a
-    /// question.
+    /// Uses a remembered answer or asks the user. Returns the arguments to send. Emits [`Event::ToolApprovalRequest`]
+    /// only if it asks a question.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
@@ -125,6 +127,8 @@ impl CallContext {
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
+            // A user has decided about this very call, so the audit log gets a row for the answer, as after a question.
+            // A remembered answer is no new decision, and gets none.
             running.report_answer(Decision::Confirmed, why, None);
             running.record_decision(Decision::Confirmed, why.clone());
             return Ok(call.arguments.clone());
@@ -143,10 +147,10 @@ impl CallContext {
 
     /// Returns the remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, fingerprint: &str, principal: &Principal) -> Option<String> {
-        if self.answered.find(tool, fingerprint, principal).any(|answer| answer.is_session_only) {
+        if self.session_answers.find(tool, fingerprint, principal).any(|answer| answer.is_session_only) {
             return Some("a user allowed it until the program ends".to_owned());
         }
-        let answers = self.answers.as_ref()?;
+        let answers = self.answer_store.as_ref()?;
         let query = AnswerQuery {
             server: &tool.server,
             fingerprint,
@@ -217,7 +221,7 @@ impl CallContext {
     /// Creates the record of a call about which the user is asked now.
     fn review(&self, call: &Call, tool: &CatalogTool, fingerprint: String) -> Arc<UnderReview> {
         Arc::new(UnderReview {
-            answered: Arc::clone(&self.answered),
+            session_answers: Arc::clone(&self.session_answers),
             gate: Arc::clone(&self.gate),
             tool: tool.clone(),
             fingerprint,
@@ -236,7 +240,7 @@ impl CallContext {
             destructive: definition.annotations.destructive == Some(true),
             description: definition.description.clone(),
             findings: findings::in_tool(tool.as_listed()),
-            lasting: match (lasting, &self.answers) {
+            lasting: match (lasting, &self.answer_store) {
                 (false, _) => AnswerLifetime::Once,
                 (true, None) => AnswerLifetime::Session,
                 (true, Some(_)) => AnswerLifetime::Always,
@@ -263,15 +267,16 @@ impl CallContext {
             }
             false => vec![(tool.tool().name.clone(), tool.definition())],
         };
-        let stored = match (&self.answers, keep) {
-            (Some(answers), AnswerScope::Tool | AnswerScope::Server) => {
+        let stored = match (&self.answer_store, keep) {
+            (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
-                answers.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
+                answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
             }
             _ => false,
         };
         let server = &tool.server;
-        self.answered.add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored });
+        self.session_answers
+            .add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored });
         match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

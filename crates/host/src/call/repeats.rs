@@ -41,7 +41,8 @@ fn block_says(block: &Content, value: &Value) -> bool {
             text_is(text, value) || value.as_object().is_some_and(|object| is_text_block(object, text))
         }
         Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_is(text, value)),
-        // `value` is the block itself, which a model must not get as text.
+        // An object with the same `data` is the JSON of this block. The model gets the picture or sound already, so it
+        // must not get the Base64 once more, as text.
         Content::Image { data, .. } | Content::Audio { data, .. } => {
             value.get("data").and_then(Value::as_str) == Some(data)
         }
@@ -101,6 +102,8 @@ impl<'de> Visitor<'de> for Same<'_> {
         Self::ok_if(self.0.as_bool() == Some(actual))
     }
 
+    // Two integers are compared as integers: as `f64`, large integers that differ by one would be equal. Only a number
+    // with a point or an exponent is compared as `f64`, so that `1` equals `1.0`.
     fn visit_u64<E: Error>(self, actual: u64) -> Result<(), E> {
         self.number(|number| number.as_u64() == Some(actual) || is_float(number, actual as f64))
     }
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_that_the_text_says_is_recognised_as_servers_write_it() {
+    fn structured_content_is_found_in_the_blocks_in_every_form_in_which_servers_repeat_it() {
         let object = json!({"b": [1, {"é": null}], "a": "x\ny", "n": 1.5});
         let ascii = object.to_string().replace('é', "\\u00e9");
         for (content, structured, servers) in [
@@ -213,11 +216,11 @@ mod tests {
         assert!(repeats(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
         let picture = Content::Image { data: "AAEC".into(), mime_type: "image/png".into() };
         let again = json!({"content": [{"type": "image", "data": "AAEC", "mimeType": "image/png"}]});
-        assert!(repeats(&[picture], &again), "a picture is not said once more in Base64");
+        assert!(repeats(&[picture], &again), "a picture is not repeated as Base64 in a text");
     }
 
     #[test]
-    fn structured_content_that_says_more_than_the_text_is_not_taken_for_it() {
+    fn blocks_that_lack_a_part_of_the_structured_content_do_not_repeat_it() {
         for (content, structured) in [
             (vec![], json!({})),
             (vec![], json!({"result": []})),

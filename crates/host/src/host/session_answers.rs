@@ -7,7 +7,7 @@ impl Host {
     /// Returns the answers that cover further calls until the program ends, by server and tool.
     #[must_use]
     pub fn session_answers(&self) -> Vec<SessionAnswer> {
-        let mut answers = self.call_context.answered.session_only();
+        let mut answers = self.call_context.session_answers.session_only();
         answers.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
         answers
     }
@@ -15,6 +15,6 @@ impl Host {
     /// Forgets the [session answers](Self::session_answers) that `is_meant` selects: the user is asked about such calls
     /// again. Returns how many answers were forgotten.
     pub fn forget_session_answers(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
-        self.call_context.answered.forget(is_meant)
+        self.call_context.session_answers.forget(is_meant)
     }
 }

@@ -454,7 +454,9 @@ impl Dispatcher {
             }
             Ok(other) => self.inbound.accept(other, None, &self.outlet),
             Err(bad) => match self.request_answered_by(&bad, bytes) {
-                // A list with bytes that are not UTF-8 loses only the items that contain them.
+                // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes,
+                // the message gets an escape that is valid syntax, but that no string can be decoded from. The items of
+                // a list are decoded one by one, so only that of an item with the escape fails.
                 Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
                     let escaped = Bytes::from(envelope::with_escapes(bytes));
                     message::for_each_message(&escaped, |message| match message {

@@ -371,7 +371,7 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
         let (read, write) = (vec![at("work/data")], vec![at("work/data")]);
         for named in [Confinement { read, ..confinement.clone() }, Confinement { write, ..confinement }] {
             let error = start("work/server", &[&key], named).await.unwrap_err();
-            assert!(error.to_string().contains("could have made the link"), "{error}");
+            assert!(error.to_string().contains("could have made that link"), "{error}");
         }
     }
 }
@@ -401,7 +401,7 @@ async fn no_link_that_a_server_could_have_made_leads_to_its_working_folder(lab: 
             symlink(all.join("keys"), &sub).unwrap();
             let error = start().await.unwrap_err();
             assert!(error.to_string().contains("`cwd` names"), "{error}");
-            assert!(error.to_string().contains("could have made the link"), "{error}");
+            assert!(error.to_string().contains("could have made that link"), "{error}");
             fs::remove_file(&sub).unwrap();
             fs::rename(all.join("work/was"), &sub).unwrap();
         }

@@ -116,10 +116,10 @@ pub struct Entry {
     /// How long the call took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// The size of the result.
+    /// The size of the result in bytes, if the call was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many tools a connected server has; how many rows were lost.
+    /// How many tools a connected server has; how many rows were lost; how many earlier refusals have no row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// In a row that records forgotten rows: the number of the last of them.

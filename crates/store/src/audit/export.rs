@@ -191,7 +191,7 @@ async fn compare_end(transaction: &mut Transaction, expected: ChainEnd) -> Resul
     Ok(match end.seq.cmp(&expected.seq) {
         std::cmp::Ordering::Less => Some(Break::Missing { from: end.seq + 1, to: expected.seq }),
         std::cmp::Ordering::Greater => Some(Break::Missing { from: expected.seq + 1, to: end.seq }),
-        std::cmp::Ordering::Equal => (end != expected).then_some(Break::Other { seq: expected.seq }),
+        std::cmp::Ordering::Equal => (end != expected).then_some(Break::HashMismatch { seq: expected.seq }),
     })
 }
 

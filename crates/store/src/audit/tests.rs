@@ -185,12 +185,12 @@ async fn a_saved_chain_end_reveals_a_rewritten_chain() {
     add_calls(&store, &["c"]).await;
     store.verify_audit(Some(end)).await.unwrap().unwrap();
     let other = ChainEnd { hash: [1; 32], ..end };
-    assert_eq!(store.verify_audit(Some(other)).await.unwrap(), Err(Break::Other { seq: 2 }));
+    assert_eq!(store.verify_audit(Some(other)).await.unwrap(), Err(Break::HashMismatch { seq: 2 }));
 
     tamper(store.path(), "DELETE FROM audit; UPDATE audit_head SET seq = 0, hash = zeroblob(32)").await;
     add_calls(&store, &["a", "harmless", "c"]).await;
     verified(&store).await.unwrap();
-    assert_eq!(store.verify_audit(Some(end)).await.unwrap(), Err(Break::Other { seq: 2 }));
+    assert_eq!(store.verify_audit(Some(end)).await.unwrap(), Err(Break::HashMismatch { seq: 2 }));
     for bad in ["", "1", "1:", "1:zz", &format!("x:{}", "0".repeat(64)), &format!("1:+{}", "0".repeat(63))] {
         assert_eq!(bad.parse::<ChainEnd>(), Err(BadChainEnd), "{bad}");
     }

@@ -28,7 +28,8 @@ pub struct Chain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Break {
-    /// A row, or one before it, was changed.
+    /// A row does not continue the chain: its content, its number or its hash was changed, or the row before it was
+    /// changed together with its hash.
     #[error("row {seq} is not what was written, or is not in its place")]
     Changed {
         /// The first such row.
@@ -48,9 +49,9 @@ pub enum Break {
         /// The newest row; 0 when there is none.
         seq: u64,
     },
-    /// A row is not the one whose hash was recorded elsewhere.
+    /// The hash of a row differs from the hash that was recorded elsewhere for the same row.
     #[error("row {seq} is not the one whose hash was given")]
-    Other {
+    HashMismatch {
         /// The row.
         seq: u64,
     },
@@ -72,11 +73,12 @@ impl std::fmt::Display for Missing {
 }
 
 impl Break {
-    /// The first bad row.
+    /// Returns the number of the first row that is not as it should be: a row that is missing, or one that exists. For
+    /// [`Self::End`], the number of the newest row; for [`Self::Forgotten`], of the row that was deleted.
     #[must_use]
     pub fn row(&self) -> u64 {
         match self {
-            Self::Changed { seq } | Self::End { seq } | Self::Other { seq } | Self::Forgotten { seq } => *seq,
+            Self::Changed { seq } | Self::End { seq } | Self::HashMismatch { seq } | Self::Forgotten { seq } => *seq,
             Self::Missing { from, .. } => *from,
         }
     }
@@ -106,6 +108,7 @@ pub(crate) async fn verify(
     let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NO_ROW, |(_, hash)| hash) };
     let first = walk.next;
     let mut has_passed = known.is_none_or(|known| known.seq == 0);
+    // Also reads rows whose number is 0 or less. A chain has no such rows, so `step` refuses them.
     let mut after = i64::MIN;
     loop {
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
@@ -118,7 +121,7 @@ pub(crate) async fn verify(
             }
             if let Some(known) = known.filter(|known| known.seq == row_number(row.0)) {
                 if known.hash != walk.hash {
-                    return Ok(Err(Break::Other { seq: known.seq }));
+                    return Ok(Err(Break::HashMismatch { seq: known.seq }));
                 }
                 has_passed = true;
             }

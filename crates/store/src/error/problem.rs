@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 #[cfg(feature = "postgres")]
 use super::StoreError;
 
-/// Replaces the path of a file in errors of a database server: callers read these errors, too, and must not learn where
-/// the server is.
+/// Stands in the field `path` of errors about a database server, which has no file. It does not name the server:
+/// callers read these errors, too, and must not learn where the server is.
 #[cfg(feature = "postgres")]
-const NAME: &str = "the database";
+const PATH_PLACEHOLDER: &str = "the database";
 
 /// Why a database server cannot do what was asked of it. Each text continues the words "the database", and names the
 /// setting to change, if there is one.
@@ -85,8 +85,8 @@ impl StoreError {
     pub(crate) fn from_postgres(doing: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
             Some(problem) => Self::of_database(name, problem, Some(error)),
-            None if code(&error) == Some("53100") => Self::Full { path: NAME.into() },
-            None => Self::Other { path: NAME.into(), doing, source: Box::new(error) },
+            None if code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
+            None => Self::Other { path: PATH_PLACEHOLDER.into(), doing, source: Box::new(error) },
         }
     }
 }
@@ -101,6 +101,7 @@ fn code(error: &sqlx::Error) -> Option<&str> {
 fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
     match error {
         sqlx::Error::PoolTimedOut => return Some(DatabaseProblem::Connections),
+        // `with_time_limit` makes this error for a statement that took longer than its limit.
         sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut => return Some(DatabaseProblem::Slow),
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => {
             return Some(DatabaseProblem::Unreachable);

@@ -164,6 +164,7 @@ fn a_refusal_names_the_field_the_path_and_the_link_and_what_to_do() {
     let text = refusal("`sandbox.read`", Path::new("/w/data/x"), Path::new("/w/data"));
     assert_eq!(
         text,
-        "`sandbox.read` names /w/data/x, and a server could have made the link /w/data itself: name the target instead"
+        "`sandbox.read` names /w/data/x, which leads through the symbolic link /w/data, and a server could have made \
+         that link: name its target instead"
     );
 }

@@ -97,7 +97,7 @@ async fn pump(exchange: &mut Exchange, mut frames: mpsc::Receiver<Frame>) -> io:
             Some(Frame::Message(bytes) | Frame::Answer { bytes, .. }) => exchange.chunk(&event(&bytes)).await?,
             Some(Frame::Torn(bytes)) => {
                 exchange.chunk(&[b"data: ", bytes.as_slice()].concat()).await?;
-                Death::Exit(7).die();
+                Death::STATUS_7.die();
             }
             Some(Frame::Die(death)) => death.die(),
             Some(Frame::End | Frame::CloseStdout) | None => return Ok(()),

@@ -14,6 +14,7 @@ use super::wire::{self, Frame, code};
 /// Sends the answer to a request, with the messages before and after it.
 pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) {
     flood(server, request).await;
+    // A standing fault, which applies to every request and strikes none, so `request.struck` does not have it.
     if let Some(bytes) = server.options.faults.number(Fault::FillStderr) {
         process::fill_stderr(bytes);
     }
@@ -41,6 +42,7 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
         request.out.send(progress(&request.params["_meta"]["progressToken"])).await;
     }
     if request.method == "tools/list" {
+        // A standing fault as well.
         let times = server.options.faults.number(Fault::ListChangedStorm).unwrap_or(0);
         for _ in 0..times {
             server.tools_changed().await;
@@ -106,10 +108,11 @@ fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
         return Some(Frame::Die(chosen.unwrap_or(Death::Exit(1))));
     }
     if struck.by(Fault::CrashHoldingPipe) {
-        if let Err(error) = process::grandchild(false, false) {
-            super::complain(&format!("fake-server: no grandchild: {error}\n"));
+        let (setsid, ignore_term) = (false, false);
+        if let Err(error) = process::grandchild(setsid, ignore_term) {
+            super::complain(&format!("fake-server: the grandchild cannot be started: {error}\n"));
         }
-        return Some(Frame::Die(Death::Exit(7)));
+        return Some(Frame::Die(Death::STATUS_7));
     }
     if struck.by(Fault::HalfLineThenCrash) {
         let mut half = message.to_string().into_bytes();

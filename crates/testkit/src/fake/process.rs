@@ -44,6 +44,9 @@ pub(crate) enum Death {
 }
 
 impl Death {
+    /// The exit of the faults that say "exits with status 7". Tests look for this status.
+    pub(crate) const STATUS_7: Self = Self::Exit(7);
+
     /// Reads `exit:N` or `signal:N`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (kind, number) = text.split_once(':')?;

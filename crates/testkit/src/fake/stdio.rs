@@ -124,7 +124,7 @@ async fn write(mut frames: mpsc::Receiver<Frame>, style: Style) -> io::Result<()
             Frame::Torn(bytes) => {
                 stdout.write_all(&bytes).await?;
                 stdout.flush().await?;
-                Death::Exit(7).die();
+                Death::STATUS_7.die();
             }
             Frame::Die(death) => death.die(),
             Frame::CloseStdout => {

@@ -39,7 +39,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::BrokenOff { code: Some("c".into()), message },
             "MODEL_BROKEN_OFF",
-            "the provider cut the answer off: m",
+            "the provider reported an error in place of the rest of its answer: m",
         ),
         (ModelErrorKind::Cut { why: why.clone() }, "MODEL_ANSWER_CUT", "the answer was cut off before its end: w"),
         (

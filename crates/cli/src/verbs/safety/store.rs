@@ -55,9 +55,13 @@ struct Moved {
     tenant: Option<String>,
     rows: u64,
     tables: Vec<Table>,
+    /// The number of rows of the audit log; `None` if the chain of the log is broken.
     audit_rows: Option<u64>,
+    /// The number of the last row of the audit log and its hash, as `NUMBER:HASH`; `None` if the chain of the log is
+    /// broken.
     audit_end: Option<String>,
-    earlier: bool,
+    #[serde(rename = "earlier")]
+    was_already_moved: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,7 +79,7 @@ impl Moved {
             tables,
             audit_rows: moved_rows.audit.as_ref().ok().map(|chain| chain.rows),
             audit_end: moved_rows.audit.as_ref().ok().map(|chain| chain.end.to_string()),
-            earlier: moved_rows.were_already_moved,
+            was_already_moved: moved_rows.were_already_moved,
         }
     }
 }
@@ -116,7 +120,10 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
     }
     context.screen.page(page(&migrated)).await?;
     if file.store.is_none() {
-        context.screen.note("give the team file `[store]` with this `url` before you start the daemon");
+        // Without `[store]` in the team file, the URL came from `--to`.
+        context
+            .screen
+            .note("before you start the daemon, give the team file `[store]` with the URL that you gave to `--to`");
     }
     Ok(Exit::Ok)
 }
@@ -151,6 +158,7 @@ fn refuse_if_in_use(data: &Path) -> Result<(), Failure> {
 async fn move_all(sources: &[Source], team: &Path, server: &Server, context: &Context) -> Result<Vec<Moved>, Failure> {
     for source in sources {
         let store = source.open().await?;
+        // Fails if the rows cannot be moved; only this counts here. `move_rows` itself notices rows that were moved.
         let checked = server.is_moved(source.tenant.as_deref(), &store).await;
         store.close().await;
         checked.map_err(|failure| with_source(failure, source))?;
@@ -196,8 +204,8 @@ fn page(migrated: &Migrated) -> String {
             |rows| Cell::new(Tone::Good, format!("{rows} rows of the audit log verified")),
         );
         let name = moved.tenant.as_deref().unwrap_or("(team)");
-        let earlier = if moved.earlier { "moved earlier" } else { "moved" };
-        vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, earlier), Cell::new(Tone::Plain, rows), audit]
+        let word = if moved.was_already_moved { "moved earlier" } else { "moved" };
+        vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, word), Cell::new(Tone::Plain, rows), audit]
     };
     columns(&migrated.moved.iter().map(line).collect::<Vec<_>>()).join("\n")
 }

@@ -60,8 +60,11 @@ impl HttpWire {
             }
             // On a request's own stream, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
+            // The outlet takes the host's answers to requests of the server.
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
-            // A list with bytes that are not UTF-8 loses only the items that contain them.
+            // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes, the
+            // whole body gets an escape that is valid syntax, but that no string can be decoded from. The items of a
+            // list are decoded one by one, so only that of an item with the escape fails.
             Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
                 let escaped = Bytes::from(with_escapes(bytes));
                 found = match peek(&escaped) {

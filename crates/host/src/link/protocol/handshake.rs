@@ -161,8 +161,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Sends `server/discover`. Sends it again if the server refuses the version but lists the same version as
-    /// supported.
+    /// Sends `server/discover`. If the server refuses the version, a client chooses another one from the list in the
+    /// refusal. The host knows only one version of the modern era; if that is in the list, the host sends the same
+    /// request once more.
     async fn discover(&self) -> Result<Probe, LinkError> {
         if let LinkTransport::Http(http) = &self.channel.wire {
             http.set_protocol(Era::Modern, Some(MODERN));
@@ -223,6 +224,8 @@ impl Handshake<'_> {
 }
 
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
+/// Any JSON-RPC error may be its refusal and, over Streamable HTTP, any status that means failure. On other transports,
+/// such a status does not come from a server of the modern era; all other errors are no answer to the request.
 fn may_be_modern(wire: &LinkTransport, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
@@ -240,7 +243,8 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
-    // A refusal of the probe says more only if it is more than "unknown method".
+    // Both requests were refused. The error of the probe explains more if it is no JSON-RPC error. Of two JSON-RPC
+    // errors, the probe's explains more if only `initialize` was an unknown method.
     let probe_says_more = |error: &LinkError| match (&probe_error, error) {
         (LinkError::Rpc(probe_error), LinkError::Rpc(error)) => {
             error.code == METHOD_NOT_FOUND && probe_error.code != METHOD_NOT_FOUND
@@ -255,6 +259,11 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
 }
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
+///
+/// The server may be of the legacy era if something answered, but not as the modern era requires: with any JSON-RPC
+/// error but those below, with a result or bytes that are no answer to the probe, with a status that means failure, or
+/// by breaking off the one request. Failures that say nothing about the era, such as a process that ended or a sign-in
+/// that is required, are returned as they are.
 fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {
@@ -270,7 +279,9 @@ fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
             }))
         }
         Err(LinkError::Rpc(error)) => match error.code {
+            // Only the modern era has these codes.
             HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
+            // The server supports no version of the legacy era, so `initialize` would be refused as well.
             UNSUPPORTED_VERSION if !supported_versions(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
                 Err(LinkError::UnsupportedVersion { version: quote(&supported_versions(&error).join(", ")) })
             }

@@ -40,7 +40,7 @@ async fn rows_are_read_with_their_chain_and_a_cut_one_is_noticed(stage: &Stage) 
     assert_eq!(store.audit_after(Some(end), 9).await.unwrap().unwrap().rows, []);
     for (bad, broken) in [
         (ChainEnd { hash: [1; 32], ..second }, Break::Changed { seq: 3 }),
-        (ChainEnd { hash: [1; 32], ..end }, Break::Other { seq: 3 }),
+        (ChainEnd { hash: [1; 32], ..end }, Break::HashMismatch { seq: 3 }),
         (ChainEnd { seq: 5, ..end }, Break::Missing { from: 4, to: 5 }),
     ] {
         assert_eq!(store.audit_after(Some(bad), 9).await.unwrap(), Err(broken));

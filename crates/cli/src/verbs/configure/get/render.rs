@@ -54,6 +54,7 @@ impl<'a> Document<'a> {
             shadows: shadows
                 .map(|shadow| ShadowedDocument { scope: shadow.scope.as_str(), source: path(&shadow.source) })
                 .collect(),
+            // `{:#}` is the headline of a problem, without the snippet of the file and the hint.
             problems: problems(entry, loaded).map(|problem| format!("{problem:#}")).collect(),
         }
     }
@@ -130,11 +131,13 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
             line(label, &format!("{name}{separator}{}", value.as_str().unwrap_or_default()));
         }
     }
-    for (name, known_by) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
-        line("file", &format!("{name}  {}", known_by.as_str().unwrap_or_default()));
+    // Only an entry that the user is asked to agree to has `files`.
+    for (name, fingerprint) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
+        line("file", &format!("{name}  {}", fingerprint.as_str().unwrap_or_default()));
     }
-    let shown_above = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
-    for (name, value) in fields.iter().filter(|(name, _)| !shown_above.contains(&name.as_str())) {
+    // `runs` or `contacts` stands for `type`, and the caller shows in its first line whether the entry is enabled.
+    let shown_elsewhere = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
+    for (name, value) in fields.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())) {
         line("setting", &format!("{name} = {value}"));
     }
     lines

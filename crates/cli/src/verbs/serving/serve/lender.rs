@@ -23,7 +23,7 @@ use toolrack_daemon::Current;
 use crate::{
     context::{Borrower, Context},
     error::{Exit, Failure},
-    lending::{BorrowerLines, Build, DaemonStatus, Hello, Outbox, ToCommand, ToDaemon, receive, send},
+    lending::{BorrowerLines, Build, DaemonStatus, Hello, Outbox, ToBorrower, ToDaemon, receive, send},
     local_socket::{LocalSocket, SocketGuard},
     screen::Screen,
     verbs::{Cli, RunMode, Verb},
@@ -116,18 +116,18 @@ impl Command {
         let (hello, only_compares) = match timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await?? {
             Some(ToDaemon::Hello(hello)) => (hello, false),
             Some(ToDaemon::Compare(hello)) => (hello, true),
-            Some(ToDaemon::Status) => return send(&mut self.writer, &ToCommand::Status(lender.status())).await,
+            Some(ToDaemon::Status) => return send(&mut self.writer, &ToBorrower::Status(lender.status())).await,
             _ => return Ok(()),
         };
         let lines = BorrowerLines::new(self.outbox.clone());
         let (verb, lent_world) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
             Ok(verb_and_world) => verb_and_world,
-            Err(why) => return send(&mut self.writer, &ToCommand::Declined(why)).await,
+            Err(why) => return send(&mut self.writer, &ToBorrower::Declined(why)).await,
         };
         if only_compares {
-            return send(&mut self.writer, &ToCommand::Differences(lent_world.differences().await)).await;
+            return send(&mut self.writer, &ToBorrower::Differences(lent_world.differences().await)).await;
         }
-        send(&mut self.writer, &ToCommand::Ready).await?;
+        send(&mut self.writer, &ToBorrower::Ready).await?;
         // By now, the command may have stopped waiting and run in its own process, so nothing begins before it sends
         // `Start`.
         let Ok(Some(ToDaemon::Start)) = timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await? else {
@@ -153,7 +153,7 @@ impl Command {
         self.outbox.open();
         while let Some(message) = self.outbox.next().await {
             send(&mut self.writer, &message).await?;
-            if matches!(message, ToCommand::End(_) | ToCommand::Declined(_)) {
+            if matches!(message, ToBorrower::End(_) | ToBorrower::Declined(_)) {
                 break;
             }
         }
@@ -229,7 +229,7 @@ async fn run_to_end(
         // Only output that was not sent yet can be taken back.
         && outbox.is_none_or(Outbox::take_back)
     {
-        outbox.inspect(|outbox| outbox.push(ToCommand::Declined(why)));
+        outbox.inspect(|outbox| outbox.push(ToBorrower::Declined(why)));
         return true;
     }
     context.screen.end_status_line();
@@ -237,7 +237,7 @@ async fn run_to_end(
         context.screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
-    outbox.inspect(|outbox| outbox.push(ToCommand::End(exit as u8)));
+    outbox.inspect(|outbox| outbox.push(ToBorrower::End(exit as u8)));
     true
 }
 

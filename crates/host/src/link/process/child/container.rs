@@ -18,7 +18,7 @@ use crate::{
 /// The label of each container of Toolrack; its value is the name of the server.
 const LABEL: &str = "dev.toolrack.server";
 
-/// The longest part of a server's name in the name of its container.
+/// How many characters of a server's name become a part of the name of its container, at most.
 const SLUG_CHARS: usize = 40;
 
 /// A container in which to run a [`ChildCommand`]. The command and its working folder are then paths in the image.
@@ -84,7 +84,7 @@ impl ContainerCommand {
         let why = if self.engine == Engine::Auto {
             format!("no engine is installed: neither {programs} is on the PATH")
         } else {
-            format!("its engine is not installed: {programs} is not on the PATH")
+            format!("the engine of the container is not installed: {programs} is not on the PATH")
         };
         Err(SpawnError::NotContained { why })
     }
@@ -98,13 +98,14 @@ fn refuse_dangerous_mounts(mounts: &[Mount]) -> Result<(), SpawnError> {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
         let is_dangerous = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
         if Path::new(source).canonicalize().is_ok_and(|real| is_dangerous(&real)) {
-            let why = format!("mounting {source} would give it the whole machine");
+            let why = format!("the mount of {source} would give the server control of the whole machine");
             return Err(SpawnError::NotContained { why });
         }
         if let Some(link) = links::first_untrusted_link(Path::new(source)) {
             let link = link.display();
             let why = format!(
-                "`container.mounts` names {source}, and a server could have made the link {link} itself: name the target instead"
+                "`container.mounts` names {source}, which leads through the symbolic link {link}, and a server could \
+                 have made that link: name its target instead"
             );
             return Err(SpawnError::NotContained { why });
         }

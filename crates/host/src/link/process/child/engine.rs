@@ -34,7 +34,8 @@ pub struct EngineReport {
 pub enum ImageLook {
     /// The engine does not answer, so it was not asked.
     NotAsked,
-    /// The image is not on this machine.
+    /// `image inspect` failed. Usually, the image is not on this machine. The engine may also have failed, or not have
+    /// answered in time, although it has just answered `info`.
     Missing,
     /// The image is on this machine.
     Here {
@@ -59,9 +60,9 @@ pub struct EngineInfo {
 /// When the engine is not installed.
 pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineReport, SpawnError>> {
     let container = plan.container.as_deref()?;
-    let enclosure = ContainerCommand::new(server, container);
+    let container_command = ContainerCommand::new(server, container);
     let env = plan.env.clone();
-    let found = tokio::task::spawn_blocking(move || enclosure.find(&env)).await;
+    let found = tokio::task::spawn_blocking(move || container_command.find(&env)).await;
     let (program, is_podman) = match found.unwrap_or(Err(SpawnError::ShuttingDown)) {
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
@@ -85,7 +86,7 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
 }
 
 impl ImageLook {
-    /// Reads the answer to `image inspect`: a line for each digest, or an error if there is no such image.
+    /// Reads the answer to `image inspect`: a line for each digest. Any error counts as [`Self::Missing`].
     fn of(answer: Result<String, String>) -> Self {
         let Ok(printed) = answer else { return Self::Missing };
         Self::Here { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() }

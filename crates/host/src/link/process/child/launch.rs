@@ -116,6 +116,8 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
     Ok(attributes)
 }
 
+/// Returns the command line of the supervisor. Its first argument after the program's name is [`MARKER`], with which a
+/// program becomes a supervisor: see [`MARKER`] for the whole form.
 fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
     let fixed = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
     let mut words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
@@ -153,7 +155,7 @@ impl Process {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Kills only the supervisor, which then cannot end other processes.
+    /// Kills only the supervisor. The processes of its server go on, and the supervisor can no longer end them.
     pub(super) fn kill(&self) {
         if !self.is_collected {
             let _ = kill(self.pid, Signal::SIGKILL);
@@ -187,8 +189,8 @@ impl Process {
     }
 }
 
-/// If the process has not been collected here, the runtime has ended first. The process then ends within seconds,
-/// because the pipe of its orders is closed.
+/// Collects the process if [`Process::kill_and_collect`] has not, because the runtime ended before it was done. The
+/// process ends by itself within seconds, because the pipe of its orders is closed.
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.collect() {

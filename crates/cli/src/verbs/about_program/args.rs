@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The verbs about the program itself.
 #[derive(Debug, Subcommand)]
-pub(crate) enum AboutItself {
+pub(crate) enum AboutProgram {
     /// Print the script that makes a shell complete words
     Completions(CompletionsArgs),
     /// Print the manual, or write one page for each command

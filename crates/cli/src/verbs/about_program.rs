@@ -16,7 +16,7 @@ use crate::{
     error::{Exit, Failure, in_words},
     screen::Screen,
 };
-use args::{AboutItself, CompletionsArgs, ManArgs, Shell};
+use args::{AboutProgram, CompletionsArgs, ManArgs, Shell};
 use manual::Page;
 
 /// `completions --json`.
@@ -32,11 +32,11 @@ struct Written {
     files: Vec<PathBuf>,
 }
 
-pub(crate) async fn run(verb: AboutItself, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
+pub(crate) async fn run(verb: AboutProgram, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
     match verb {
-        AboutItself::Completions(args) => completions(&args, words, screen).await,
-        AboutItself::Man(ManArgs { folder: None }) => show_manual(screen).await,
-        AboutItself::Man(ManArgs { folder: Some(folder) }) => write_manual(folder, screen).await,
+        AboutProgram::Completions(args) => completions(&args, words, screen).await,
+        AboutProgram::Man(ManArgs { folder: None }) => show_manual(screen).await,
+        AboutProgram::Man(ManArgs { folder: Some(folder) }) => write_manual(folder, screen).await,
     }
 }
 

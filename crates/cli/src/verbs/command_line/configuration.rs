@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 ///
 /// # Errors
 /// When stdin cannot be read, or is named twice.
-pub(crate) async fn take_typed(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
+pub(crate) async fn take_inline_configurations(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
     let words = std::mem::take(&mut global.mcp_config);
     let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_typed(word));
     global.mcp_config = files;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, error::ErrorKind};
 
-pub(crate) use configuration::take_typed;
+pub(crate) use configuration::take_inline_configurations;
 
 use super::Verb;
 use crate::args::Global;
