@@ -213,7 +213,9 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
 impl Online {
     fn attempts(&self, request: &Request<'_>, streamed: bool) -> Attempts {
         let url = self.adapter.url(&self.base, streamed);
-        Attempts::new(self.transport.clone(), url, self.adapter.body(request, streamed), failure::classify_response)
+        let body = self.adapter.body(request, streamed);
+        let attempts = Attempts::new(self.transport.clone(), url, body, failure::classify_response);
+        if streamed { attempts } else { attempts.unstreamed() }
     }
 
     /// Returns the error for tools in the format of another wire, because the provider's own error would not help.

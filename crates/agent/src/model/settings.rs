@@ -34,7 +34,7 @@ impl fmt::Debug for Key {
 pub struct Bounds {
     /// `connect_timeout`: the longest time to connect. Default 10 s.
     pub connect: Duration,
-    /// `first_token_timeout`: the longest silence before the first word of an answer. Default 120 s, because local
+    /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because local
     /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model
     /// thinks (see [`Bounds::of`]).
     pub first_token: Duration,

@@ -107,6 +107,8 @@ pub(super) struct Attempts {
     classify: ClassifyResponse,
     /// The time at which the answer must be complete, however often the request is tried.
     pub(super) deadline: Instant,
+    /// How long each try waits for the beginning of the answer.
+    first_token: Duration,
     /// How many tries were made.
     pub(super) made: u32,
     /// The pause before the next try.
@@ -116,7 +118,14 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
         let deadline = Instant::now() + transport.bounds.total;
-        Self { transport, url, body, classify, deadline, made: 0, pause_before_next: None }
+        let first_token = transport.bounds.first_token;
+        Self { transport, url, body, classify, deadline, first_token, made: 0, pause_before_next: None }
+    }
+
+    /// Asks for an answer that does not come as a stream. A server that does not stream may send nothing until the
+    /// answer is complete, so only the total time limits the wait for its beginning.
+    pub(super) fn unstreamed(self) -> Self {
+        Self { first_token: self.transport.bounds.total, ..self }
     }
 
     /// Waits for the pause that is due, and sends the request once.
@@ -133,7 +142,7 @@ impl Attempts {
             .header(header::CONTENT_TYPE, "application/json")
             .body(self.body.clone());
         // Limits the wait for the head of the response. [`Body::chunk`] then waits as long again for the first piece.
-        let first_token = self.transport.bounds.first_token;
+        let first_token = self.first_token;
         let first_token_deadline = self.deadline.min(Instant::now() + first_token);
         match timeout_at(first_token_deadline, request.send()).await {
             Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout().into()),
@@ -251,7 +260,7 @@ impl Body {
             response,
             deadline: attempts.deadline,
             total: bounds.total,
-            first_token: bounds.first_token,
+            first_token: attempts.first_token,
             silence: bounds.silence,
             has_begun: false,
             limit: bounds.response_bytes,
@@ -298,9 +307,8 @@ impl Body {
     /// Returns the whole body.
     pub(super) fn read_all(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
-            // A server that does not stream sends no body until the answer is complete. `has_begun` stays `false` here,
-            // so `first_token` would limit this wait; only `total` should. (`first_token` has limited the wait for the
-            // head.)
+            // A server may also answer the request for a stream without one, and then sends no body until the answer is
+            // complete. `has_begun` stays `false` here, so `first_token` would limit this wait; only `total` should.
             self.first_token = self.total;
             let mut full = Vec::new();
             while let Some(chunk) = self.chunk().await? {

@@ -310,6 +310,22 @@ async fn a_server_that_sends_headers_before_it_reads_the_prompt_gets_the_first_t
 }
 
 #[tokio::test]
+async fn only_the_total_time_limits_the_wait_for_an_answer_that_does_not_come_as_a_stream() {
+    // The system accepts connections to it; no program answers them.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let mut settings = ModelSettings::new("custom", "some-model", Wire::OpenAiChat, &url);
+    settings.bounds.first_token = Duration::from_millis(20);
+    settings.bounds.total = Duration::from_millis(200);
+    let model = settings.connect().unwrap();
+    let (conversation, late) = (hello(), "took longer than 0.02 s (first_token_timeout)");
+    let error = streamed(&*model, Request::new(&conversation)).await.1.unwrap_err();
+    assert_eq!(error.to_string(), format!("custom/some-model: the beginning of the answer {late}"));
+    let error = model.complete(Request::new(&conversation)).await.unwrap_err();
+    assert_eq!(error.to_string(), "custom/some-model: the answer took longer than 0.2 s (total_timeout)");
+}
+
+#[tokio::test]
 async fn a_stream_that_never_ends_is_ended_at_the_bound_of_bytes_and_of_time() {
     for wire in WIRES {
         let endless = || Answer::events([first_event(wire)]).then_for_ever(next_event(wire));

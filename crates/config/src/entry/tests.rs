@@ -265,6 +265,22 @@ fn codex_fields_become_placeholders() {
 }
 
 #[test]
+fn the_variables_of_codex_are_inherited_beside_the_safe_ones_and_none_of_them_with_a_warning() {
+    let names = || InheritEnv::Names(vec!["A".to_owned()]);
+    for (word, expected, warnings) in [
+        (json!(null), names(), 0),
+        (json!("safe"), names(), 0),
+        (json!("all"), InheritEnv::All, 0),
+        (json!("none"), InheritEnv::None, 1),
+    ] {
+        let (decoded, problems) = read(&json!({ "command": "x", "env_vars": ["A"], "inherit_env": word }));
+        let Decoded::Server(spec) = decoded else { panic!("{word}: {problems:?}") };
+        let Transport::Stdio(stdio) = spec.transport else { panic!("{word}") };
+        assert_eq!((stdio.inherit_env, problems.len()), (expected, warnings), "{word}: {problems:?}");
+    }
+}
+
+#[test]
 fn an_entry_with_nothing_but_enabled_is_a_switch() {
     for (entry, expected) in [
         (json!({ "enabled": false }), false),

@@ -254,19 +254,25 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
     Some(item.value.into())
 }
 
-/// Reads `inherit_env`, and `env_vars`, Codex's list of names. The names in both lists are joined. If `inherit_env` is
-/// a word, it replaces the list in `env_vars`.
+/// Reads `inherit_env`, and `env_vars`, Codex's list of names, which are inherited in addition. Warns if they cannot be,
+/// because `inherit_env` is `none`.
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     let listed = fields.take("env_vars");
     let listed: Vec<String> =
         listed.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let Some(field) = fields.take("inherit_env") else {
-        return if listed.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(listed) };
-    };
+    let safe_and = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
+    let Some(field) = fields.take("inherit_env") else { return safe_and(listed) };
     match &field.node.value {
-        Value::Text(word) if word == "safe" => InheritEnv::Safe,
+        Value::Text(word) if word == "safe" => safe_and(listed),
         Value::Text(word) if word == "all" => InheritEnv::All,
-        Value::Text(word) if word == "none" => InheritEnv::None,
+        Value::Text(word) if word == "none" => {
+            if !listed.is_empty() {
+                let message = format!("`{}` is `none`, so the variables of `env_vars` are not inherited", field.name);
+                let hint = "leave one of the two out";
+                fields.report().add(Problem::warning(message).field(field.name).hint(hint), &field.node.at);
+            }
+            InheritEnv::None
+        }
         Value::List(_) => {
             InheritEnv::Names(fields.texts(field).into_iter().map(|item| item.value).chain(listed).collect())
         }

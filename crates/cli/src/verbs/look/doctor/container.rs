@@ -66,6 +66,10 @@ fn image_check(name: &str, container: &Container, inspection: &EngineReport) -> 
     let digests = match &inspection.image {
         ImageLook::Here { digests } => Some(digests.as_slice()),
         ImageLook::Missing | ImageLook::NotAsked => None,
+        ImageLook::Unknown { why } => {
+            let what = format!("whether the image {image} is here is not known: {why}");
+            return Check::doubtful("container", name, what);
+        }
     };
     let place = match (digests, container.pull) {
         (Some(_), _) => "is here",

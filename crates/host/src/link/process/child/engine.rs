@@ -34,9 +34,13 @@ pub struct EngineReport {
 pub enum ImageLook {
     /// The engine does not answer, so it was not asked.
     NotAsked,
-    /// `image inspect` failed. Usually, the image is not on this machine. The engine may also have failed, or not have
-    /// answered in time, although it has just answered `info`.
+    /// The image is not on this machine, or the engine refuses to look: it does not say which in a form for programs.
     Missing,
+    /// The engine has not answered in time, or could not be asked, although it has just answered another question.
+    Unknown {
+        /// The reason, escaped.
+        why: String,
+    },
     /// The image is on this machine.
     Here {
         /// The names with digests by which it was fetched. Empty for an image that was made here.
@@ -73,8 +77,8 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     } else {
         "{{.ServerVersion}}|{{.SecurityOptions}}"
     };
-    let engine =
-        run_client(&program, &["info", "--format", format], &plan.env).await.and_then(|reported| facts(&reported));
+    let reported = run_client(&program, &["info", "--format", format], &plan.env).await;
+    let engine = reported.map_err(ClientError::into_words).and_then(|reported| facts(&reported));
     let image = if engine.is_ok() {
         let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
         let words = words.into_iter().chain([&*container.container.image]);
@@ -86,10 +90,13 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
 }
 
 impl ImageLook {
-    /// Reads the answer to `image inspect`: a line for each digest. Any error counts as [`Self::Missing`].
-    fn of(answer: Result<String, String>) -> Self {
-        let Ok(printed) = answer else { return Self::Missing };
-        Self::Here { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() }
+    /// Reads the answer to `image inspect`: a line for each digest.
+    fn of(answer: Result<String, ClientError>) -> Self {
+        match answer {
+            Ok(printed) => Self::Here { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() },
+            Err(ClientError::Refused(_)) => Self::Missing,
+            Err(ClientError::NoAnswer(why)) => Self::Unknown { why },
+        }
     }
 }
 
@@ -103,20 +110,38 @@ fn facts(output: &str) -> Result<EngineInfo, String> {
     Ok(EngineInfo { version: quote(version), rootless })
 }
 
-/// Runs the engine's client and returns its output; if it fails, the error is the last line of its stderr.
-async fn run_client(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, String> {
+/// Why the engine's client has printed no answer, escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ClientError {
+    /// The client has ended with an error, of which this is the last line.
+    Refused(String),
+    /// The client cannot be started, or has not ended in time.
+    NoAnswer(String),
+}
+
+impl ClientError {
+    fn into_words(self) -> String {
+        match self {
+            Self::Refused(why) | Self::NoAnswer(why) => why,
+        }
+    }
+}
+
+/// Runs the engine's client and returns its output.
+async fn run_client(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, ClientError> {
     let mut command = Command::new(program);
     command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match timeout(ENGINE_TIMEOUT, command.output()).await {
-        Ok(output) => output.map_err(|error| error.to_string())?,
-        Err(_) => return Err(format!("it says nothing within {} s", ENGINE_TIMEOUT.as_secs())),
+        Ok(output) => output.map_err(|error| ClientError::NoAnswer(error.to_string()))?,
+        Err(_) => return Err(ClientError::NoAnswer(format!("it says nothing within {} s", ENGINE_TIMEOUT.as_secs()))),
     };
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let printed = String::from_utf8_lossy(&output.stderr);
-    Err(quote(printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it fails and does not say why")))
+    let last_line = printed.lines().rfind(|line| !line.trim().is_empty());
+    Err(ClientError::Refused(quote(last_line.unwrap_or("it fails and does not say why"))))
 }
 
 #[cfg(test)]
@@ -139,6 +164,8 @@ mod tests {
         let here = |digests: &[&str]| ImageLook::Here { digests: digests.iter().map(ToString::to_string).collect() };
         assert_eq!(ImageLook::of(Ok("a@sha256:1\n\nb@sha256:2\n".to_owned())), here(&["a@sha256:1", "b@sha256:2"]));
         assert_eq!(ImageLook::of(Ok("\n".to_owned())), here(&[]), "an image that was made here");
-        assert_eq!(ImageLook::of(Err("no such image".to_owned())), ImageLook::Missing);
+        assert_eq!(ImageLook::of(Err(ClientError::Refused("no such image".to_owned()))), ImageLook::Missing);
+        let why = || "it says nothing within 5 s".to_owned();
+        assert_eq!(ImageLook::of(Err(ClientError::NoAnswer(why()))), ImageLook::Unknown { why: why() });
     }
 }
