@@ -420,7 +420,7 @@ impl CallContext {
         let definition = tool.tool();
         let request = Request {
             method: "tools/call",
-            what: "the call",
+            label: "the call",
             name: definition.name.clone(),
             headers: tool.listed.headers.apply(&arguments),
             params: Map::from_iter([
@@ -563,7 +563,7 @@ impl Target<'_> {
             if let Some(failure) = state.failure_mut() {
                 failure.remove_output();
             }
-            error = error.map(|error| Arc::new(LinkError::clone(&error).silenced()));
+            error = error.map(|error| Arc::new(LinkError::clone(&error).without_output()));
         }
         CallError::NotReady { server: self.name.clone(), state, configured_in: self.source(), error }
     }
@@ -583,7 +583,7 @@ impl Target<'_> {
         match error {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
             error => {
-                let error = if self.server.has_private_output { error.silenced() } else { error };
+                let error = if self.server.has_private_output { error.without_output() } else { error };
                 CallError::Link { server, what, configured_in: self.source(), error }
             }
         }

@@ -114,7 +114,7 @@ pub use link::framing::sse;
 pub use link::fuzzing;
 #[doc(hidden)]
 pub use link::process::child;
-pub use link::process::child::{EngineInfo, EngineReport, ImageLook, SpawnError, inspect_engine};
+pub use link::process::child::{EngineInfo, EngineReport, ImageStatus, SpawnError, inspect_engine};
 pub use link::{
     BadRecording, Direction, LinkError, NotRecorded, OnMessage, OnProgress, Recorder, Recording, RecordingTooLarge,
     RpcError, WireMessage, process::supervisor,

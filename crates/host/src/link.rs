@@ -60,7 +60,7 @@ use self::{
     bounds::Bounds,
     channel::Channel,
     duplex::{Duplex, Streams},
-    http::{HttpPlan, HttpWire},
+    http::{HttpPlan, HttpTransport},
     inbound::{Closed, Events, Inbound, MAX_MESSAGES_PER_SECOND},
     process::Process,
 };
@@ -70,9 +70,9 @@ use crate::{
     link::{
         channel::LinkTransport,
         http::legacy_sse,
-        inbound::{rate::Rate, topics::WatchedResources},
-        process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
-        protocol::handshake::{Terms, ended_by_probe, modern_meta, more_informative, shake_hands},
+        inbound::{rate::RateLimiter, topics::WatchedResources},
+        process::child::{self, ChildCommand, Grace, Handle as ChildHandle, Supervisor},
+        protocol::handshake::{HandshakeSettings, ended_by_probe, modern_meta, more_informative, shake_hands},
         recording::Player,
     },
     resolve::{Authorizer, Destination, Resolver},
@@ -108,7 +108,7 @@ pub(crate) struct Connector {
 /// [`Self::shutdown`].
 pub(crate) struct Connection {
     pub(crate) link: Link,
-    child: Option<Child>,
+    child: Option<ChildHandle>,
     stop: CancellationToken,
     grace: Duration,
 }
@@ -125,7 +125,7 @@ impl Connection {
     /// parts of the connection have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
-        if let LinkTransport::Http(http) = &self.link.0.channel.wire {
+        if let LinkTransport::Http(http) = &self.link.0.channel.transport {
             http.end_session().await;
         }
         // Ends the reader and the writer, which closes the child's stdin.
@@ -144,9 +144,9 @@ struct Inner {
     channel: Channel,
     session: Session,
     /// One permit for each request that may be under way at once.
-    slots: Arc<Semaphore>,
-    /// Counts the requests, so that [`Link::unused`] notices new ones.
-    uses: AtomicU64,
+    request_permits: Arc<Semaphore>,
+    /// Counts the requests, so that [`Link::wait_until_unused`] notices new ones.
+    request_count: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
     timeouts: Timeouts,
@@ -184,7 +184,7 @@ impl Link {
 
     /// Waits until the server reports that its tools have changed.
     pub(crate) async fn tools_changed(&self) {
-        self.0.channel.inbound.changed.tools_changed().await;
+        self.0.channel.inbound.tools_changed.wait_and_clear().await;
     }
 
     fn channel(&self) -> &Channel {
@@ -193,32 +193,32 @@ impl Link {
 
     /// Waits until one more request may be sent; [`Limits::in_flight`] bounds how many are under way at once. The
     /// caller must hold the permit until the request has ended.
-    async fn slot(&self) -> Result<OwnedSemaphorePermit, LinkError> {
-        self.0.uses.fetch_add(1, Ordering::Relaxed);
-        let slot = self.0.slots.clone().acquire_owned().await;
-        slot.map_err(|_| LinkError::Stopped)
+    async fn request_permit(&self) -> Result<OwnedSemaphorePermit, LinkError> {
+        self.0.request_count.fetch_add(1, Ordering::Relaxed);
+        let permit = self.0.request_permits.clone().acquire_owned().await;
+        permit.map_err(|_| LinkError::Stopped)
     }
 
     /// Waits until no request has used the link for `idle_time` and no caller listens to a resource; forever if
     /// `idle_time` is `None`.
-    pub(crate) async fn unused(&self, idle_time: Option<Duration>) {
+    pub(crate) async fn wait_until_unused(&self, idle_time: Option<Duration>) {
         let Some(idle_time) = idle_time else {
             return pending().await;
         };
-        let mut before = self.0.uses.load(Ordering::Relaxed);
+        let mut previous_count = self.0.request_count.load(Ordering::Relaxed);
         loop {
             sleep(idle_time).await;
-            let now = self.0.uses.load(Ordering::Relaxed);
-            if now == before && self.is_quiet() && self.0.channel.inbound.topics().is_none() {
+            let count = self.0.request_count.load(Ordering::Relaxed);
+            if count == previous_count && self.is_idle() && self.0.channel.inbound.topics().is_none() {
                 return;
             }
-            before = now;
+            previous_count = count;
         }
     }
 
     /// Returns whether no request is under way.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.0.slots.available_permits() == self.0.limits.in_flight
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.request_permits.available_permits() == self.0.limits.in_flight
     }
 
     /// Returns whether the server supports the list method `method`.
@@ -241,7 +241,7 @@ impl Link {
 
     /// Returns whether headers mirror arguments, as only Streamable HTTP in the modern era requires.
     fn needs_param_headers(&self) -> bool {
-        self.0.session.era == Era::Modern && matches!(self.0.channel.wire, LinkTransport::Http(_))
+        self.0.session.era == Era::Modern && matches!(self.0.channel.transport, LinkTransport::Http(_))
     }
 
     /// Returns the `_meta` members of a request that tell a modern server which questions `asker` can answer.
@@ -272,8 +272,8 @@ impl Link {
 
 impl Connector {
     /// Returns a hook that turns each line that a child process writes to stderr into an event, within the rate limit.
-    fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
-        let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(MAX_MESSAGES_PER_SECOND));
+    fn stderr_hook(&self, server: &ServerName) -> Option<child::LineHook> {
+        let (events, server, rate) = (self.events.clone(), server.clone(), RateLimiter::new(MAX_MESSAGES_PER_SECOND));
         Some(Arc::new(move |line| {
             if rate.allow().is_none() {
                 return;
@@ -319,12 +319,12 @@ impl Connector {
             return Err(LinkError::config("BUILT_WITHOUT_SCHEMA_VALIDATION", why));
         }
         let mut attempt = Attempt { connector: self, name, spec, first_era };
-        let mut started = Started::default();
+        let mut started = StartedParts::default();
         let connect = async {
             match attempt.run(&mut started).await {
                 Err(error) if ended_by_probe(&error, spec.protocol, first_era) => {
                     attempt.first_era = Era::Legacy;
-                    attempt.run(&mut started).await.map_err(|again| more_informative(error, again))
+                    attempt.run(&mut started).await.map_err(|second_error| more_informative(error, second_error))
                 }
                 answer => answer,
             }
@@ -334,7 +334,7 @@ impl Connector {
             Err(_) => Err(LinkError::SlowStart {
                 after: spec.timeouts.startup,
                 stderr: started.process.as_ref().map(Process::stderr_so_far).unwrap_or_default(),
-                noise: started.inbound.as_deref().map(Inbound::noise_so_far).unwrap_or_default(),
+                noise: started.inbound.as_deref().map(Inbound::noise_summary).unwrap_or_default(),
             }),
         }
     }
@@ -342,18 +342,18 @@ impl Connector {
 
 /// The parts that an attempt has started, to explain why it did not end in time.
 #[derive(Default)]
-struct Started {
+struct StartedParts {
     process: Option<Process>,
     inbound: Option<Arc<Inbound>>,
 }
 
 impl Attempt<'_> {
     /// Opens a connection and does the handshake.
-    async fn run(&self, started: &mut Started) -> Result<Connection, LinkError> {
+    async fn run(&self, started: &mut StartedParts) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
         // The guard ends all parts of the connection if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
-        let parts = inbound::Parts {
+        let parts = inbound::InboundParts {
             asker: self.connector.asker.clone(),
             events: self.connector.events.clone(),
             observer: self.connector.observer.clone(),
@@ -362,26 +362,26 @@ impl Attempt<'_> {
             stop: stop.clone(),
         };
         let inbound = Inbound::new(self.name.clone(), parts);
-        inbound.report_to(self.connector.watched.clone());
+        inbound.set_watched_resources(self.connector.watched.clone());
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
-        let (wire, child) = self.open(&inbound, &closed, started).await?;
+        let (transport, child) = self.open(&inbound, &closed, started).await?;
         // For a server over HTTP, `open` has already set a page guard, and this call does nothing. Any other server is
         // a program on this machine, which could open any page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
-        let channel = Channel::new(wire, inbound, closed);
-        let terms = Terms {
+        let channel = Channel::new(transport, inbound, closed);
+        let settings = HandshakeSettings {
             client: &self.connector.client,
             abilities: self.connector.asker.abilities(),
             protocol: self.protocol(),
             first_era: self.first_era,
         };
-        let session = shake_hands(&channel, &terms).await.map_err(|error| self.explain(error))?;
+        let session = shake_hands(&channel, &settings).await.map_err(|error| self.explain(error))?;
         let link = Link(Arc::new(Inner {
             channel,
             session,
-            slots: Arc::new(Semaphore::new(self.spec.limits.in_flight)),
-            uses: AtomicU64::new(0),
+            request_permits: Arc::new(Semaphore::new(self.spec.limits.in_flight)),
+            request_count: AtomicU64::new(0),
             client: self.connector.client.clone(),
             asker: self.connector.asker.clone(),
             timeouts: self.spec.timeouts.clone(),
@@ -396,7 +396,7 @@ impl Attempt<'_> {
     /// error unchanged.
     fn explain(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
-            Transport::Stdio(stdio) if stdio.container.is_some() => contained::explain(error),
+            Transport::Stdio(stdio) if stdio.container.is_some() => contained::explain_exit(error),
             _ => error,
         }
     }
@@ -418,8 +418,8 @@ impl Attempt<'_> {
         &self,
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
-        started: &mut Started,
-    ) -> Result<(LinkTransport, Option<Child>), LinkError> {
+        started: &mut StartedParts,
+    ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         if let Some(recording) = &self.connector.recording {
             return Ok((LinkTransport::Recorded(Player::new(recording.clone(), inbound)), None));
         }
@@ -427,8 +427,8 @@ impl Attempt<'_> {
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
             Transport::Http(http) => {
-                let wire = HttpWire::new(&self.http_plan(http), inbound, closed).await?;
-                Ok((LinkTransport::Http(wire), None))
+                let http = HttpTransport::new(&self.http_plan(http), inbound, closed).await?;
+                Ok((LinkTransport::Http(http), None))
             }
             Transport::Sse(http) => {
                 let duplex = legacy_sse::open(&self.http_plan(http), inbound, closed).await?;
@@ -465,8 +465,8 @@ impl Attempt<'_> {
         stdio: &Stdio,
         inbound: &Arc<Inbound>,
         closed: &Arc<Closed>,
-        started: &mut Started,
-    ) -> Result<(LinkTransport, Option<Child>), LinkError> {
+        started: &mut StartedParts,
+    ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
         let container = plan.container.map(|plan| Box::new(child::ContainerCommand::new(self.name, &plan)));
         let command = ChildCommand {
@@ -478,7 +478,7 @@ impl Attempt<'_> {
             supervisor: self.connector.supervisor.clone(),
             confinement: plan.sandbox,
         };
-        let child = child::spawn(command, self.connector.on_stderr(self.name), &self.connector.tracker)
+        let child = child::spawn(command, self.connector.stderr_hook(self.name), &self.connector.tracker)
             .await
             .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
         let process = Process::new(&child.handle, child.stderr);

@@ -141,7 +141,7 @@ impl Host {
         let result = self.on_link(server, &name, |link: Link| {
             let request = Request {
                 method,
-                what: "the request",
+                label: "the request",
                 name: name.clone(),
                 params: params.clone(),
                 headers: Vec::new(),

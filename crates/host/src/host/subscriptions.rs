@@ -61,7 +61,7 @@ impl Subscriptions {
         if self.has_already(&self.held.lock(), &key)? {
             return Ok(());
         }
-        let topics = host.watched().of_server(&key.0);
+        let topics = host.watched().topics_for(&key.0);
         let subscription = Subscription::new(topics, uri, &self.wake);
         let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { limit: MAX_RESOURCES_PER_SERVER })?;
         host.subscribed(server, uri, state).await?;
@@ -149,11 +149,11 @@ mod tests {
         let topics = Arc::<Topics>::default();
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://a"));
         assert!(one.unsubscribe(&resource("").0, "x://a") && !one.unsubscribe(&resource("").0, "x://a"));
-        assert_eq!(topics.wanted().len(), 1);
+        assert_eq!(topics.desired().len(), 1);
         topics.updated("x://a");
         assert_eq!(one.updated().now_or_never(), None, "it does not listen any more");
         drop(other);
-        assert!(topics.wanted().is_empty());
+        assert!(topics.desired().is_empty());
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
         assert!(one.unsubscribe(&resource("").0, "x://a"));
-        assert!(topics.wanted().is_empty());
+        assert!(topics.desired().is_empty());
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::link::{
     duplex::Duplex,
     error::LinkError,
     framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
-    http::HttpWire,
-    inbound::{Closed, Inbound, OpenRequest, Registered},
-    message::{Outgoing, RawAnswer},
+    http::HttpTransport,
+    inbound::{Closed, Inbound, OpenRequest, RegisteredRequest},
+    message::{OutgoingRequest, RawAnswer},
     recording::Player,
 };
 
@@ -25,7 +25,7 @@ use crate::link::{
 #[derive(Debug)]
 pub(crate) enum LinkTransport {
     Duplex(Duplex),
-    Http(HttpWire),
+    Http(HttpTransport),
     /// There is no server: a recording answers.
     Recorded(Player),
 }
@@ -33,7 +33,7 @@ pub(crate) enum LinkTransport {
 impl LinkTransport {
     /// Sends a request and waits for its answer, without a time-out. Dropping the future cancels the request at the
     /// server.
-    pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
+    pub(crate) async fn exchange(&self, request: OutgoingRequest) -> RawAnswer {
         match self {
             Self::Duplex(duplex) => duplex.exchange(request).await,
             Self::Http(http) => http.exchange(request).await,
@@ -54,10 +54,10 @@ impl LinkTransport {
     }
 }
 
-/// A wire, with the parts that receive messages from it.
+/// A transport, with the parts that receive messages from it.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) wire: LinkTransport,
+    pub(crate) transport: LinkTransport,
     pub(crate) inbound: Arc<Inbound>,
     pub(crate) closed: Arc<Closed>,
     next_id: AtomicI64,
@@ -82,62 +82,66 @@ impl<'a, P: Serialize> NewRequest<'a, P> {
         Self { method, name: None, params, headers: Vec::new(), meta: "", cancellable: true }
     }
 
-    pub(crate) fn meta(self, meta: &'a str) -> Self {
+    pub(crate) fn with_meta(self, meta: &'a str) -> Self {
         Self { meta, ..self }
     }
 }
 
 impl Channel {
-    pub(crate) fn new(wire: LinkTransport, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
-        Self { wire, inbound, closed, next_id: AtomicI64::new(1) }
+    pub(crate) fn new(transport: LinkTransport, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
+        Self { transport, inbound, closed, next_id: AtomicI64::new(1) }
     }
 
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
     /// future cancels the request.
-    pub(crate) async fn request<P: Serialize>(&self, new: NewRequest<'_, P>, open: Option<OpenRequest>) -> RawAnswer {
-        match open {
-            Some(open) => self.send_registered(new, &mut self.register(open)).await,
-            None => self.send(self.next_id(), new, None).await,
+    pub(crate) async fn request<P: Serialize>(
+        &self,
+        request: NewRequest<'_, P>,
+        open_request: Option<OpenRequest>,
+    ) -> RawAnswer {
+        match open_request {
+            Some(open_request) => self.send_registered(request, &mut self.register(open_request)).await,
+            None => self.send(self.next_id(), request, None).await,
         }
     }
 
     /// Sends a subscription as [`Self::request`] sends a request. Ends when the server answers, or when the server
     /// revokes the subscription.
-    pub(crate) async fn listen<P: Serialize>(&self, new: NewRequest<'_, P>) -> RawAnswer {
-        self.hold_open(self.next_id(), new).await
+    pub(crate) async fn listen<P: Serialize>(&self, request: NewRequest<'_, P>) -> RawAnswer {
+        self.hold_open(self.next_id(), request).await
     }
 
     /// Sends a subscription as [`Self::listen`] does. The receiver gets the resources to which the server agreed.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
-        new: NewRequest<'a, P>,
+        request: NewRequest<'a, P>,
     ) -> (oneshot::Receiver<Vec<String>>, impl Future<Output = RawAnswer> + 'a) {
         let id = self.next_id();
-        (self.inbound.acknowledgement(id), self.hold_open(id, new))
+        (self.inbound.acknowledgement(id), self.hold_open(id, request))
     }
 
-    async fn hold_open<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>) -> RawAnswer {
-        let revocable = self.inbound.revocable(id);
+    async fn hold_open<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>) -> RawAnswer {
+        let subscription = self.inbound.register_subscription(id);
         tokio::select! {
-            answer = self.send(id, new, None) => answer,
+            answer = self.send(id, request, None) => answer,
             // The server may also end a subscription by `notifications/cancelled`, without an answer.
-            () = revocable.revoked() => Ok(Bytes::new()),
+            () = subscription.revoked() => Ok(Bytes::new()),
         }
     }
 
     /// Registers a request that is about to be sent: progress and questions reach the request until the returned guard
     /// is dropped.
-    pub(crate) fn register(&self, request: OpenRequest) -> Registered {
+    pub(crate) fn register(&self, request: OpenRequest) -> RegisteredRequest {
         self.inbound.register(self.next_id(), request)
     }
 
     /// Sends a registered request, as [`Self::request`] does.
     pub(crate) async fn send_registered<P: Serialize>(
         &self,
-        new: NewRequest<'_, P>,
-        registered: &mut Registered,
+        request: NewRequest<'_, P>,
+        registered: &mut RegisteredRequest,
     ) -> RawAnswer {
-        let answer = self.send(registered.id, new, Some(registered.id)).await;
+        let answer = self.send(registered.id, request, Some(registered.id)).await;
         registered.note_answer();
         answer
     }
@@ -148,42 +152,47 @@ impl Channel {
 
     /// Sends a request as [`Self::exchange`] does, but refuses an answer that nests too deep. Lists pass: their items
     /// are checked later, one by one.
-    async fn send<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
-        let method = new.method;
-        let answer = self.exchange(id, new, progress_token).await?;
+    async fn send<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
+        let method = request.method;
+        let answer = self.exchange(id, request, progress_token).await?;
         if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
             return Err(LinkError::unparsable(Reason::TooDeep { limit: MAX_DEPTH }.to_string()));
         }
         Ok(answer)
     }
 
-    async fn exchange<P: Serialize>(&self, id: i64, new: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
-        let request = Outgoing {
+    async fn exchange<P: Serialize>(
+        &self,
+        id: i64,
+        request: NewRequest<'_, P>,
+        progress_token: Option<i64>,
+    ) -> RawAnswer {
+        let outgoing = OutgoingRequest {
             id,
-            method: new.method,
-            name: new.name.map(ToOwned::to_owned),
-            headers: new.headers,
-            body: write_request(id, new.method, &new.params, new.meta, progress_token)?,
-            cancellable: new.cancellable,
+            method: request.method,
+            name: request.name.map(ToOwned::to_owned),
+            headers: request.headers,
+            body: write_request(id, request.method, &request.params, request.meta, progress_token)?,
+            cancellable: request.cancellable,
         };
         if self.closed.is_closed() {
-            return Err(self.closed.why());
+            return Err(self.closed.reason());
         }
         tokio::select! {
             biased;
-            answer = self.wire.exchange(request) => match answer {
-                // The wire only knows that the connection ended; `closed` knows the reason.
+            answer = self.transport.exchange(outgoing) => match answer {
+                // The transport only knows that the connection ended; `closed` knows the reason.
                 Err(LinkError::Stopped) => Err(self.closed.wait().await.for_requests_under_way()),
                 answer => answer,
             },
-            why = self.closed.wait() => Err(why.for_requests_under_way()),
+            reason = self.closed.wait() => Err(reason.for_requests_under_way()),
         }
     }
 
     /// Sends a notification.
     pub(crate) async fn notify(&self, method: &str) -> Result<(), LinkError> {
         let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-        self.wire.notify(message.into()).await
+        self.transport.notify(message.into()).await
     }
 }
 
@@ -195,16 +204,16 @@ fn write_request(
     meta: &str,
     progress_token: Option<i64>,
 ) -> Result<Bytes, LinkError> {
-    let failed = |error: serde_json::Error| LinkError::protocol(format!("the request cannot be written: {error}"));
+    let write_error = |error: serde_json::Error| LinkError::protocol(format!("the request cannot be written: {error}"));
     let mut out = Vec::with_capacity(256 + meta.len());
     out.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).as_bytes());
-    let start = out.len();
-    serde_json::to_writer(&mut out, params).map_err(failed)?;
+    let params_start = out.len();
+    serde_json::to_writer(&mut out, params).map_err(write_error)?;
     let token = progress_token.map(|token| format!(r#""progressToken":{token}"#)).unwrap_or_default();
     if !(meta.is_empty() && token.is_empty()) {
         // The params are an object, so the text ends with a brace.
         out.pop();
-        let params_are_empty = out.len() == start + 1;
+        let params_are_empty = out.len() == params_start + 1;
         let before_meta = if params_are_empty { "" } else { "," };
         let before_token = if meta.is_empty() || token.is_empty() { "" } else { "," };
         out.extend_from_slice(format!(r#"{before_meta}"_meta":{{{meta}{before_token}{token}}}}}"#).as_bytes());

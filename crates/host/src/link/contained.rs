@@ -7,7 +7,7 @@ const NO_COMMAND: (&str, &str) =
 
 /// Replaces `error` by the problem of the engine or the image, if the exit status indicates one (`docker-run(1)` and
 /// `podman-run(1)`, "Exit Status").
-pub(super) fn explain(error: LinkError) -> LinkError {
+pub(super) fn explain_exit(error: LinkError) -> LinkError {
     let LinkError::Exited { exit, stderr, noise } = error else { return error };
     let (why, next) = match &*exit {
         "exit status 125" => engine_problem(&stderr.to_lowercase()),
@@ -22,7 +22,7 @@ pub(super) fn explain(error: LinkError) -> LinkError {
 
 /// Matches the known messages of the engines, which have no codes.
 fn engine_problem(stderr: &str) -> (&'static str, &'static str) {
-    const KNOWN: &[(&[&str], &str, &str)] = &[
+    const KNOWN_PROBLEMS: &[(&[&str], &str, &str)] = &[
         (
             &["permission denied while trying to connect"],
             "this user may not use the engine",
@@ -59,8 +59,8 @@ fn engine_problem(stderr: &str) -> (&'static str, &'static str) {
             "check `container.network`",
         ),
     ];
-    let known = KNOWN.iter().find(|(words, ..)| words.iter().any(|word| stderr.contains(word)));
-    known.map_or(("the engine refused it", "check `container`"), |(_, why, next)| (why, next))
+    let problem = KNOWN_PROBLEMS.iter().find(|(words, ..)| words.iter().any(|word| stderr.contains(word)));
+    problem.map_or(("the engine refused it", "check `container`"), |(_, why, next)| (why, next))
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
 
     fn why(exit: &str, stderr: &str) -> String {
         let (exit, stderr) = (exit.to_owned(), stderr.to_owned());
-        explain(LinkError::Exited { exit, stderr, noise: String::new() }).to_string()
+        explain_exit(LinkError::Exited { exit, stderr, noise: String::new() }).to_string()
     }
 
     #[test]

@@ -196,9 +196,9 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         is_error: is_error(wire.is_error),
         ..CallResult::default()
     };
-    if let Some(odd) = wire.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null")) {
+    if let Some(unusual) = wire.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null")) {
         let read = decoded.is_error;
-        decoded.warnings.push(format!("`isError` is {}, neither true nor false; it is read as {read}", quote(odd)));
+        decoded.warnings.push(format!("`isError` is {}, neither true nor false; it is read as {read}", quote(unusual)));
     }
     if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
         let blocks: Vec<&RawValue> =
@@ -250,8 +250,8 @@ pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
 
 /// Returns the value of `isError`. A value that is neither true nor false counts as an error unless it clearly means
 /// false: a failure must not be mistaken for a result.
-fn is_error(written: Option<&RawValue>) -> bool {
-    !matches!(written.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
+fn is_error(value: Option<&RawValue>) -> bool {
+    !matches!(value.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
 /// Decodes one content block. A block of an unknown type, or one without the fields of its type, is kept as JSON.

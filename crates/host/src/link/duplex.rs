@@ -25,8 +25,8 @@ use crate::link::{
         envelope::{self, BadMessage, Envelope},
         lines::{Line, Lines},
     },
-    inbound::{Closed, Inbound, Outlet},
-    message::{self, Outgoing, RawAnswer, into_answer, rpc_error},
+    inbound::{Closed, Inbound, MessageSink},
+    message::{self, OutgoingRequest, RawAnswer, into_answer, parse_rpc_error},
     process::{Process, child::Exit},
 };
 
@@ -44,9 +44,9 @@ const MAX_CANCELLED: usize = 64;
 /// The sending half, shared by all users of the connection.
 pub(crate) struct Duplex {
     queue: mpsc::Sender<Bytes>,
-    pending: Arc<Pending>,
+    pending: Arc<PendingRequests>,
     /// Sends messages without waiting: answers to the server's requests, and cancellations.
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
 }
 
 impl fmt::Debug for Duplex {
@@ -57,31 +57,31 @@ impl fmt::Debug for Duplex {
 
 /// Requests that wait for an answer.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(Mutex<Requests>);
+pub(crate) struct PendingRequests(Mutex<RequestTable>);
 
-/// Requests by their ids.
+/// The state of [`PendingRequests`], by the ids of requests.
 #[derive(Debug, Default)]
-struct Requests {
+struct RequestTable {
     /// All requests that wait, with the channel that takes the answer.
-    waiting: HashMap<i64, oneshot::Sender<RawAnswer>>,
+    answer_senders: HashMap<i64, oneshot::Sender<RawAnswer>>,
     /// The waiting requests that are subscriptions; their answers come only when they end.
-    listening: HashSet<i64>,
+    subscription_ids: HashSet<i64>,
     /// The waiting requests for lists; their answers have a bound of their own.
-    listing: HashSet<i64>,
+    list_request_ids: HashSet<i64>,
     /// The latest requests that were cancelled before their answers came.
-    cancelled: VecDeque<i64>,
+    cancelled_ids: VecDeque<i64>,
 }
 
-impl Pending {
+impl PendingRequests {
     /// Registers a request before it is sent. Returns the receiver of its answer.
-    fn expect(&self, request: &Outgoing) -> oneshot::Receiver<RawAnswer> {
+    fn register(&self, request: &OutgoingRequest) -> oneshot::Receiver<RawAnswer> {
         let (sender, answer) = oneshot::channel();
         let mut requests = self.0.lock();
-        requests.waiting.insert(request.id, sender);
+        requests.answer_senders.insert(request.id, sender);
         if request.method == "subscriptions/listen" {
-            requests.listening.insert(request.id);
+            requests.subscription_ids.insert(request.id);
         } else if is_list(request.method) {
-            requests.listing.insert(request.id);
+            requests.list_request_ids.insert(request.id);
         }
         answer
     }
@@ -89,65 +89,65 @@ impl Pending {
     /// Removes a request. If it has no answer yet, remembers it as cancelled.
     fn remove(&self, id: i64) {
         let mut requests = self.0.lock();
-        requests.listening.remove(&id);
-        requests.listing.remove(&id);
-        if requests.waiting.remove(&id).is_some() {
-            if requests.cancelled.len() == MAX_CANCELLED {
-                requests.cancelled.pop_front();
+        requests.subscription_ids.remove(&id);
+        requests.list_request_ids.remove(&id);
+        if requests.answer_senders.remove(&id).is_some() {
+            if requests.cancelled_ids.len() == MAX_CANCELLED {
+                requests.cancelled_ids.pop_front();
             }
-            requests.cancelled.push_back(id);
+            requests.cancelled_ids.push_back(id);
         }
     }
 
     /// Passes an answer to the task that waits for it; `false` if no task does.
     pub(crate) fn settle(&self, id: i64, answer: RawAnswer) -> bool {
-        let waiting = self.0.lock().waiting.remove(&id);
-        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+        let sender = self.0.lock().answer_senders.remove(&id);
+        sender.is_some_and(|sender| sender.send(answer).is_ok())
     }
 
     /// Returns whether an answer to the request `id` may come late, because the request was cancelled. Returns `true`
     /// only once for each request, because a request has only one answer.
     fn take_cancelled(&self, id: i64) -> bool {
-        let cancelled = &mut self.0.lock().cancelled;
-        let at = cancelled.iter().position(|known| *known == id);
-        at.is_some_and(|at| cancelled.remove(at).is_some())
+        let cancelled_ids = &mut self.0.lock().cancelled_ids;
+        let index = cancelled_ids.iter().position(|cancelled_id| *cancelled_id == id);
+        index.is_some_and(|index| cancelled_ids.remove(index).is_some())
     }
 
     fn is_waiting(&self, id: i64) -> bool {
-        self.0.lock().waiting.contains_key(&id)
+        self.0.lock().answer_senders.contains_key(&id)
     }
 
     /// Returns whether the request `id` is for a list.
-    fn is_for_a_list(&self, id: i64) -> bool {
-        self.0.lock().listing.contains(&id)
+    fn is_list_request(&self, id: i64) -> bool {
+        self.0.lock().list_request_ids.contains(&id)
     }
 
     /// Returns the bound of the next message: the bound of lists only while a request for a list waits.
-    pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
-        if self.0.lock().listing.is_empty() { bounds.message() } else { bounds.list() }
+    pub(crate) fn current_bound(&self, bounds: Bounds) -> Bound {
+        if self.0.lock().list_request_ids.is_empty() { bounds.message() } else { bounds.list() }
     }
 
     /// Returns whether any request other than a subscription waits.
-    pub(crate) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting_requests(&self) -> bool {
         let requests = self.0.lock();
-        requests.waiting.keys().any(|id| !requests.listening.contains(id))
+        requests.answer_senders.keys().any(|id| !requests.subscription_ids.contains(id))
     }
 
     /// Returns the waiting request, if there is exactly one apart from subscriptions.
-    fn only_waiting(&self) -> Option<i64> {
+    fn sole_waiting_request(&self) -> Option<i64> {
         let requests = self.0.lock();
-        let mut waiting = requests.waiting.keys().filter(|id| !requests.listening.contains(id));
-        match (waiting.next(), waiting.next()) {
-            (Some(only), None) => Some(*only),
+        let mut waiting_ids = requests.answer_senders.keys().filter(|id| !requests.subscription_ids.contains(id));
+        match (waiting_ids.next(), waiting_ids.next()) {
+            (Some(id), None) => Some(*id),
             _ => None,
         }
     }
 }
 
 /// Puts answers to a server's requests into the queue of the writer.
-struct Queue(mpsc::Sender<Bytes>);
+struct QueueSink(mpsc::Sender<Bytes>);
 
-impl Outlet for Queue {
+impl MessageSink for QueueSink {
     fn post(&self, message: Bytes) {
         // Drop the answer if the queue is full: the server sends requests but does not read.
         let _ = self.0.try_send(message);
@@ -174,60 +174,61 @@ impl Duplex {
     {
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
         let duplex = Self::with_queue(queue, Arc::default());
-        let (stop, ended, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
-        let inbound_of_writer = inbound.clone();
+        let (stop, closed_by_writer, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
+        let writer_inbound = inbound.clone();
         inbound.tracker.spawn(async move {
             let writer = async {
-                let end = write_all_of(outgoing, streams.write, &inbound_of_writer).await;
-                handle_write_end(end, process, &ended).await;
+                let end = write_queued_messages(outgoing, streams.write, &writer_inbound).await;
+                handle_write_end(end, process, &closed_by_writer).await;
             };
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
             lines: Lines::new(streams.read, streams.bounds.message().bytes).with_larger_limit({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
-                Box::new(move || Some(pending.bound(bounds).bytes))
+                Box::new(move || Some(pending.current_bound(bounds).bytes))
             }),
             dispatcher: Dispatcher {
                 bounds: streams.bounds,
                 process: streams.process,
                 pending: duplex.pending.clone(),
-                outlet: duplex.outlet.clone(),
+                sink: duplex.sink.clone(),
                 inbound: inbound.clone(),
             },
         };
         let (stop, closed) = (inbound.stop.clone(), closed.clone());
         inbound.tracker.spawn(async move {
             // When this task ends, fail all waiting requests.
-            let _end = closed.on_drop();
-            let why = stop.run_until_cancelled(reader.run()).await;
-            closed.close(why.unwrap_or(LinkError::Stopped));
+            let _close_guard = closed.close_on_drop();
+            let reason = stop.run_until_cancelled(reader.run()).await;
+            closed.close(reason.unwrap_or(LinkError::Stopped));
         });
         duplex
     }
 
     /// Creates a connection without tasks of its own: another task takes the messages from the other end of `queue`
     /// and settles the answers in `pending`.
-    pub(crate) fn with_queue(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
-        Self { outlet: Arc::new(Queue(queue.clone())), queue, pending }
+    pub(crate) fn with_queue(queue: mpsc::Sender<Bytes>, pending: Arc<PendingRequests>) -> Self {
+        Self { sink: Arc::new(QueueSink(queue.clone())), queue, pending }
     }
 
-    pub(crate) fn pending(&self) -> &Arc<Pending> {
+    pub(crate) fn pending(&self) -> &Arc<PendingRequests> {
         &self.pending
     }
 
-    pub(crate) fn outlet(&self) -> &Arc<dyn Outlet> {
-        &self.outlet
+    pub(crate) fn sink(&self) -> &Arc<dyn MessageSink> {
+        &self.sink
     }
 
     /// Sends a request and waits for its answer. Dropping the future cancels the request at the server.
-    pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
-        let answer = self.pending.expect(&request);
-        let mut waiting = Waiting { duplex: self, id: request.id, is_sent: false, cancellable: request.cancellable };
+    pub(crate) async fn exchange(&self, request: OutgoingRequest) -> Result<Bytes, LinkError> {
+        let answer = self.pending.register(&request);
+        let mut guard =
+            RequestGuard { duplex: self, id: request.id, awaits_answer: false, cancellable: request.cancellable };
         self.send(request.body).await?;
-        waiting.is_sent = true;
+        guard.awaits_answer = true;
         let answer = answer.await;
-        waiting.is_sent = false;
+        guard.awaits_answer = false;
         answer.unwrap_or(Err(LinkError::Stopped))
     }
 
@@ -239,19 +240,19 @@ impl Duplex {
 
 /// Cleans up after a request when it is dropped. If the request was sent and has no answer yet, the caller no longer
 /// waits, and the request is cancelled at the server.
-struct Waiting<'a> {
+struct RequestGuard<'a> {
     duplex: &'a Duplex,
     id: i64,
     /// Whether the request was sent and has no answer yet.
-    is_sent: bool,
+    awaits_answer: bool,
     cancellable: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         self.duplex.pending.remove(self.id);
-        if self.is_sent && self.cancellable {
-            self.duplex.outlet.post(message::cancelled(self.id));
+        if self.awaits_answer && self.cancellable {
+            self.duplex.sink.post(message::cancelled_notification(self.id));
         }
     }
 }
@@ -261,7 +262,7 @@ enum WriteEnd {
     /// All senders are dropped.
     Done,
     /// The other side has closed its input.
-    Refused,
+    InputClosed,
     /// The other side read nothing for [`WRITE_STALL`].
     Stalled,
 }
@@ -274,13 +275,13 @@ async fn handle_write_end(end: WriteEnd, process: Option<Process>, closed: &Clos
         WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
         // Usually the other side has ended. Then the reader notices that as well, and explains it better. But the
         // reader does not notice if the other side has closed only its input.
-        WriteEnd::Refused => {
+        WriteEnd::InputClosed => {
             if timeout(EXIT_TIMEOUT, closed.wait()).await.is_err() {
-                let why = LinkError::Closed {
+                let reason = LinkError::Closed {
                     why: "it closed its input".into(),
                     stderr: last_stderr(process.as_ref()).await,
                 };
-                closed.close(why);
+                closed.close(reason);
             }
         }
     }
@@ -295,7 +296,7 @@ async fn last_stderr(process: Option<&Process>) -> String {
 }
 
 /// Writes the messages of the queue, many at a time.
-async fn write_all_of<W: AsyncWrite + Unpin>(
+async fn write_queued_messages<W: AsyncWrite + Unpin>(
     mut outgoing: mpsc::Receiver<Bytes>,
     mut write: W,
     inbound: &Inbound,
@@ -305,7 +306,7 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
     while outgoing.recv_many(&mut batch, QUEUE_LENGTH).await > 0 {
         joined.clear();
         for message in batch.drain(..) {
-            inbound.sent(&message);
+            inbound.observe_sent(&message);
             joined.extend_from_slice(&message);
             joined.push(b'\n');
         }
@@ -313,13 +314,13 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
         while !rest.is_empty() {
             match timeout(WRITE_STALL, write.write(rest)).await {
                 Ok(Ok(written)) if written > 0 => rest = &rest[written..],
-                Ok(_) => return WriteEnd::Refused,
+                Ok(_) => return WriteEnd::InputClosed,
                 Err(_) => return WriteEnd::Stalled,
             }
         }
         match timeout(WRITE_STALL, write.flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return WriteEnd::Refused,
+            Ok(Err(_)) => return WriteEnd::InputClosed,
             Err(_) => return WriteEnd::Stalled,
         }
         // Keep at most 1 MiB between batches, so that one large message does not hold its memory for ever.
@@ -348,8 +349,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             tokio::select! {
                 line = self.lines.next() => match line {
                     Ok(Some(line)) => {
-                        if let Err(end) = self.dispatcher.dispatch_line(line) {
-                            return end;
+                        if let Err(error) = self.dispatcher.dispatch_line(line) {
+                            return error;
                         }
                         // Yield: a buffer holds many lines, and a flood of them would starve other tasks.
                         consume_budget().await;
@@ -383,8 +384,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 pub(crate) struct Dispatcher {
     pub(crate) bounds: Bounds,
     pub(crate) process: Option<Process>,
-    pub(crate) pending: Arc<Pending>,
-    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) pending: Arc<PendingRequests>,
+    pub(crate) sink: Arc<dyn MessageSink>,
     pub(crate) inbound: Arc<Inbound>,
 }
 
@@ -405,16 +406,16 @@ impl Dispatcher {
     }
 
     /// Returns the error for a message that is too large and probably answers the request `id`.
-    fn too_large_error(&self, seen: u64, id: Option<i64>) -> LinkError {
-        let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
+    fn too_large_error(&self, length: u64, id: Option<i64>) -> LinkError {
+        let is_list = id.is_some_and(|id| self.pending.is_list_request(id));
         let bound = if is_list { self.bounds.list() } else { self.bounds.message() };
-        bound.too_large("STDIO_LINE_TOO_LARGE", "a line of the server", seen)
+        bound.too_large("STDIO_LINE_TOO_LARGE", "a line of the server", length)
     }
 
     /// Fails the request `id`, which a message that is too large probably answers. If no such request waits, reports a
     /// warning.
-    fn reject_too_large(&self, seen: u64, id: Option<i64>) {
-        let error = self.too_large_error(seen, id);
+    fn reject_too_large(&self, length: u64, id: Option<i64>) {
+        let error = self.too_large_error(length, id);
         if !id.is_some_and(|id| self.pending.settle(id, Err(error.clone()))) {
             self.inbound.warn(error.to_string());
         }
@@ -422,7 +423,7 @@ impl Dispatcher {
 
     /// Dispatches one line, or one event, of the server.
     pub(crate) fn receive(&self, bytes: &Bytes) {
-        self.inbound.received(bytes);
+        self.inbound.observe_received(bytes);
         if bytes.len() > self.bounds.message().bytes {
             return self.dispatch_large(bytes);
         }
@@ -437,7 +438,7 @@ impl Dispatcher {
             Ok(_) => None,
             Err(bad) => bad.salvaged.answered_request(),
         };
-        if id.is_some_and(|id| self.pending.is_for_a_list(id)) {
+        if id.is_some_and(|id| self.pending.is_list_request(id)) {
             self.dispatch(bytes);
         } else {
             self.reject_too_large(bytes.len() as u64, id);
@@ -449,16 +450,16 @@ impl Dispatcher {
         message::for_each_message(bytes, |message| match message {
             Ok(Envelope::Response { id, outcome }) => self.deliver_answer(id.number(), into_answer(bytes, outcome)),
             // An error without an id can only belong to the single request that waits.
-            Ok(Envelope::Orphan { error }) if self.pending.only_waiting().is_some() => {
-                self.deliver_answer(self.pending.only_waiting(), Err(LinkError::Rpc(rpc_error(error))));
+            Ok(Envelope::Orphan { error }) if self.pending.sole_waiting_request().is_some() => {
+                self.deliver_answer(self.pending.sole_waiting_request(), Err(LinkError::Rpc(parse_rpc_error(error))));
             }
-            Ok(other) => self.inbound.accept(other, None, &self.outlet),
+            Ok(other) => self.inbound.accept(other, None, &self.sink),
             Err(bad) => match self.request_answered_by(&bad, bytes) {
                 // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes,
                 // the message gets an escape that is valid syntax, but that no string can be decoded from. The items of
                 // a list are decoded one by one, so only that of an item with the escape fails.
-                Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
-                    let escaped = Bytes::from(envelope::with_escapes(bytes));
+                Some(id) if self.pending.is_list_request(id) && bad.is_not_utf8() => {
+                    let escaped = Bytes::from(envelope::escape_invalid_utf8(bytes));
                     message::for_each_message(&escaped, |message| match message {
                         Ok(Envelope::Response { outcome, .. }) => {
                             self.deliver_answer(Some(id), into_answer(&escaped, outcome))
@@ -467,7 +468,7 @@ impl Dispatcher {
                     });
                 }
                 Some(id) => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
-                None => self.inbound.noise("output that is not an MCP message", bytes),
+                None => self.inbound.note_noise("output that is not an MCP message", bytes),
             },
         });
     }
@@ -485,7 +486,7 @@ impl Dispatcher {
     /// Handles an answer that was too large to be read, so that its request is unknown. If exactly one request waits,
     /// fails that request; if not, reports a warning.
     pub(crate) fn reject_unread(&self, error: LinkError) {
-        match self.pending.only_waiting() {
+        match self.pending.sole_waiting_request() {
             Some(id) => self.deliver_answer(Some(id), Err(error)),
             None => self.inbound.warn(error.to_string()),
         }
@@ -512,7 +513,7 @@ impl Dispatcher {
     /// Returns the error for a process that has ended.
     async fn exit_error(&self, exit: &Exit) -> LinkError {
         let stderr = self.last_stderr().await;
-        LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_so_far() }
+        LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_summary() }
     }
 
     async fn last_stderr(&self) -> String {

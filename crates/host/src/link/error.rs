@@ -34,7 +34,7 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}{}", Tail(LAST_WORDS, .stderr), Tail(BEFORE_NOISE, .noise))]
+    #[error("the server process ended ({exit}){}{}", Suffix(LAST_WORDS, .stderr), Suffix(BEFORE_NOISE, .noise))]
     Exited {
         /// How the process ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
@@ -45,7 +45,7 @@ pub enum LinkError {
         noise: String,
     },
     /// The engine did not run the container of the server.
-    #[error("the server is not started, because its container is not available: {why}{}", Tail(LAST_WORDS, .stderr))]
+    #[error("the server is not started, because its container is not available: {why}{}", Suffix(LAST_WORDS, .stderr))]
     Container {
         /// The problem.
         why: &'static str,
@@ -55,7 +55,7 @@ pub enum LinkError {
         stderr: String,
     },
     /// The other side closed the connection.
-    #[error("the connection was closed: {why}{}", Tail(LAST_WORDS, .stderr))]
+    #[error("the connection was closed: {why}{}", Suffix(LAST_WORDS, .stderr))]
     Closed {
         /// The observed event.
         why: String,
@@ -77,7 +77,7 @@ pub enum LinkError {
         setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail(LAST_WORDS, .stderr), Tail(BEFORE_NOISE, .noise))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Suffix(LAST_WORDS, .stderr), Suffix(BEFORE_NOISE, .noise))]
     SlowStart {
         /// The bound.
         after: Duration,
@@ -134,7 +134,7 @@ pub enum LinkError {
         version: String,
     },
     /// The server answered with an HTTP status that means failure.
-    #[error("the server answered HTTP {status}{}", Tail(": ", .body))]
+    #[error("the server answered HTTP {status}{}", Suffix(": ", .body))]
     Http {
         /// The status code.
         status: u16,
@@ -169,7 +169,7 @@ pub enum LinkError {
         not_executed: bool,
     },
     /// The server requires a sign-in.
-    #[error("the server asks for a sign-in (HTTP {status}){}", Tail(": ", .how.as_deref().unwrap_or_default()))]
+    #[error("the server asks for a sign-in (HTTP {status}){}", Suffix(": ", .how.as_deref().unwrap_or_default()))]
     NeedsAuth {
         /// 401 or 403.
         status: u16,
@@ -185,7 +185,7 @@ pub enum LinkError {
         why: String,
     },
     /// The program of `headers_helper` printed no headers.
-    #[error("the program of headers_helper gave no headers: {why}{}", Tail(LAST_WORDS, .stderr))]
+    #[error("the program of headers_helper gave no headers: {why}{}", Suffix(LAST_WORDS, .stderr))]
     Helper {
         /// The problem.
         why: String,
@@ -254,9 +254,9 @@ impl LinkError {
         }
     }
 
-    /// Returns whether this error ends the whole connection, and not only one exchange. `others_wait` says whether
-    /// other requests are still under way on the connection.
-    pub(crate) fn ends_the_connection(&self, others_wait: bool) -> bool {
+    /// Returns whether this error ends the whole connection, and not only one exchange. `has_other_requests` says
+    /// whether other requests are still under way on the connection.
+    pub(crate) fn ends_the_connection(&self, has_other_requests: bool) -> bool {
         // Where no new TCP connection can be opened, the open ones may still deliver the answers to other requests.
         let spares_others = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
@@ -271,7 +271,7 @@ impl LinkError {
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
         );
-        ends && !(others_wait && spares_others)
+        ends && !(has_other_requests && spares_others)
     }
 
     /// Converts the error that ended the connection into the error of the other requests that were under way. An answer
@@ -285,9 +285,9 @@ impl LinkError {
             | Self::Stopped
             | Self::TooLarge { .. } => self,
             Self::SessionNotFound { .. } => Self::SessionNotFound { not_executed: false },
-            other => {
-                Self::Broken { why: format!("it was given up after another request failed: {}", other.silenced()) }
-            }
+            other => Self::Broken {
+                why: format!("it was given up after another request failed: {}", other.without_output()),
+            },
         }
     }
 
@@ -313,7 +313,7 @@ impl LinkError {
 
 /// A JSON-RPC error object, made safe to print.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message}{}", Code(.message, *.code))]
+#[error("{message}{}", CodeUnlessInMessage(.message, *.code))]
 pub struct RpcError {
     /// The JSON-RPC error code.
     pub code: i64,
@@ -325,15 +325,15 @@ pub struct RpcError {
 
 /// Displays the code (second) of an error, unless the server's message (first) already contains that number: many
 /// messages begin with `MCP error -32602:`.
-struct Code<'a>(&'a str, i64);
+struct CodeUnlessInMessage<'a>(&'a str, i64);
 
-impl fmt::Display for Code<'_> {
+impl fmt::Display for CodeUnlessInMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(message, code) = self;
         let digits = code.to_string();
-        let ends = |at: usize| !message[at + digits.len()..].starts_with(|next: char| next.is_ascii_digit());
-        let begins = |at: usize| !message[..at].ends_with(|before: char| before.is_ascii_digit() || before == '-');
-        if message.match_indices(&digits).any(|(at, _)| begins(at) && ends(at)) {
+        let ends_at = |at: usize| !message[at + digits.len()..].starts_with(|next: char| next.is_ascii_digit());
+        let begins_at = |at: usize| !message[..at].ends_with(|before: char| before.is_ascii_digit() || before == '-');
+        if message.match_indices(&digits).any(|(at, _)| begins_at(at) && ends_at(at)) {
             return Ok(());
         }
         write!(f, " (error {code})")
@@ -349,7 +349,7 @@ const BEFORE_NOISE: &str = "; ";
 impl LinkError {
     /// Removes the output (stdout and stderr) that the error quotes. The output may be of the server, of the container
     /// engine or of the program of `headers_helper`.
-    pub(crate) fn silenced(mut self) -> Self {
+    pub(crate) fn without_output(mut self) -> Self {
         match &mut self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => {
                 stderr.clear();
@@ -363,8 +363,8 @@ impl LinkError {
         self
     }
 
-    /// Returns the output that the error quotes, with the words around it: what [`Self::silenced`] removes from the
-    /// text of the error.
+    /// Returns the output that the error quotes, with the words around it: what [`Self::without_output`] removes from
+    /// the text of the error.
     fn output(&self) -> String {
         let (stderr, noise) = match self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => (stderr.as_str(), &**noise),
@@ -373,20 +373,20 @@ impl LinkError {
             }
             _ => ("", ""),
         };
-        format!("{}{}", Tail(LAST_WORDS, stderr), Tail(BEFORE_NOISE, noise))
+        format!("{}{}", Suffix(LAST_WORDS, stderr), Suffix(BEFORE_NOISE, noise))
     }
 }
 
 impl From<&LinkError> for FailureText {
     fn from(error: &LinkError) -> Self {
-        Self::new(error.clone().silenced().to_string(), &error.output())
+        Self::new(error.clone().without_output().to_string(), &error.output())
     }
 }
 
 /// Displays an introduction (first) and a text (second); nothing if the text is empty.
-struct Tail<'a>(&'static str, &'a str);
+struct Suffix<'a>(&'static str, &'a str);
 
-impl fmt::Display for Tail<'_> {
+impl fmt::Display for Suffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(introduction, text) = self;
         if text.is_empty() { Ok(()) } else { write!(f, "{introduction}{text}") }
@@ -462,7 +462,7 @@ mod tests {
                 matches!(error, LinkError::Exited { .. } | LinkError::Container { .. } | LinkError::Closed { .. });
             let under_way = error.for_requests_under_way();
             assert_eq!(under_way.to_string().contains("canary"), ends_all, "{under_way}");
-            assert!(!under_way.silenced().to_string().contains("canary"));
+            assert!(!under_way.without_output().to_string().contains("canary"));
         }
     }
 }

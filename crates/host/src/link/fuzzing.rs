@@ -244,13 +244,19 @@ fn is_acceptable(name: &str, cap: NameCap) -> bool {
 pub fn text(data: &[u8]) {
     let [room, input @ ..] = data else { return };
     let (input, room) = (String::from_utf8_lossy(input), usize::from(*room));
-    let acts = |c: char| {
+    let is_display_control = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let (terminal, line) = (text::for_terminal(&input), text::for_line(&input));
     let (log, page) = (text::for_log(&input), text::for_html(&input));
-    assert!(!terminal.chars().any(|c| acts(c) && !matches!(c, '\n' | '\t')), "acts on a terminal: {terminal:?}");
-    assert!(!line.chars().any(acts) && !log.chars().any(acts), "acts on a line: {line:?} {log:?}");
+    assert!(
+        !terminal.chars().any(|c| is_display_control(c) && !matches!(c, '\n' | '\t')),
+        "acts on a terminal: {terminal:?}"
+    );
+    assert!(
+        !line.chars().any(is_display_control) && !log.chars().any(is_display_control),
+        "acts on a line: {line:?} {log:?}"
+    );
     assert!(!page.contains(['<', '>', '"', '\'']), "markup: {page:?}");
     assert!(log.len() <= text::LOG_BYTES, "{} bytes for a log", log.len());
     assert_eq!(text::for_terminal(&terminal), terminal, "a second pass");

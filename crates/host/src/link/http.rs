@@ -37,7 +37,7 @@ use url::Url;
 pub(crate) use self::stream::EventError;
 use self::{
     authorize::AuthorizedBy,
-    helper::{Program, Runs},
+    helper::{HelperProgram, RunCache},
 };
 use crate::{
     catalog::param_headers::encode_header_value,
@@ -45,8 +45,8 @@ use crate::{
     link::{
         bounds::Bounds,
         error::LinkError,
-        inbound::{Closed, Inbound, Outlet},
-        message::{Outgoing, RawAnswer, cancelled},
+        inbound::{Closed, Inbound, MessageSink},
+        message::{OutgoingRequest, RawAnswer, cancelled_notification},
         process::child::Supervisor,
     },
     resolve::{Authorizer, Resolver},
@@ -54,23 +54,23 @@ use crate::{
     text::quote,
 };
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON_OR_EVENT_STREAM: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// The most answers and cancellations that are posted concurrently. Further ones wait.
-const SIDE_POSTS: usize = 16;
+const MAX_POSTS: usize = 16;
 /// The most answers and cancellations that wait to be posted. More are dropped.
-const SIDE_QUEUE: usize = 256;
+const MAX_QUEUED_POSTS: usize = 256;
 /// How long ending the session at the server may take.
-const END_SESSION_TIME: Duration = Duration::from_secs(1);
+const END_SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long unfinished posts may still take after the connection has ended.
-const LAST_POST_TIME: Duration = Duration::from_millis(200);
+const LAST_POST_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The most idle connections to one host that a client keeps.
 const MAX_IDLE_CONNECTIONS: usize = 64;
@@ -79,21 +79,21 @@ const MAX_IDLE_CONNECTIONS: usize = 64;
 /// (which addresses requests may reach) share a client. A client is made on first use, and again when the rules have
 /// changed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
+pub(crate) struct Clients(Arc<ArcSwap<ClientsByKey>>);
 
 /// The clients, each with the guard that it enforces. The key is the connect time-out, and `true` for servers of the
 /// host's own configuration or `false` for servers that a member of a team has added.
-type Pools = HashMap<(Duration, bool), (Guard, Client)>;
+type ClientsByKey = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
     /// Returns the client for a server, which enforces `guard`.
     fn client_for(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
         let key = (spec.open_timeout, spec.added_by.is_none());
-        let existing = |pools: &Pools| {
-            let (enforced, client) = pools.get(&key)?;
-            (*enforced == guard).then(|| client.clone())
+        let find_existing = |clients: &ClientsByKey| {
+            let (enforced_guard, client) = clients.get(&key)?;
+            (*enforced_guard == guard).then(|| client.clone())
         };
-        if let Some(client) = existing(&self.0.load()) {
+        if let Some(client) = find_existing(&self.0.load()) {
             return Ok(client);
         }
         let builder = Client::builder()
@@ -104,15 +104,15 @@ impl Clients {
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS);
         let client = guard.client(builder).map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
         // If another thread has made a client meanwhile, use that one, to share its connections.
-        let before = self.0.rcu(|pools| match existing(pools) {
-            Some(_) => Arc::clone(pools),
+        let previous_clients = self.0.rcu(|clients| match find_existing(clients) {
+            Some(_) => Arc::clone(clients),
             None => {
-                let mut pools = Pools::clone(pools);
-                pools.insert(key, (guard.clone(), client.clone()));
-                Arc::new(pools)
+                let mut clients = ClientsByKey::clone(clients);
+                clients.insert(key, (guard.clone(), client.clone()));
+                Arc::new(clients)
             }
         });
-        Ok(existing(&before).unwrap_or(client))
+        Ok(find_existing(&previous_clients).unwrap_or(client))
     }
 }
 
@@ -126,7 +126,7 @@ struct SessionHeaders {
 
 /// A client for one endpoint. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct HttpWire(Arc<Endpoint>);
+pub(crate) struct HttpTransport(Arc<Endpoint>);
 
 struct Endpoint {
     client: Client,
@@ -136,24 +136,24 @@ struct Endpoint {
     resolver: Arc<dyn Resolver>,
     authorizer: Option<Arc<dyn Authorizer>>,
     /// The program that prints headers, if the server's configuration has one.
-    helper: Option<Arc<Program>>,
+    helper: Option<Arc<HelperProgram>>,
     bounds: Bounds,
     session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
     /// The number of requests that wait for their answers. Subscriptions do not count.
-    under_way: AtomicUsize,
+    requests_under_way: AtomicUsize,
     /// One permit for each answer or cancellation that may be posted at once.
-    side_posts: Arc<Semaphore>,
+    post_permits: Arc<Semaphore>,
     /// One permit for each answer or cancellation that may wait to be posted.
-    side_queue: Arc<Semaphore>,
-    /// Runs posts of [`Outlet::post`], which may be called where there is no runtime: when a future is dropped.
+    queue_permits: Arc<Semaphore>,
+    /// Runs posts of [`MessageSink::post`], which may be called where there is no runtime: when a future is dropped.
     runtime: Handle,
 }
 
-impl fmt::Debug for HttpWire {
+impl fmt::Debug for HttpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpWire").field("server", &self.0.server).finish_non_exhaustive()
+        f.debug_struct("HttpTransport").field("server", &self.0.server).finish_non_exhaustive()
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) async fn resolved_url(
     Ok(url)
 }
 
-impl HttpWire {
+impl HttpTransport {
     /// Creates a client without sending a request.
     pub(crate) async fn new(
         plan: &HttpPlan<'_>,
@@ -208,22 +208,22 @@ impl HttpWire {
             resolver: plan.resolver.clone(),
             authorizer: plan.authorizer.cloned(),
             helper: plan.spec.headers_helper.as_deref().map(|spec| {
-                Arc::new(Program {
+                Arc::new(HelperProgram {
                     spec: spec.clone(),
                     server: plan.server.clone(),
                     resolver: plan.resolver.clone(),
                     supervisor: plan.supervisor.cloned(),
                     tasks: inbound.tracker.clone(),
-                    runs: Runs::default(),
+                    run_cache: RunCache::default(),
                 })
             }),
             bounds: plan.bounds,
             session_headers: ArcSwap::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
-            under_way: AtomicUsize::new(0),
-            side_posts: Arc::new(Semaphore::new(SIDE_POSTS)),
-            side_queue: Arc::new(Semaphore::new(SIDE_QUEUE)),
+            requests_under_way: AtomicUsize::new(0),
+            post_permits: Arc::new(Semaphore::new(MAX_POSTS)),
+            queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_POSTS)),
             runtime: Handle::current(),
         })))
     }
@@ -243,16 +243,16 @@ impl HttpWire {
         self.0.session_headers.load().session.is_some()
     }
 
-    /// See [`LinkTransport::exchange`](super::channel::Wire::exchange).
-    pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
-        let mut abandoned = Abandoned {
-            wire: self,
+    /// See [`LinkTransport::exchange`](super::channel::LinkTransport::exchange).
+    pub(crate) async fn exchange(&self, request: OutgoingRequest) -> RawAnswer {
+        let mut cancel_on_drop = CancelOnDrop {
+            transport: self,
             id: (request.cancellable && self.0.session_headers.load().era == Some(Era::Legacy)).then_some(request.id),
         };
-        let under_way = self.0.count_under_way(&request);
+        let counted_request = self.0.count_under_way(&request);
         let answer = self.post_request(&request).await;
-        abandoned.id = None;
-        drop(under_way);
+        cancel_on_drop.id = None;
+        drop(counted_request);
         if let Err(error) = &answer {
             self.close_if_required(error);
         }
@@ -261,31 +261,31 @@ impl HttpWire {
 
     /// Ends the connection if this error requires it.
     fn close_if_required(&self, error: &LinkError) {
-        if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
+        if error.ends_the_connection(self.0.requests_under_way.load(Ordering::Acquire) > 0) {
             self.0.closed.close(error.clone());
         }
     }
 
     /// Posts a request and reads its answer. Takes the session id from the answer to `initialize`.
-    async fn post_request(&self, request: &Outgoing) -> RawAnswer {
+    async fn post_request(&self, request: &OutgoingRequest) -> RawAnswer {
         let response = self.0.post(Some(request), request.body.clone()).await?;
         let response = self.0.check_status(response).await?;
         if request.method == "initialize" {
-            let session = response.headers().get(SESSION).cloned().map(sensitive);
+            let session = response.headers().get(MCP_SESSION_ID).cloned().map(sensitive);
             self.0.session_headers.rcu(|session_headers| SessionHeaders {
                 session: session.clone(),
                 ..SessionHeaders::clone(session_headers)
             });
         }
         match media_type(response.headers()) {
-            Media::Json => self.json_answer(response, request).await,
-            Media::Events => self.streamed_answer(response, request).await,
-            Media::None if response.status() == StatusCode::ACCEPTED => {
+            MediaType::Json => self.json_answer(response, request).await,
+            MediaType::Events => self.streamed_answer(response, request).await,
+            MediaType::None if response.status() == StatusCode::ACCEPTED => {
                 Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
             }
             // A body without a Content-Type counts as JSON.
-            Media::None => self.json_answer(response, request).await,
-            Media::Other(kind) => Err(LinkError::protocol(format!(
+            MediaType::None => self.json_answer(response, request).await,
+            MediaType::Other(kind) => Err(LinkError::protocol(format!(
                 "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
             ))),
         }
@@ -326,9 +326,9 @@ impl HttpWire {
             session_headers: ArcSwap::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
-            under_way: AtomicUsize::new(0),
-            side_posts: self.0.side_posts.clone(),
-            side_queue: self.0.side_queue.clone(),
+            requests_under_way: AtomicUsize::new(0),
+            post_permits: self.0.post_permits.clone(),
+            queue_permits: self.0.queue_permits.clone(),
             runtime: self.0.runtime.clone(),
         }))
     }
@@ -336,50 +336,50 @@ impl HttpWire {
     /// Opens the stream on which a legacy server sends its own messages; see `stream`. The receiver resolves after the
     /// first try.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
-        let (opened, was_opened) = tokio::sync::oneshot::channel();
-        let (wire, stop) = (self.clone(), self.0.inbound.stop.clone());
+        let (sender, opened) = tokio::sync::oneshot::channel();
+        let (transport, stop) = (self.clone(), self.0.inbound.stop.clone());
         self.0.inbound.tracker.spawn(async move {
-            stop.run_until_cancelled(wire.standing_stream(opened, &wire.outlet())).await;
+            stop.run_until_cancelled(transport.keep_standing_stream(sender, &transport.sink())).await;
         });
-        was_opened
+        opened
     }
 
-    /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIME`], and ignores errors.
+    /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIMEOUT`], and ignores errors.
     pub(crate) async fn end_session(&self) {
         let end_session = async {
-            if let Ok((request, _)) = self.0.request(Method::DELETE, None).await {
+            if let Ok((request, _)) = self.0.build_request(Method::DELETE, None).await {
                 let _ = request.send().await;
             }
         };
         if self.has_session() {
-            let _ = timeout(END_SESSION_TIME, end_session).await;
+            let _ = timeout(END_SESSION_TIMEOUT, end_session).await;
         }
     }
 
-    pub(crate) fn outlet(&self) -> Arc<dyn Outlet> {
+    pub(crate) fn sink(&self) -> Arc<dyn MessageSink> {
         Arc::new(self.clone())
     }
 }
 
-impl Outlet for HttpWire {
+impl MessageSink for HttpTransport {
     fn post(&self, message: Bytes) {
-        let Ok(queue_permit) = self.0.side_queue.clone().try_acquire_owned() else {
-            return self.0.inbound.warn(format!("a message was dropped: {SIDE_QUEUE} wait to be posted"));
+        let Ok(queue_permit) = self.0.queue_permits.clone().try_acquire_owned() else {
+            return self.0.inbound.warn(format!("a message was dropped: {MAX_QUEUED_POSTS} wait to be posted"));
         };
-        let wire = self.clone();
+        let transport = self.clone();
         let task = async move {
             let _queue_permit = queue_permit;
             let delivered = async {
-                let _post_permit = wire.0.side_posts.acquire().await;
-                wire.notify(message).await
+                let _post_permit = transport.0.post_permits.acquire().await;
+                transport.notify(message).await
             };
             let stopped = async {
-                wire.0.inbound.stop.cancelled().await;
-                sleep(LAST_POST_TIME).await;
+                transport.0.inbound.stop.cancelled().await;
+                sleep(LAST_POST_TIMEOUT).await;
             };
             tokio::select! {
                 delivered = delivered => if let Err(error) = delivered {
-                    wire.0.inbound.warn(format!("a message could not be delivered: {error}"));
+                    transport.0.inbound.warn(format!("a message could not be delivered: {error}"));
                 },
                 () = stopped => {}
             }
@@ -390,16 +390,16 @@ impl Outlet for HttpWire {
 
 /// Notifies a legacy server that the caller no longer waits, if this is dropped before the request has its answer. (In
 /// the modern era, closing the stream is enough.)
-struct Abandoned<'a> {
-    wire: &'a HttpWire,
+struct CancelOnDrop<'a> {
+    transport: &'a HttpTransport,
     /// The id of the request; `None` if no notification is needed.
     id: Option<i64>,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.wire.post(cancelled(id));
+            self.transport.post(cancelled_notification(id));
         }
     }
 }
@@ -409,35 +409,35 @@ struct CountedRequest<'a>(&'a Endpoint);
 
 impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.requests_under_way.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Endpoint {
     /// Counts a request as under way, unless it is a subscription.
-    fn count_under_way(&self, request: &Outgoing) -> Option<CountedRequest<'_>> {
+    fn count_under_way(&self, request: &OutgoingRequest) -> Option<CountedRequest<'_>> {
         (request.method != "subscriptions/listen").then(|| {
-            self.under_way.fetch_add(1, Ordering::AcqRel);
+            self.requests_under_way.fetch_add(1, Ordering::AcqRel);
             CountedRequest(self)
         })
     }
 
     /// Posts a body. `request` is the MCP request in the body, if the body is a request.
-    async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
-        self.inbound.sent(&body);
+    async fn post(&self, request: Option<&OutgoingRequest>, body: Bytes) -> Result<Response, LinkError> {
+        self.inbound.observe_sent(&body);
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
     /// Builds an HTTP request with all headers except those of its body. `outgoing` is the MCP request that it will
     /// carry, if any. Returns the HTTP request, and how it was authorized.
-    async fn request(
+    async fn build_request(
         &self,
         method: Method,
-        outgoing: Option<&Outgoing>,
+        outgoing: Option<&OutgoingRequest>,
     ) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
         let mut headers = HeaderMap::new();
-        let configured = self.resolver.headers(&self.server, &self.spec).await;
-        for (name, value) in configured.map_err(LinkError::Resolve)? {
+        let configured_headers = self.resolver.headers(&self.server, &self.spec).await;
+        for (name, value) in configured_headers.map_err(LinkError::Resolve)? {
             let name = HeaderName::try_from(&name).map_err(|_| {
                 LinkError::config("BAD_HEADER", format!("the configured header name `{name}` is not valid"))
             })?;
@@ -456,18 +456,18 @@ impl Endpoint {
                 AuthorizedBy::Helper(printed)
             }
         };
-        headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
+        headers.insert(header::ACCEPT, if method == Method::GET { EVENT_STREAM } else { JSON_OR_EVENT_STREAM });
         let session_headers = self.session_headers.load();
         if let Some(version) = &session_headers.version {
-            headers.insert(VERSION, version.clone());
+            headers.insert(MCP_PROTOCOL_VERSION, version.clone());
         }
         if let Some(session) = &session_headers.session {
-            headers.insert(SESSION, session.clone());
+            headers.insert(MCP_SESSION_ID, session.clone());
         }
         if let Some(request) = outgoing.filter(|_| session_headers.era == Some(Era::Modern)) {
-            headers.insert(METHOD, HeaderValue::from_static(request.method));
+            headers.insert(MCP_METHOD, HeaderValue::from_static(request.method));
             if let Some(name) = &request.name {
-                headers.insert(NAME, encode_header_value(name));
+                headers.insert(MCP_NAME, encode_header_value(name));
             }
             headers.extend(request.headers.iter().cloned());
         }
@@ -495,9 +495,9 @@ impl Endpoint {
             }),
             code @ (301..=303 | 307 | 308) => {
                 let location = text_header(&response, &header::LOCATION).and_then(|to| response.url().join(&to).ok());
-                Err(redirects::refused(code, location.as_ref(), &self.url))
+                Err(redirects::refused_error(code, location.as_ref(), &self.url))
             }
-            code => Err(body::failure(response, code, had_session, &self.inbound).await),
+            code => Err(body::status_error(response, code, had_session, &self.inbound).await),
         }
     }
 
@@ -514,7 +514,7 @@ impl Endpoint {
     }
 
     /// Converts an error of the HTTP client. Leaves out the URL in the error, because the URL may hold a secret.
-    fn unreachable(&self, error: reqwest::Error) -> LinkError {
+    fn link_error(&self, error: reqwest::Error) -> LinkError {
         let error = error.without_url();
         let mut innermost: &dyn std::error::Error = &error;
         while let Some(source) = innermost.source() {
@@ -554,21 +554,21 @@ fn text_header(response: &Response, name: &HeaderName) -> Option<String> {
 }
 
 /// The kind of a body.
-enum Media {
+enum MediaType {
     Json,
     Events,
     None,
     Other(String),
 }
 
-fn media_type(headers: &HeaderMap) -> Media {
+fn media_type(headers: &HeaderMap) -> MediaType {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
-        return Media::None;
+        return MediaType::None;
     };
     let value = value.to_str().unwrap_or("unreadable");
     match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-        "application/json" => Media::Json,
-        "text/event-stream" => Media::Events,
-        other => Media::Other(quote(other)),
+        "application/json" => MediaType::Json,
+        "text/event-stream" => MediaType::Events,
+        other => MediaType::Other(quote(other)),
     }
 }

@@ -42,7 +42,7 @@ use question::Question;
 use self::{
     clock::Clock,
     observe::Observer,
-    rate::Rate,
+    rate::RateLimiter,
     tasks::ClientTasks,
     topics::{Topics, WatchedResources},
 };
@@ -53,7 +53,7 @@ use crate::{
     link::{
         decode,
         framing::envelope::{self, Envelope, Id},
-        message::{no_params, rpc_error},
+        message::{no_params, parse_rpc_error},
     },
     mcp::Progress,
     spec::{Era, ServerName},
@@ -72,7 +72,7 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sends messages for which the sender does not wait: answers to a server's requests, and cancellations. Drops a
 /// message if the queue is full.
-pub(crate) trait Outlet: Send + Sync {
+pub(crate) trait MessageSink: Send + Sync {
     fn post(&self, message: Bytes);
 }
 
@@ -86,12 +86,12 @@ pub(crate) struct OpenRequest {
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     /// Cancelled when the caller no longer waits for the answer.
-    given_up: CancellationToken,
+    abandoned: CancellationToken,
 }
 
 impl OpenRequest {
     pub(crate) fn new(clock: Arc<Clock>, asker: SharedAsker, caller: Caller, on_progress: Option<OnProgress>) -> Self {
-        Self { clock, asker, caller, on_progress, given_up: CancellationToken::new() }
+        Self { clock, asker, caller, on_progress, abandoned: CancellationToken::new() }
     }
 }
 
@@ -123,7 +123,7 @@ enum ListOnDemand {
 
 /// The open requests of a connection, and its recent reports.
 #[derive(Default)]
-struct Open {
+struct State {
     /// Requests of this host that wait for their answers, by their ids.
     requests: HashMap<i64, Arc<OpenRequest>>,
     /// The requests that the server may cancel, by their ids as JSON: its own questions that are being answered and, in
@@ -143,24 +143,24 @@ pub(crate) struct Inbound {
     pub(crate) events: Events,
     observer: Observer,
     /// Notes that the list of tools has changed.
-    pub(crate) changed: ToolsChanged,
+    pub(crate) tools_changed: ToolsChanged,
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
     pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
-    open: Mutex<Open>,
+    state: Mutex<State>,
     /// One permit for each request of the server that may be answered at once.
-    answer_slots: Arc<Semaphore>,
+    answer_permits: Arc<Semaphore>,
     /// Limits log messages and warnings.
-    message_rate: Rate,
+    message_rate: RateLimiter,
     /// Counts bytes that are not an MCP message.
     noise: Noise,
     /// Judges which pages the server may ask the user to open.
-    pages: OnceLock<Guard>,
+    page_guard: OnceLock<Guard>,
     /// The listeners of resources.
     watched: OnceLock<Arc<WatchedResources>>,
     /// Whether a task maintains the subscriptions of this connection.
-    pub(crate) subscribing: AtomicBool,
+    pub(crate) maintains_subscriptions: AtomicBool,
 }
 
 impl fmt::Debug for Inbound {
@@ -170,7 +170,7 @@ impl fmt::Debug for Inbound {
 }
 
 /// The inputs of [`Inbound::new`].
-pub(crate) struct Parts {
+pub(crate) struct InboundParts {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) observer: Observer,
@@ -183,13 +183,13 @@ pub(crate) struct Parts {
 }
 
 impl Inbound {
-    /// Lets the server ask the user to open the pages that `pages` allows. Does nothing if a guard was set before.
-    pub(crate) fn set_page_guard(&self, pages: Guard) {
-        let _ = self.pages.set(pages);
+    /// Lets the server ask the user to open the pages that `guard` allows. Does nothing if a guard was set before.
+    pub(crate) fn set_page_guard(&self, guard: Guard) {
+        let _ = self.page_guard.set(guard);
     }
 
     /// Reports later changes of resources to `watched`.
-    pub(crate) fn report_to(&self, watched: Arc<WatchedResources>) {
+    pub(crate) fn set_watched_resources(&self, watched: Arc<WatchedResources>) {
         let _ = self.watched.set(watched);
     }
 
@@ -201,117 +201,122 @@ impl Inbound {
     /// Returns a receiver of the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (sender, receiver) = oneshot::channel();
-        let waiting = &mut self.open.lock().acknowledgements;
-        waiting.retain(|_, sender| !sender.is_closed());
-        waiting.insert(id, sender);
+        let senders = &mut self.state.lock().acknowledgements;
+        senders.retain(|_, sender| !sender.is_closed());
+        senders.insert(id, sender);
         receiver
     }
 
     /// Describes the server for the code that answers its questions: its name, the pages that it may have opened, and
     /// the abilities that were declared to it.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
-        input::Questioner { server: &self.server, pages: self.pages.get(), abilities: self.asker.abilities() }
+        input::Questioner { server: &self.server, page_guard: self.page_guard.get(), abilities: self.asker.abilities() }
     }
 
-    pub(crate) fn new(server: ServerName, parts: Parts) -> Arc<Self> {
-        let Parts { asker, events, observer, server_requests, tracker, stop } = parts;
+    pub(crate) fn new(server: ServerName, parts: InboundParts) -> Arc<Self> {
+        let InboundParts { asker, events, observer, server_requests, tracker, stop } = parts;
         Arc::new(Self {
             server,
-            pages: OnceLock::new(),
+            page_guard: OnceLock::new(),
             asker,
             events,
             observer,
-            changed: ToolsChanged::default(),
+            tools_changed: ToolsChanged::default(),
             era: OnceLock::new(),
             tracker,
             stop,
-            open: Mutex::default(),
-            answer_slots: Arc::new(Semaphore::new(server_requests)),
-            message_rate: Rate::new(MAX_MESSAGES_PER_SECOND),
+            state: Mutex::default(),
+            answer_permits: Arc::new(Semaphore::new(server_requests)),
+            message_rate: RateLimiter::new(MAX_MESSAGES_PER_SECOND),
             watched: OnceLock::new(),
-            subscribing: AtomicBool::new(false),
+            maintains_subscriptions: AtomicBool::new(false),
             noise: Noise::default(),
         })
     }
 
     /// Registers a request for progress and questions until the guard is dropped.
-    pub(crate) fn register(self: &Arc<Self>, id: i64, request: OpenRequest) -> Registered {
-        let given_up = request.given_up.clone();
-        self.open.lock().requests.insert(id, Arc::new(request));
-        Registered { id, inbound: self.clone(), given_up: Some(given_up) }
+    pub(crate) fn register(self: &Arc<Self>, id: i64, request: OpenRequest) -> RegisteredRequest {
+        let abandoned = request.abandoned.clone();
+        self.state.lock().requests.insert(id, Arc::new(request));
+        RegisteredRequest { id, inbound: self.clone(), abandoned: Some(abandoned) }
     }
 
-    /// Handles a notification or a request of the server. `from` is the request of this host on whose stream the
-    /// message arrived, if the transport knows that request.
-    pub(crate) fn accept(self: &Arc<Self>, message: Envelope<'_>, from: Option<i64>, outlet: &Arc<dyn Outlet>) {
+    /// Handles a notification or a request of the server. `stream_request` is the request of this host on whose stream
+    /// the message arrived, if the transport knows that request.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        message: Envelope<'_>,
+        stream_request: Option<i64>,
+        sink: &Arc<dyn MessageSink>,
+    ) {
         match message {
-            Envelope::Notification { method, params } => self.handle_notification(&method, params, from),
+            Envelope::Notification { method, params } => self.handle_notification(&method, params, stream_request),
             Envelope::Request { id, method, params } => {
                 let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-                let question = Question { inbound: self.clone(), method: method.into_owned(), params, from };
-                self.handle_request(id, question, outlet);
+                let question = Question { inbound: self.clone(), method: method.into_owned(), params, stream_request };
+                self.handle_request(id, question, sink);
             }
             Envelope::Response { .. } => self.warn("an answer to no waiting request was ignored"),
             Envelope::Orphan { error } => {
-                self.warn(format!("an error that names no request was ignored: {}", rpc_error(error)));
+                self.warn(format!("an error that names no request was ignored: {}", parse_rpc_error(error)));
             }
             Envelope::Batch(_) => self.warn("a batch inside a batch was ignored"),
         }
     }
 
     /// Passes bytes from the server to the observer: a line, a body, or the data of an event.
-    pub(crate) fn received(&self, bytes: &[u8]) {
+    pub(crate) fn observe_received(&self, bytes: &[u8]) {
         self.observer.received(&self.server, bytes);
     }
 
     /// Passes bytes for the server to the observer.
-    pub(crate) fn sent(&self, bytes: &[u8]) {
+    pub(crate) fn observe_sent(&self, bytes: &[u8]) {
         self.observer.sent(&self.server, bytes);
     }
 
     /// Reports a warning as an event, within the rate limit.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
-        if self.allows_message() {
+        if self.allow_message() {
             (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
 
     /// Counts bytes that are not a message, and reports a warning for the first ones.
-    pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
+    pub(crate) fn note_noise(&self, what: &str, sample: &[u8]) {
         if let Some(warning) = self.noise.note(what, sample) {
             self.warn(warning);
         }
     }
 
     /// Returns a summary of the noise (bytes that are not a message) so far, as one safe line; empty if there was none.
-    pub(crate) fn noise_so_far(&self) -> String {
-        self.noise.so_far()
+    pub(crate) fn noise_summary(&self) -> String {
+        self.noise.summary()
     }
 
-    fn handle_notification(self: &Arc<Self>, method: &str, params: Option<&RawValue>, from: Option<i64>) {
+    fn handle_notification(self: &Arc<Self>, method: &str, params: Option<&RawValue>, stream_request: Option<i64>) {
         match method {
-            "notifications/progress" => self.progress(params, from),
-            "notifications/tools/list_changed" => self.changed.raise(),
-            "notifications/message" => self.log(params),
-            "notifications/subscriptions/acknowledged" => self.acknowledged(params),
-            "notifications/resources/updated" => self.resource_updated(params),
-            "notifications/cancelled" => self.cancelled(params),
+            "notifications/progress" => self.handle_progress(params, stream_request),
+            "notifications/tools/list_changed" => self.tools_changed.raise(),
+            "notifications/message" => self.handle_log(params),
+            "notifications/subscriptions/acknowledged" => self.handle_acknowledgement(params),
+            "notifications/resources/updated" => self.handle_resource_updated(params),
+            "notifications/cancelled" => self.handle_cancelled(params),
             // The host reads these lists only on demand, so it has nothing to refresh. But a caller may show them.
-            "notifications/prompts/list_changed" => self.list_on_demand_changed(ListOnDemand::Prompts),
-            "notifications/resources/list_changed" => self.list_on_demand_changed(ListOnDemand::Resources),
+            "notifications/prompts/list_changed" => self.handle_list_changed(ListOnDemand::Prompts),
+            "notifications/resources/list_changed" => self.handle_list_changed(ListOnDemand::Resources),
             _ => {}
         }
     }
 
-    fn progress(&self, params: Option<&RawValue>, from: Option<i64>) {
+    fn handle_progress(&self, params: Option<&RawValue>, stream_request: Option<i64>) {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
         // Ignore progress of one call that arrives on the stream of another call.
-        if from.is_some_and(|from| from != token) {
+        if stream_request.is_some_and(|request| request != token) {
             return;
         }
-        let request = self.open.lock().requests.get(&token).cloned();
+        let request = self.state.lock().requests.get(&token).cloned();
         if let Some(request) = request {
             request.clock.touch();
             if let Some(on_progress) = &request.on_progress {
@@ -326,7 +331,7 @@ impl Inbound {
 
     /// Handles the acknowledgement of a subscription. If no request in `acknowledgements` waits for it, the
     /// subscription is the one to changes of lists.
-    fn acknowledged(&self, params: Option<&RawValue>) {
+    fn handle_acknowledgement(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Acknowledged {
             #[serde(rename = "_meta")]
@@ -344,16 +349,19 @@ impl Inbound {
             #[serde(default, rename = "resourceSubscriptions")]
             resources: Vec<String>,
         }
-        let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
-        let waiting = read.and_then(|read| Some((self.open.lock().acknowledgements.remove(&read.meta.id)?, read)));
-        match waiting {
+        let acknowledged = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
+        let awaited = acknowledged.and_then(|acknowledged| {
+            let sender = self.state.lock().acknowledgements.remove(&acknowledged.meta.id)?;
+            Some((sender, acknowledged.notifications.resources))
+        });
+        match awaited {
             // Sending fails if the caller has stopped waiting. The request is then about to be dropped.
-            Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
-            None => self.changed.note_subscription(),
+            Some((sender, resources)) => drop(sender.send(resources)),
+            None => self.tools_changed.note_subscription(),
         }
     }
 
-    fn resource_updated(&self, params: Option<&RawValue>) {
+    fn handle_resource_updated(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Updated<'a> {
             #[serde(borrow)]
@@ -367,15 +375,15 @@ impl Inbound {
 
     /// Registers the subscription `id` until the returned guard is dropped. The guard notices when the server ends the
     /// subscription.
-    pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
+    pub(crate) fn register_subscription(&self, id: i64) -> RegisteredSubscription<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
-        self.open.lock().revocable.insert(key.clone(), revoked.clone());
-        Revocable { inbound: self, key, revoked }
+        self.state.lock().revocable.insert(key.clone(), revoked.clone());
+        RegisteredSubscription { inbound: self, key, revoked }
     }
 
     /// Handles `notifications/cancelled`: the server withdraws a question, or ends a subscription that it had agreed
     /// to.
-    fn cancelled(&self, params: Option<&RawValue>) {
+    fn handle_cancelled(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Cancelled {
             #[serde(rename = "requestId")]
@@ -384,14 +392,14 @@ impl Inbound {
         let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
             return;
         };
-        let revoked = self.open.lock().revocable.remove(&id.to_string());
+        let revoked = self.state.lock().revocable.remove(&id.to_string());
         if let Some(revoked) = revoked {
             revoked.cancel();
         }
     }
 
-    fn log(&self, params: Option<&RawValue>) {
-        if !self.allows_message() {
+    fn handle_log(&self, params: Option<&RawValue>) {
+        if !self.allow_message() {
             return;
         }
         let Some(params) = params.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok()) else {
@@ -410,9 +418,9 @@ impl Inbound {
 
     /// Reports a changed list at once. If the list changes again within [`CHANGE_INTERVAL`], one further report follows
     /// at the end of the interval, so that callers always learn of the last change.
-    fn list_on_demand_changed(self: &Arc<Self>, list: ListOnDemand) {
+    fn handle_list_changed(self: &Arc<Self>, list: ListOnDemand) {
         let is_first = {
-            let change = &mut self.open.lock().changes[list as usize];
+            let change = &mut self.state.lock().changes[list as usize];
             let is_first = *change == ListChange::Unreported;
             *change = if is_first { ListChange::Reported } else { ListChange::ReportDue };
             is_first
@@ -438,7 +446,7 @@ impl Inbound {
 
     /// Returns whether a report is due at the end of an interval, and begins the next interval.
     fn take_due_report(&self, list: ListOnDemand) -> bool {
-        let change = &mut self.open.lock().changes[list as usize];
+        let change = &mut self.state.lock().changes[list as usize];
         let is_due = *change == ListChange::ReportDue;
         *change = if is_due { ListChange::Reported } else { ListChange::Unreported };
         is_due
@@ -453,7 +461,7 @@ impl Inbound {
     }
 
     /// Returns whether the rate allows another log message or warning. Reports how many messages were dropped before.
-    fn allows_message(&self) -> bool {
+    fn allow_message(&self) -> bool {
         let Some(dropped) = self.message_rate.allow() else {
             return false;
         };
@@ -467,31 +475,31 @@ impl Inbound {
     }
 
     /// Answers a request of the server, in a task of the connection.
-    fn handle_request(&self, id: Id, question: Question, outlet: &Arc<dyn Outlet>) {
+    fn handle_request(&self, id: Id, question: Question, sink: &Arc<dyn MessageSink>) {
         if self.era.get() == Some(&Era::Modern) {
             let method = question.method;
             self.warn(format!("the request {method} was ignored: with MCP 2026-07-28, a server sends no requests"));
             return;
         }
         if question.method == "ping" {
-            respond(outlet, &id, Ok(&no_params()));
+            respond(sink, &id, Ok(&no_params()));
             return;
         }
-        let Ok(permit) = self.answer_slots.clone().try_acquire_owned() else {
+        let Ok(permit) = self.answer_permits.clone().try_acquire_owned() else {
             let refusal = input::Refusal::busy("too many requests are waiting for an answer");
-            respond::<Value>(outlet, &id, Err(&refusal));
+            respond::<Value>(sink, &id, Err(&refusal));
             return;
         };
-        let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
+        let (sink, inbound, withdrawn) = (sink.clone(), question.inbound.clone(), self.stop.child_token());
         // An id, which is a number or a string, always serializes.
         let key = serde_json::to_string(&id).unwrap_or_default();
-        self.open.lock().revocable.insert(key.clone(), withdrawn.clone());
+        self.state.lock().revocable.insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
             if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
-                respond(&outlet, &id, answer.as_ref());
+                respond(&sink, &id, answer.as_ref());
             }
-            inbound.open.lock().revocable.remove(&key);
+            inbound.state.lock().revocable.remove(&key);
         });
     }
 
@@ -502,13 +510,14 @@ impl Inbound {
     /// If the transport does not say to which open request the question belongs, and the open requests come from
     /// several principals. The question may quote data of one principal, and the answer goes into the result of one
     /// principal's request, so the wrong user must not answer.
-    fn request_of(&self, from: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
-        let requests = &self.open.lock().requests;
-        let Some(id) = from else {
+    fn request_for_question(&self, stream_request: Option<i64>) -> Result<Option<Arc<OpenRequest>>, input::Refusal> {
+        let requests = &self.state.lock().requests;
+        let Some(id) = stream_request else {
             let latest = requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone());
-            let differ = |a: &OpenRequest, b: &OpenRequest| !a.caller.principal().is_same(b.caller.principal());
+            let have_different_principals =
+                |a: &OpenRequest, b: &OpenRequest| !a.caller.principal().is_same(b.caller.principal());
             return match &latest {
-                Some(latest) if requests.values().any(|other| differ(latest, other)) => {
+                Some(latest) if requests.values().any(|other| have_different_principals(latest, other)) => {
                     Err(input::Refusal::unknown_caller())
                 }
                 _ => Ok(latest),
@@ -518,63 +527,63 @@ impl Inbound {
     }
 
     fn open_requests(&self) -> Vec<Arc<OpenRequest>> {
-        self.open.lock().requests.values().cloned().collect()
+        self.state.lock().requests.values().cloned().collect()
     }
 }
 
 /// Answers a request of the server.
-fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Result<&R, &input::Refusal>) {
+fn respond<R: serde::Serialize>(sink: &Arc<dyn MessageSink>, id: &Id, answer: Result<&R, &input::Refusal>) {
     let frame = match answer {
         Ok(result) => envelope::response(id, result),
         Err(refusal) => envelope::error_response(Some(id), refusal.code, &refusal.message),
     };
     if let Ok(frame) = frame {
-        outlet.post(frame);
+        sink.post(frame);
     }
 }
 
 /// A registered request. Dropping it ends the registration, and cancels the request if it has no answer yet.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredRequest {
     pub(crate) id: i64,
     inbound: Arc<Inbound>,
-    given_up: Option<CancellationToken>,
+    abandoned: Option<CancellationToken>,
 }
 
-impl Registered {
+impl RegisteredRequest {
     /// Notes that the answer has arrived.
     pub(crate) fn note_answer(&mut self) {
-        self.given_up = None;
+        self.abandoned = None;
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredRequest {
     fn drop(&mut self) {
         // Drop the request only after the lock is released: it owns values of callers, and dropping them may run any
         // code.
-        let _request = self.inbound.open.lock().requests.remove(&self.id);
-        if let Some(given_up) = &self.given_up {
-            given_up.cancel();
+        let _request = self.inbound.state.lock().requests.remove(&self.id);
+        if let Some(abandoned) = &self.abandoned {
+            abandoned.cancel();
         }
     }
 }
 
-/// A subscription that the server may end; see [`Inbound::revocable`].
-pub(crate) struct Revocable<'a> {
+/// A subscription that the server may end; see [`Inbound::register_subscription`].
+pub(crate) struct RegisteredSubscription<'a> {
     inbound: &'a Inbound,
     key: String,
     revoked: CancellationToken,
 }
 
-impl Revocable<'_> {
+impl RegisteredSubscription<'_> {
     /// Waits until the server has ended the subscription.
     pub(crate) async fn revoked(&self) {
         self.revoked.cancelled().await;
     }
 }
 
-impl Drop for Revocable<'_> {
+impl Drop for RegisteredSubscription<'_> {
     fn drop(&mut self) {
-        self.inbound.open.lock().revocable.remove(&self.key);
+        self.inbound.state.lock().revocable.remove(&self.key);
     }
 }

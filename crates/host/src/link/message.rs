@@ -24,7 +24,7 @@ pub(crate) type RawAnswer = Result<Bytes, LinkError>;
 
 /// An encoded request, with the data that a transport needs.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     /// This host's id, unique on the connection.
     pub(crate) id: i64,
     /// The MCP method, for the `Mcp-Method` header.
@@ -51,12 +51,12 @@ pub(crate) fn for_each_message(bytes: &[u8], mut handle: impl FnMut(Result<Envel
 pub(crate) fn into_answer(bytes: &Bytes, outcome: Outcome<'_>) -> RawAnswer {
     match outcome {
         Outcome::Result(raw) => Ok(bytes.slice_ref(raw.get().as_bytes())),
-        Outcome::Error(raw) => Err(LinkError::Rpc(rpc_error(raw))),
+        Outcome::Error(raw) => Err(LinkError::Rpc(parse_rpc_error(raw))),
     }
 }
 
 /// Returns `notifications/cancelled` for a request of this host whose caller no longer waits.
-pub(crate) fn cancelled(id: i64) -> Bytes {
+pub(crate) fn cancelled_notification(id: i64) -> Bytes {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits for the answer"}}}}"#
     )
@@ -64,7 +64,7 @@ pub(crate) fn cancelled(id: i64) -> Bytes {
 }
 
 /// Parses a JSON-RPC error object leniently. An error without a code is an internal error.
-pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
+pub(crate) fn parse_rpc_error(raw: &RawValue) -> RpcError {
     #[derive(Deserialize)]
     struct Error {
         code: Option<i64>,

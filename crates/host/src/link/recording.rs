@@ -1,8 +1,8 @@
 //! Records the messages of servers in a file, and replays them. A [`Recorder`] records every message of a host. A host
 //! with a [`Recording`] starts no server and contacts no server, because the recording answers instead.
 //!
-//! A recording is JSON Lines: a [header](HEADER), then one message on each line. The messages of a server have the
-//! order in which they were sent and received.
+//! A recording is JSON Lines: a [header](VERSION_MEMBER), then one message on each line. The messages of a server have
+//! the order in which they were sent and received.
 
 mod player;
 mod recorder;
@@ -17,19 +17,21 @@ use serde_json::value::RawValue;
 pub(crate) use player::Player;
 pub use recorder::{Recorder, RecordingTooLarge};
 
-use self::tape::{Found, Missing, Tape};
+use self::tape::{FoundExchange, MissingReason, Tape};
 use crate::{
     link::{
         error::LinkError,
         framing::envelope::{Envelope, peek},
-        message::{Outgoing, for_each_message},
+        message::{OutgoingRequest, for_each_message},
     },
     spec::{Protocol, ServerName},
     text::{Conceal, quote},
 };
 
-/// The member in the first line of a recording, and the version of its format.
-const HEADER: (&str, u64) = ("toolrack_recording", 1);
+/// The member of the first line that contains the version of the format.
+const VERSION_MEMBER: &str = "toolrack_recording";
+/// The version of the format.
+const FORMAT_VERSION: u64 = 1;
 
 /// The answers of servers, read from the output of a [`Recorder`].
 ///
@@ -101,22 +103,23 @@ impl Recording {
     /// When a line has another form, or the first line is not the header of a known version.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, BadRecording> {
         let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
-        let bad = |at: usize, why: &str| BadRecording { line: at + 1, why: quote(why) };
+        let bad_recording = |index: usize, why: &str| BadRecording { line: index + 1, why: quote(why) };
         let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<serde_json::Value>(line).ok());
-        match header.as_ref().and_then(|header| header[HEADER.0].as_u64()) {
-            Some(version) if version == HEADER.1 => {}
-            Some(_) => return Err(bad(0, "another version of Toolrack wrote this recording")),
-            None => return Err(bad(0, "this is not a recording: `toolrack_recording` is missing")),
+        match header.as_ref().and_then(|header| header[VERSION_MEMBER].as_u64()) {
+            Some(version) if version == FORMAT_VERSION => {}
+            Some(_) => return Err(bad_recording(0, "another version of Toolrack wrote this recording")),
+            None => return Err(bad_recording(0, "this is not a recording: `toolrack_recording` is missing")),
         }
         let mut tapes = BTreeMap::<ServerName, Tape>::new();
-        for (at, line) in lines {
-            let line: Line<'_> = serde_json::from_slice(line).map_err(|error| bad(at, &error.to_string()))?;
-            let server = ServerName::new(&*line.server).map_err(|error| bad(at, &error.to_string()))?;
+        for (index, line) in lines {
+            let line: Line<'_> =
+                serde_json::from_slice(line).map_err(|error| bad_recording(index, &error.to_string()))?;
+            let server = ServerName::new(&*line.server).map_err(|error| bad_recording(index, &error.to_string()))?;
             let tape = tapes.entry(server).or_default();
             let message = Bytes::copy_from_slice(line.message.get().as_bytes());
             match line.direction {
-                Direction::Sent => tape.sent(&message),
-                Direction::Received => tape.received(&message),
+                Direction::Sent => tape.record_sent(&message),
+                Direction::Received => tape.record_received(&message),
             }
         }
         Ok(Self { name: quote(name), tapes, conceal: None })
@@ -140,13 +143,13 @@ impl Recording {
     }
 
     /// Returns the server's answer to this request.
-    fn find(&self, server: &ServerName, request: &Outgoing) -> Result<Found<'_>, LinkError> {
+    fn find(&self, server: &ServerName, request: &OutgoingRequest) -> Result<FoundExchange<'_>, LinkError> {
         let concealed = self.conceal.as_ref().and_then(|conceal| {
             let text = conceal(str::from_utf8(&request.body).ok()?);
             matches!(peek(text.as_bytes()), Ok(Envelope::Request { .. })).then(|| Bytes::from(text))
         });
         let body = concealed.as_ref().unwrap_or(&request.body);
-        let missing = |has_similar: bool| {
+        let not_recorded = |has_similar: bool| {
             let request = match &request.name {
                 Some(name) => format!("{} of `{}`", request.method, quote(name)),
                 None => request.method.to_owned(),
@@ -154,16 +157,16 @@ impl Recording {
             let (server, file) = (server.to_string(), self.name.clone());
             LinkError::NotRecorded(Box::new(NotRecorded { server, request, has_similar, file }))
         };
-        let tape = self.tapes.get(server).ok_or_else(|| missing(false))?;
-        tape.find(body).map_err(|why| missing(why == Missing::Similar && request.name.is_some()))
+        let tape = self.tapes.get(server).ok_or_else(|| not_recorded(false))?;
+        tape.find(body).map_err(|why| not_recorded(why == MissingReason::Similar && request.name.is_some()))
     }
 }
 
-/// Calls `each` with each message in `bytes`, and skips invalid ones.
-fn each_message(bytes: &Bytes, mut each: impl FnMut(Envelope<'_>)) {
+/// Calls `handle` with each message in `bytes`, and skips invalid ones.
+fn for_each_valid_message(bytes: &Bytes, mut handle: impl FnMut(Envelope<'_>)) {
     for_each_message(bytes, |message| {
         if let Ok(message) = message {
-            each(message);
+            handle(message);
         }
     });
 }

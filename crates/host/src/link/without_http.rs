@@ -13,7 +13,7 @@ use crate::{
         bounds::Bounds,
         error::LinkError,
         inbound::{Closed, Inbound},
-        message::{Outgoing, RawAnswer},
+        message::{OutgoingRequest, RawAnswer},
         process::child::Supervisor,
     },
     resolve::{Authorizer, Resolver},
@@ -33,10 +33,10 @@ pub(crate) struct Clients {}
 
 /// A transport that cannot be created.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpWire(Infallible);
+pub(crate) struct HttpTransport(Infallible);
 
 /// The inputs of an endpoint.
-#[expect(dead_code, reason = "only the real wire reads it")]
+#[expect(dead_code, reason = "only the real transport reads it")]
 pub(crate) struct HttpPlan<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) spec: &'a Http,
@@ -53,13 +53,13 @@ pub(crate) async fn resolved_url(_: &Arc<dyn Resolver>, _: &ServerName, _: &Http
     Err(no_http_error())
 }
 
-impl HttpWire {
+impl HttpTransport {
     /// Fails.
     pub(crate) async fn new(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Self, LinkError> {
         Err(no_http_error())
     }
 
-    pub(crate) async fn exchange(&self, _: Outgoing) -> RawAnswer {
+    pub(crate) async fn exchange(&self, _: OutgoingRequest) -> RawAnswer {
         match self.0 {}
     }
 

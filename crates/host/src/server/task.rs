@@ -233,7 +233,7 @@ impl Task {
             // Serve a caller that has just taken the link.
             let quiet = async {
                 sleep(IDLE_GRACE).await;
-                while !link.is_quiet() {
+                while !link.is_idle() {
                     sleep(IDLE_GRACE).await;
                 }
             };
@@ -258,7 +258,7 @@ impl Task {
 
     /// Lists, publishes and watches, until the connection ends or is no longer wanted.
     async fn serve(&self, link: &Link) -> Ended {
-        let mut unused = pin!(link.unused(self.spec.idle_stop));
+        let mut unused = pin!(link.wait_until_unused(self.spec.idle_stop));
         let mut pace = Pace::new();
         // Listen before listing, so that no change in between is lost, and no question of the server arrives before the
         // stream is open.

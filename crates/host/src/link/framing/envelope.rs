@@ -164,7 +164,7 @@ pub(crate) enum Reason {
     },
     /// A member that JSON-RPC defines is repeated, missing, contradicts another, or has a wrong type.
     #[error("not a JSON-RPC message: {0}")]
-    Shape(&'static str),
+    Malformed(&'static str),
 }
 
 /// Parses the outer structure of one message (or of one batch) and borrows the rest.
@@ -249,7 +249,7 @@ fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
 
 /// Replaces invalid UTF-8 in `bytes` by `\ud800`, the escape of half a surrogate pair. Inside a string, that is valid
 /// JSON syntax but cannot be decoded. So only a list item that contains the escape is lost, and not the whole list.
-pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn escape_invalid_utf8(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + 64);
     for chunk in bytes.utf8_chunks() {
         escaped.extend_from_slice(chunk.valid().as_bytes());
@@ -263,7 +263,7 @@ pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
 fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
     let Elements(elements) = serde_json::from_str(text).map_err(|error| not_json(&error))?;
     match elements.len() {
-        0 => Err(Reason::Shape("an empty batch")),
+        0 => Err(Reason::Malformed("an empty batch")),
         1..=MAX_BATCH => Ok(Envelope::Batch(elements.into_iter().map(read_element).collect())),
         _ => Err(Reason::BatchTooLong { limit: MAX_BATCH }),
     }
@@ -274,7 +274,7 @@ fn read_element(raw: &RawValue) -> Result<Envelope<'_>, BadMessage> {
     let read = if text.starts_with('{') {
         read_one(text)
     } else {
-        Err(Reason::Shape("an element of a batch is not an object"))
+        Err(Reason::Malformed("an element of a batch is not an object"))
     };
     read.map_err(|reason| BadMessage { reason, salvaged: salvage(text.as_bytes()) })
 }
@@ -283,7 +283,7 @@ fn read_element(raw: &RawValue) -> Result<Envelope<'_>, BadMessage> {
 /// it. The text of an error about types may quote content, so a fixed text replaces it.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
-        Reason::Shape("a member is repeated or has the wrong type")
+        Reason::Malformed("a member is repeated or has the wrong type")
     } else {
         Reason::NotJson { detail: error.to_string() }
     }

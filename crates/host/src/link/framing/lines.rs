@@ -73,13 +73,13 @@ pub(crate) struct Lines<R> {
     /// The bytes that have been read and not yet been returned or dropped.
     buffer: BytesMut,
     /// The number of bytes at the start of the buffer that contain no line feed.
-    searched: usize,
-    /// The largest size of the current buffer so far.
-    largest: usize,
+    searched_bytes: usize,
+    /// The largest capacity of the current buffer so far.
+    largest_capacity: usize,
     /// The most bytes of a line.
     limit: usize,
     /// The larger limit that may apply for a time.
-    larger: Option<LargerLimit>,
+    larger_limit: Option<LargerLimit>,
     /// Whether no line has ended yet, so that a byte order mark may still come or be in the buffer.
     at_start: bool,
     /// The current line, if it is over the limit; its bytes are scanned and dropped.
@@ -102,25 +102,34 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Reads lines of at most `limit` bytes each, without the line feed.
     pub(crate) fn new(reader: R, limit: usize) -> Self {
         let buffer = BytesMut::new();
-        Self { reader, buffer, searched: 0, largest: 0, limit, larger: None, at_start: true, overlong: None }
+        Self {
+            reader,
+            buffer,
+            searched_bytes: 0,
+            largest_capacity: 0,
+            limit,
+            larger_limit: None,
+            at_start: true,
+            overlong: None,
+        }
     }
 
-    /// Sets a larger limit, which applies whenever `larger` returns one.
-    pub(crate) fn with_larger_limit(self, larger: LargerLimit) -> Self {
-        Self { larger: Some(larger), ..self }
+    /// Sets a larger limit, which applies whenever `larger_limit` returns one.
+    pub(crate) fn with_larger_limit(self, larger_limit: LargerLimit) -> Self {
+        Self { larger_limit: Some(larger_limit), ..self }
     }
 
     /// Returns whether a line of `length` bytes is over the current limit.
-    fn is_over(&self, length: usize) -> bool {
-        length > self.limit && self.larger_now().is_none_or(|larger| length > larger)
+    fn exceeds_limit(&self, length: usize) -> bool {
+        length > self.limit && self.current_larger_limit().is_none_or(|limit| length > limit)
     }
 
-    fn larger_now(&self) -> Option<usize> {
-        self.larger.as_ref().and_then(|larger| larger())
+    fn current_larger_limit(&self) -> Option<usize> {
+        self.larger_limit.as_ref().and_then(|limit| limit())
     }
 
     /// Returns the length so far of the unfinished line, including dropped bytes.
-    fn unfinished(&self) -> u64 {
+    fn unfinished_length(&self) -> u64 {
         self.overlong.as_ref().map_or(self.buffer.len() as u64, |line| line.bytes)
     }
 
@@ -140,7 +149,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.make_room();
             let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MAX_READ)).await?;
             if read == 0 {
-                return Ok(self.take_rest());
+                return Ok(self.take_unfinished_line());
             }
         }
     }
@@ -148,22 +157,22 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the next line of the buffer, if it contains the end of one.
     fn take_line(&mut self) -> Option<Line> {
         self.skip_blank_lines();
-        while let Some(at) = memchr(b'\n', self.buffer.get(self.searched..)?) {
-            let line = self.buffer.split_to(self.searched + at + 1);
-            self.searched = 0;
-            let found = self.end_line(line);
-            if found.is_some() {
-                return found;
+        while let Some(at) = memchr(b'\n', self.buffer.get(self.searched_bytes..)?) {
+            let line = self.buffer.split_to(self.searched_bytes + at + 1);
+            self.searched_bytes = 0;
+            let line = self.end_line(line);
+            if line.is_some() {
+                return line;
             }
             self.skip_blank_lines();
         }
-        self.searched = self.buffer.len();
-        if self.overlong.is_some() || self.is_over(self.buffer.len()) { self.drop_buffer() } else { None }
+        self.searched_bytes = self.buffer.len();
+        if self.overlong.is_some() || self.exceeds_limit(self.buffer.len()) { self.drop_buffer() } else { None }
     }
 
     /// Drops all blank lines at the start of the buffer together: dropping millions of them one by one takes seconds.
     fn skip_blank_lines(&mut self) {
-        if self.overlong.is_some() || self.searched > 0 {
+        if self.overlong.is_some() || self.searched_bytes > 0 {
             return;
         }
         loop {
@@ -179,11 +188,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the line in bytes that end with a line feed; `None` if the line is blank.
     fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
         line.truncate(line.len() - 1);
-        if self.largest > MAX_KEPT {
-            self.give_buffer_away();
+        if self.largest_capacity > MAX_KEPT {
+            self.replace_buffer();
         }
         let at_start = std::mem::take(&mut self.at_start);
-        if self.overlong.is_some() || self.is_over(line.len()) {
+        if self.overlong.is_some() || self.exceeds_limit(line.len()) {
             let mut overlong = self.overlong.take().unwrap_or_default();
             overlong.scan(&line);
             return Some(Line::TooLong { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
@@ -199,27 +208,27 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Drops the buffered part of a line that is over the limit.
     fn drop_buffer(&mut self) -> Option<Line> {
-        let larger = self.larger_now().unwrap_or(0) as u64;
+        let larger_limit = self.current_larger_limit().unwrap_or(0) as u64;
         let overlong = self.overlong.get_or_insert_default();
         overlong.scan(&self.buffer);
-        let endless_from = ENDLESS_FACTOR.saturating_mul(self.limit as u64).max(larger.saturating_mul(2));
-        let is_newly_endless = overlong.bytes > endless_from && !overlong.is_reported;
+        let endless_limit = ENDLESS_FACTOR.saturating_mul(self.limit as u64).max(larger_limit.saturating_mul(2));
+        let is_newly_endless = overlong.bytes > endless_limit && !overlong.is_reported;
         overlong.is_reported |= is_newly_endless;
         let line =
             is_newly_endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
-        self.searched = 0;
+        self.searched_bytes = 0;
         self.buffer.clear();
-        if self.largest > MAX_KEPT {
-            self.give_buffer_away();
+        if self.largest_capacity > MAX_KEPT {
+            self.replace_buffer();
         }
         line
     }
 
-    /// Returns the rest of the stream, if it ends without a line feed.
-    fn take_rest(&mut self) -> Option<Line> {
-        let bytes = self.unfinished();
+    /// Returns the last line of the stream, if it ends without a line feed.
+    fn take_unfinished_line(&mut self) -> Option<Line> {
+        let bytes = self.unfinished_length();
         self.overlong = None;
-        self.searched = 0;
+        self.searched_bytes = 0;
         self.buffer.clear();
         (bytes > 0).then_some(Line::Cut { bytes })
     }
@@ -229,16 +238,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
             // Double the capacity, so that a long line is not copied again for every 16 KiB of it.
             self.buffer.reserve(self.buffer.len().max(USUAL_ROOM));
-            self.largest = self.largest.max(self.buffer.capacity());
+            self.largest_capacity = self.largest_capacity.max(self.buffer.capacity());
         }
     }
 
     /// Moves the bytes after a long line to a new buffer, so that the large buffer is freed together with that line. At
     /// most [`MAX_READ`] bytes are moved, because the end of the line was in the last read.
-    fn give_buffer_away(&mut self) {
+    fn replace_buffer(&mut self) {
         let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
         buffer.extend_from_slice(&self.buffer);
-        self.largest = buffer.capacity();
+        self.largest_capacity = buffer.capacity();
         self.buffer = buffer;
     }
 }
@@ -422,7 +431,7 @@ mod tests {
             let mut lines = Lines::new(Forever(0), 100_000);
             let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else { panic!("not endless") };
             assert!((6_400_000..6_600_000).contains(&bytes), "{bytes}");
-            assert_eq!(lines.unfinished(), lines.reader.0);
+            assert_eq!(lines.unfinished_length(), lines.reader.0);
             assert!(lines.buffer.capacity() <= MAX_KEPT);
         });
     }
@@ -483,7 +492,7 @@ mod tests {
                     assert_eq!(line, full("one"));
                 }
             }
-            assert_eq!(lines.unfinished(), 3);
+            assert_eq!(lines.unfinished_length(), 3);
             server.write_all(b"\n").await.unwrap();
             assert_eq!(lines.next().await.unwrap(), Some(full("two")));
         });
@@ -502,7 +511,7 @@ mod tests {
         block_on(async {
             let mut lines = Lines::new(Broken(false), 99);
             assert_eq!(lines.next().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-            assert_eq!(lines.unfinished(), 3);
+            assert_eq!(lines.unfinished_length(), 3);
         });
     }
 

@@ -87,16 +87,16 @@ pub struct SseParser {
     /// The beginning of a line that was cut by the end of a chunk.
     line: Vec<u8>,
     /// Whether the current line is ignored, so that the rest of it is dropped.
-    skip_line: bool,
+    is_skipping_line: bool,
     /// The number of dropped bytes of the ignored line. `None` if no error is needed for an endless line: the line is a
     /// data line, or the error was already reported.
-    dropped: Option<usize>,
+    dropped_bytes: Option<usize>,
     /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
-    after_return: bool,
+    after_carriage_return: bool,
     /// Whether no line has ended yet, so that a byte order mark may come first.
     at_start: bool,
     /// The event that the lines since the last blank one describe.
-    pending: Pending,
+    pending: PendingEvent,
     /// The id that takes effect with the next blank line.
     id: Option<Arc<str>>,
     last_event_id: Option<Arc<str>>,
@@ -105,13 +105,13 @@ pub struct SseParser {
 
 /// An event whose blank line has not arrived.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingEvent {
     event: Option<String>,
     /// `None` until there is a `data` line; without one there is no event.
     data: Option<Vec<u8>>,
     retry: Option<u64>,
     /// Whether the data passed the limit. The error has then been reported, and the rest of the data is dropped.
-    too_large: bool,
+    is_too_large: bool,
 }
 
 impl SseParser {
@@ -120,11 +120,11 @@ impl SseParser {
         Self {
             limit,
             line: Vec::new(),
-            skip_line: false,
-            dropped: None,
-            after_return: false,
+            is_skipping_line: false,
+            dropped_bytes: None,
+            after_carriage_return: false,
             at_start: true,
-            pending: Pending::default(),
+            pending: PendingEvent::default(),
             id: None,
             last_event_id: None,
             retry: None,
@@ -141,14 +141,14 @@ impl SseParser {
     /// An event is appended when the blank line after the event arrives, and an error as soon as it occurs.
     pub fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         let mut rest = chunk;
-        if self.after_return && !rest.is_empty() {
-            self.after_return = false;
+        if self.after_carriage_return && !rest.is_empty() {
+            self.after_carriage_return = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
         while let Some(at) = memchr2(b'\n', b'\r', rest) {
             let (piece, end) = rest.split_at(at);
             self.end_line(piece, out);
-            self.after_return = end == b"\r";
+            self.after_carriage_return = end == b"\r";
             rest = match end {
                 [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
                 [] => &[],
@@ -174,14 +174,14 @@ impl SseParser {
     /// requires.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn has_partial(&self) -> bool {
-        !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
+        !self.line.is_empty() || self.is_skipping_line || self.pending.data.is_some() || self.pending.is_too_large
     }
 
     /// Takes the last piece of a line, without the line end, and reads the line unless it is ignored.
     fn end_line(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
-        if std::mem::take(&mut self.skip_line) {
+        if std::mem::take(&mut self.is_skipping_line) {
             self.at_start = false;
-            self.dropped = None;
+            self.dropped_bytes = None;
         } else if self.line.is_empty() {
             self.read_line(Cow::Borrowed(piece), out);
         } else {
@@ -193,7 +193,7 @@ impl SseParser {
 
     /// Keeps a piece of an unfinished line, unless the line is ignored or becomes too long.
     fn keep_piece(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
-        if self.skip_line {
+        if self.is_skipping_line {
             return self.drop_piece(piece.len(), out);
         }
         if piece.is_empty() {
@@ -207,21 +207,21 @@ impl SseParser {
         };
         if is_too_long {
             let length = std::mem::take(&mut self.line).len();
-            self.skip_line = true;
+            self.is_skipping_line = true;
             // `has_room_for` has reported data that is too long.
-            self.dropped = (!is_data).then_some(0);
+            self.dropped_bytes = (!is_data).then_some(0);
             self.drop_piece(length, out);
         }
     }
 
     /// Drops `length` bytes of an ignored line, and reports once when the line is longer than any event may be.
     fn drop_piece(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) {
-        let Some(dropped) = &mut self.dropped else { return };
-        *dropped += length;
+        let Some(dropped_bytes) = &mut self.dropped_bytes else { return };
+        *dropped_bytes += length;
         let limit = self.limit.max(LEAST_ENDLESS);
-        if *dropped > limit {
-            out.push_back(Err(SseError::EndlessLine { limit, seen: *dropped }));
-            self.dropped = None;
+        if *dropped_bytes > limit {
+            out.push_back(Err(SseError::EndlessLine { limit, seen: *dropped_bytes }));
+            self.dropped_bytes = None;
         }
     }
 
@@ -259,12 +259,12 @@ impl SseParser {
     /// too large once, and drops its data.
     fn has_room_for(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) -> bool {
         let seen = self.pending.data.as_ref().map_or(0, |data| data.len() + 1) + length;
-        if seen > self.limit && !self.pending.too_large {
-            self.pending.too_large = true;
+        if seen > self.limit && !self.pending.is_too_large {
+            self.pending.is_too_large = true;
             self.pending.data = None;
             out.push_back(Err(SseError::EventTooLarge { limit: self.limit, seen }));
         }
-        !self.pending.too_large
+        !self.pending.is_too_large
     }
 
     fn add_data(&mut self, line: Cow<'_, [u8]>, value_at: usize) {
@@ -274,17 +274,17 @@ impl SseParser {
                 data.extend_from_slice(&line[value_at..]);
             }
             // In the usual case, an event has one line of data: reuse the line instead of copying it.
-            empty => {
+            no_data => {
                 let mut data = line.into_owned();
                 data.drain(..value_at);
-                *empty = Some(data);
+                *no_data = Some(data);
             }
         }
     }
 
     /// Appends the pending event, if it has data, and puts its id into effect.
     fn end_event(&mut self, out: &mut VecDeque<Result<Event, SseError>>) {
-        let Pending { event, data, retry, .. } = std::mem::take(&mut self.pending);
+        let PendingEvent { event, data, retry, .. } = std::mem::take(&mut self.pending);
         self.last_event_id.clone_from(&self.id);
         let Some(data) = data else { return };
         out.push_back(match String::from_utf8(data) {

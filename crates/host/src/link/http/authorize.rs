@@ -12,7 +12,7 @@ use crate::{
     link::{
         error::LinkError,
         http::{Endpoint, helper::HelperHeaders, sensitive, text_header},
-        message::Outgoing,
+        message::OutgoingRequest,
     },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
     text::quote,
@@ -56,7 +56,7 @@ impl Endpoint {
             return Ok(AuthorizedBy::Entry);
         };
         let signature = authorizer.sign(self.destination(), method).await;
-        let signature = signature.map_err(|error| not_authorized(error, 401, None))?;
+        let signature = signature.map_err(|error| authorization_error(error, 401, None))?;
         let Some(Signature { authorization, proof }) = signature else {
             return Ok(AuthorizedBy::Authorizer { token: None, is_proved: false });
         };
@@ -75,14 +75,14 @@ impl Endpoint {
     pub(super) async fn send(
         &self,
         method: Method,
-        outgoing: Option<&Outgoing>,
+        outgoing: Option<&OutgoingRequest>,
         finish: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, LinkError> {
         // How often the request may still be sent again, for each reason.
-        let (mut renewals, mut nonces, mut step_ups) = (1, 1, MAX_STEP_UPS);
+        let (mut renewals_left, mut nonces_left, mut step_ups_left) = (1, 1, MAX_STEP_UPS);
         loop {
-            let (request, authorized_by) = self.request(method.clone(), outgoing).await?;
-            let response = finish(request).send().await.map_err(|error| self.unreachable(error))?;
+            let (request, authorized_by) = self.build_request(method.clone(), outgoing).await?;
+            let response = finish(request).send().await.map_err(|error| self.link_error(error))?;
             if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
                 (&authorized_by, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
@@ -91,9 +91,9 @@ impl Endpoint {
             }
             if let (401, AuthorizedBy::Helper(headers), Some(helper)) =
                 (response.status().as_u16(), &authorized_by, &self.helper)
-                && renewals > 0
+                && renewals_left > 0
             {
-                renewals -= 1;
+                renewals_left -= 1;
                 helper.forget(headers);
                 continue;
             }
@@ -108,15 +108,15 @@ impl Endpoint {
             let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent: token };
             let retries_left = match status {
                 401 if is_proved && challenge.wants_nonce() => {
-                    if nonces == 0 {
+                    if nonces_left == 0 {
                         // The token may be valid, so a sign-in would not help.
                         let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
                         return Err(LinkError::NoToken { why });
                     }
-                    &mut nonces
+                    &mut nonces_left
                 }
-                401 => &mut renewals,
-                403 if challenge.wants_scopes() => &mut step_ups,
+                401 => &mut renewals_left,
+                403 if challenge.wants_scopes() => &mut step_ups_left,
                 _ => return Ok(response),
             };
             if *retries_left == 0 {
@@ -125,13 +125,13 @@ impl Endpoint {
             *retries_left -= 1;
             let www_authenticate = text_header(&response, &header::WWW_AUTHENTICATE);
             drop(response);
-            let may_retry = authorizer.challenged(self.destination(), challenge).await;
-            may_retry.map_err(|error| not_authorized(error, status, www_authenticate))?;
+            let challenged = authorizer.challenged(self.destination(), challenge).await;
+            challenged.map_err(|error| authorization_error(error, status, www_authenticate))?;
         }
     }
 }
 
-fn not_authorized(error: NotAuthorized, status: u16, challenge: Option<String>) -> LinkError {
+fn authorization_error(error: NotAuthorized, status: u16, challenge: Option<String>) -> LinkError {
     match error {
         NotAuthorized::SignIn { how } => LinkError::NeedsAuth { status, challenge, how: Some(quote(&how)) },
         NotAuthorized::Unavailable { why } => LinkError::NoToken { why: quote(&why) },

@@ -12,10 +12,10 @@ use crate::{
     link::{
         bounds::{Bound, is_list},
         error::LinkError,
-        framing::envelope::{Envelope, Id, peek, with_escapes},
-        http::{HttpWire, Media, media_type},
+        framing::envelope::{Envelope, Id, escape_invalid_utf8, peek},
+        http::{HttpTransport, MediaType, media_type},
         inbound::Inbound,
-        message::{Outgoing, RawAnswer, for_each_message, into_answer, rpc_error},
+        message::{OutgoingRequest, RawAnswer, for_each_message, into_answer, parse_rpc_error},
     },
     spec::Setting,
     text::quote,
@@ -30,63 +30,68 @@ const ERROR_TEXT_CHARS: usize = 200;
 
 /// The part of a response in which the answer to a request is looked for.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Source {
+pub(super) enum AnswerSource {
     /// The whole body of the response.
     Body,
     /// One event of a stream, after which others may follow.
     Event,
 }
 
-impl HttpWire {
+impl HttpTransport {
     /// Returns the answer in a JSON body.
-    pub(super) async fn json_answer(&self, response: Response, request: &Outgoing) -> RawAnswer {
-        let body = self.read(response, self.0.bounds.answer_to(request.method)).await?;
+    pub(super) async fn json_answer(&self, response: Response, request: &OutgoingRequest) -> RawAnswer {
+        let body = self.read_body(response, self.0.bounds.answer_to(request.method)).await?;
         if body.is_empty() {
             return Err(LinkError::protocol("the answer is empty"));
         }
-        self.find_answer(&body, request, Source::Body)
+        self.find_answer(&body, request, AnswerSource::Body)
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
     /// Returns the answer to `request` in these bytes, or the reason why it cannot be parsed; dispatches all other
     /// messages in them. Skips an event that is not a message and does not name the request: a later event may be the
     /// answer.
-    pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, source: Source) -> Option<RawAnswer> {
+    pub(super) fn find_answer(
+        &self,
+        bytes: &Bytes,
+        request: &OutgoingRequest,
+        source: AnswerSource,
+    ) -> Option<RawAnswer> {
         let (id, mut found) = (request.id, None);
-        self.0.inbound.received(bytes);
+        self.0.inbound.observe_received(bytes);
         for_each_message(bytes, |message| match message {
-            Ok(Envelope::Response { id: answered, outcome }) if answered.number() == Some(id) => {
+            Ok(Envelope::Response { id: response_id, outcome }) if response_id.number() == Some(id) => {
                 found = Some(into_answer(bytes, outcome));
             }
             // On a request's own stream, an error without an id is the answer.
-            Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
-            // The outlet takes the host's answers to requests of the server.
-            Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
+            Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(parse_rpc_error(error)))),
+            // The sink takes the host's answers to requests of the server.
+            Ok(other) => self.0.inbound.accept(other, Some(id), &self.sink()),
             // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes, the
             // whole body gets an escape that is valid syntax, but that no string can be decoded from. The items of a
             // list are decoded one by one, so only that of an item with the escape fails.
             Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
-                let escaped = Bytes::from(with_escapes(bytes));
+                let escaped = Bytes::from(escape_invalid_utf8(bytes));
                 found = match peek(&escaped) {
-                    Ok(Envelope::Response { id: answered, outcome }) if answered.number() == Some(id) => {
+                    Ok(Envelope::Response { id: response_id, outcome }) if response_id.number() == Some(id) => {
                         Some(into_answer(&escaped, outcome))
                     }
                     _ => Some(Err(LinkError::unparsable(bad.to_string()))),
                 };
             }
-            Err(bad) if source == Source::Event && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
-                self.0.inbound.noise("an event that is not an MCP message", bytes);
+            Err(bad) if source == AnswerSource::Event && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+                self.0.inbound.note_noise("an event that is not an MCP message", bytes);
             }
             Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
         });
         found
     }
 
-    async fn read(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
+    async fn read_body(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
         let too_large = |seen: u64| bound.too_large("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
-        let announced = response.content_length().unwrap_or(0);
-        if announced > bound.bytes as u64 {
-            return Err(too_large(announced));
+        let content_length = response.content_length().unwrap_or(0);
+        if content_length > bound.bytes as u64 {
+            return Err(too_large(content_length));
         }
         let mut body = BytesMut::new();
         loop {
@@ -98,14 +103,14 @@ impl HttpWire {
                         setting: Setting::ReadTimeout,
                     });
                 }
-                Ok(Err(error)) => return Err(self.0.unreachable(error)),
+                Ok(Err(error)) => return Err(self.0.link_error(error)),
                 Ok(Ok(None)) => return Ok(body.freeze()),
                 Ok(Ok(Some(chunk))) => {
                     if body.len() + chunk.len() > bound.bytes {
                         return Err(too_large((body.len() + chunk.len()) as u64));
                     }
                     // The first chunk is the whole body: return it without a copy.
-                    if body.is_empty() && announced == chunk.len() as u64 {
+                    if body.is_empty() && content_length == chunk.len() as u64 {
                         return Ok(chunk);
                     }
                     body.extend_from_slice(&chunk);
@@ -116,8 +121,13 @@ impl HttpWire {
 }
 
 /// Returns the error for a status that means failure: the JSON-RPC error in the body, if there is one.
-pub(super) async fn failure(mut response: Response, status: u16, had_session: bool, inbound: &Inbound) -> LinkError {
-    let is_html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
+pub(super) async fn status_error(
+    mut response: Response,
+    status: u16,
+    had_session: bool,
+    inbound: &Inbound,
+) -> LinkError {
+    let is_html = matches!(media_type(response.headers()), MediaType::Other(kind) if kind.contains("html"));
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(chunk)) = response.chunk().await {
@@ -129,19 +139,19 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
     };
     // After the time-out, the part that has been read is used.
     let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
-    inbound.received(&body);
+    inbound.observe_received(&body);
     #[derive(Deserialize)]
     struct Failure<'a> {
         #[serde(borrow)]
         error: &'a RawValue,
     }
-    let rpc = serde_json::from_slice::<Failure<'_>>(&body).ok().map(|failure| rpc_error(failure.error));
-    if let Some(rpc) = rpc {
+    let rpc_error = serde_json::from_slice::<Failure<'_>>(&body).ok().map(|failure| parse_rpc_error(failure.error));
+    if let Some(rpc_error) = rpc_error {
         // Some servers answer 400 where the specification requires 404.
-        if had_session && status == 400 && rpc.message.to_lowercase().contains("session") {
+        if had_session && status == 400 && rpc_error.message.to_lowercase().contains("session") {
             return LinkError::SessionNotFound { not_executed: true };
         }
-        return LinkError::Rpc(rpc);
+        return LinkError::Rpc(rpc_error);
     }
     let text = String::from_utf8_lossy(&body);
     LinkError::Http {

@@ -27,20 +27,20 @@ impl Guard {
             // The client fails in the same way, and says why.
             Err(_) => builder,
         };
-        builder.dns_resolver(Arc::new(Names(self.clone()))).build()
+        builder.dns_resolver(Arc::new(GuardedResolver(self.clone()))).build()
     }
 }
 
 /// Resolves names to the addresses that the guard allows, so that a client cannot connect to any other.
-pub(crate) struct Names(pub(crate) Guard);
+pub(crate) struct GuardedResolver(pub(crate) Guard);
 
-impl fmt::Debug for Names {
+impl fmt::Debug for GuardedResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Names").field(&self.0).finish()
+        f.debug_tuple("GuardedResolver").field(&self.0).finish()
     }
 }
 
-impl Resolve for Names {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.0.clone();
         Box::pin(async move {

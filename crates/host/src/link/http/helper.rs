@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// The time-out of one run.
-const RUN_TIME: Duration = Duration::from_secs(10);
+const RUN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest output, in bytes.
 const OUTPUT_BYTES: usize = 64 * 1024;
 /// The most headers that a program may print.
@@ -49,49 +49,49 @@ const MAX_KEPT_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct HelperHeaders {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// When the headers expire; `None` if they are valid until the server refuses them.
-    until: Option<Instant>,
+    expires_at: Option<Instant>,
 }
 
 impl fmt::Debug for HelperHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HelperHeaders").field("headers", &self.headers.len()).field("until", &self.until).finish()
+        f.debug_struct("HelperHeaders").field("headers", &self.headers.len()).field("until", &self.expires_at).finish()
     }
 }
 
 impl HelperHeaders {
     /// Returns whether the headers have not expired.
     fn is_fresh(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
+        self.expires_at.is_none_or(|expires_at| Instant::now() < expires_at)
     }
 }
 
 /// The helper program of one connection.
-pub(super) struct Program {
+pub(super) struct HelperProgram {
     pub(super) spec: Stdio,
     pub(super) server: ServerName,
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) supervisor: Option<Supervisor>,
     pub(super) tasks: TaskTracker,
-    pub(super) runs: Runs,
+    pub(super) run_cache: RunCache,
 }
 
 /// The last output of the program, and its current run.
 #[derive(Default)]
-pub(super) struct Runs(Mutex<State>);
+pub(super) struct RunCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     /// The headers of the last run, unless it failed or the server has refused them.
     kept: Option<Arc<HelperHeaders>>,
     /// The current run. It is owned only by the requests that wait for it, so dropping the last of them ends the run.
-    under_way: Option<WeakShared<Run>>,
+    current_run: Option<WeakShared<Run>>,
 }
 
 type Outcome = Result<Arc<HelperHeaders>, LinkError>;
 type Run = BoxFuture<'static, Outcome>;
 
 /// The source of a request's headers.
-enum Source {
+enum HeaderSource {
     /// The headers of an earlier run.
     Kept(Arc<HelperHeaders>),
     /// A run that another request began.
@@ -100,41 +100,41 @@ enum Source {
     Begun(Shared<Run>),
 }
 
-impl Runs {
+impl RunCache {
     /// Chooses the source of headers. `run` creates a new run, which does nothing until it is awaited.
-    fn source(&self, run: impl FnOnce() -> Run) -> Source {
+    fn source(&self, run: impl FnOnce() -> Run) -> HeaderSource {
         let mut state = self.0.lock();
         if let Some(headers) = state.kept.as_ref().filter(|headers| headers.is_fresh()) {
-            return Source::Kept(Arc::clone(headers));
+            return HeaderSource::Kept(Arc::clone(headers));
         }
-        if let Some(run) = state.under_way.as_ref().and_then(WeakShared::upgrade) {
-            return Source::Joined(run);
+        if let Some(run) = state.current_run.as_ref().and_then(WeakShared::upgrade) {
+            return HeaderSource::Joined(run);
         }
         let run = run().shared();
-        state.under_way = run.downgrade();
-        Source::Begun(run)
+        state.current_run = run.downgrade();
+        HeaderSource::Begun(run)
     }
 
     /// Stores the outcome of the current run, which has ended.
     fn store_outcome(&self, outcome: &Outcome) {
-        *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), under_way: None };
+        *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), current_run: None };
     }
 }
 
-impl Program {
+impl HelperProgram {
     /// Returns the headers for a request to `url`.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
-            let (run, began_here) = match self.runs.source(|| self.run_to_completion(url.clone()).boxed()) {
-                Source::Kept(headers) => return Ok(headers),
-                Source::Joined(run) => (run, false),
-                Source::Begun(run) => (run, true),
+            let (run, is_own_run) = match self.run_cache.source(|| self.run_to_completion(url.clone()).boxed()) {
+                HeaderSource::Kept(headers) => return Ok(headers),
+                HeaderSource::Joined(run) => (run, false),
+                HeaderSource::Begun(run) => (run, true),
             };
             let outcome = run.await;
             // A failed run fails all requests that waited for it. If each request ran the program again instead, the
             // last request would wait up to ten seconds for each of the others. Headers that have already expired are
             // used only by the request that began the run.
-            if began_here || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
+            if is_own_run || outcome.as_ref().is_ok_and(|headers| headers.is_fresh()) || outcome.is_err() {
                 return outcome;
             }
         }
@@ -145,21 +145,21 @@ impl Program {
         let program = Arc::clone(self);
         async move {
             let outcome = program.run(&url).await.map(Arc::new);
-            program.runs.store_outcome(&outcome);
+            program.run_cache.store_outcome(&outcome);
             outcome
         }
     }
 
     /// Forgets these headers, because the server refused them. The next request runs the program again.
     pub(super) fn forget(&self, headers: &Arc<HelperHeaders>) {
-        self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, headers));
+        self.run_cache.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, headers));
     }
 
-    /// Runs the program once, for at most [`RUN_TIME`].
+    /// Runs the program once, for at most [`RUN_TIMEOUT`].
     async fn run(&self, url: &Url) -> Result<HelperHeaders, LinkError> {
         let mut process = None;
-        let ran = timeout(RUN_TIME, self.output(url, &mut process)).await;
-        let why = match ran {
+        let result = timeout(RUN_TIMEOUT, self.run_for_output(url, &mut process)).await;
+        let why = match result {
             Ok(Ok(output)) => match parse(&output) {
                 Ok((headers, secrets)) => {
                     self.resolver.add_secrets(&self.server, secrets);
@@ -169,7 +169,7 @@ impl Program {
             },
             Ok(Err(RunError::Link(error))) => return Err(error),
             Ok(Err(RunError::Program(why))) => why,
-            Err(_) => format!("it took longer than {}", Seconds(RUN_TIME)),
+            Err(_) => format!("it took longer than {}", Seconds(RUN_TIMEOUT)),
         };
         let stderr = match &process {
             Some(process) => Process::last_stderr(process).await,
@@ -179,7 +179,7 @@ impl Program {
     }
 
     /// Runs the program to its end, and returns its output. Stores the running process in `process`.
-    async fn output(&self, url: &Url, process: &mut Option<Process>) -> Result<Vec<u8>, RunError> {
+    async fn run_for_output(&self, url: &Url, process: &mut Option<Process>) -> Result<Vec<u8>, RunError> {
         let plan = self.resolver.stdio(&self.server, &self.spec).await;
         let plan = plan.map_err(|error| RunError::Link(LinkError::Resolve(error)))?;
         let mut env = plan.env;
@@ -227,7 +227,7 @@ enum RunError {
 
 /// Output with headers and with the number of seconds after which they expire.
 #[derive(Deserialize)]
-struct Timed {
+struct TimedOutput {
     headers: Map<String, Value>,
     expires_in: Option<f64>,
 }
@@ -239,7 +239,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
     let is_timed = printed.get("headers").is_some_and(Value::is_object);
     let (by_name, expires_in) = if is_timed {
-        let timed: Timed = serde_json::from_value(Value::Object(printed))
+        let timed: TimedOutput = serde_json::from_value(Value::Object(printed))
             .map_err(|_| "`expires_in` in what it printed is not a number of seconds".to_owned())?;
         (timed.headers, timed.expires_in)
     } else {
@@ -257,7 +257,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
         headers.push((name, sensitive(value)));
         secrets.push(text.to_owned());
     }
-    let until = match expires_in {
+    let expires_at = match expires_in {
         None => None,
         Some(seconds) => {
             let lifetime =
@@ -265,7 +265,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
             Some(Instant::now() + lifetime.min(MAX_KEPT_TIME))
         }
     };
-    Ok((HelperHeaders { headers, until }, secrets))
+    Ok((HelperHeaders { headers, expires_at }, secrets))
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
     fn read(output: &str) -> Result<(Vec<String>, bool), String> {
         let (given, secrets) = parse(output.as_bytes())?;
         assert_eq!(given.headers.len(), secrets.len());
-        Ok((given.headers.iter().map(|(name, _)| name.to_string()).collect(), given.until.is_some()))
+        Ok((given.headers.iter().map(|(name, _)| name.to_string()).collect(), given.expires_at.is_some()))
     }
 
     #[test]
@@ -290,24 +290,24 @@ mod tests {
 
     #[test]
     fn a_run_is_shared_for_as_long_as_a_request_waits_for_it_and_its_headers_while_they_are_fresh() {
-        let runs = Runs::default();
+        let runs = RunCache::default();
         let source = || runs.source(|| futures::future::pending().boxed());
         let (first, second) = (source(), source());
-        assert!(matches!(first, Source::Begun(_)) && matches!(second, Source::Joined(_)));
+        assert!(matches!(first, HeaderSource::Begun(_)) && matches!(second, HeaderSource::Joined(_)));
         drop(first);
         let third = source();
-        assert!(matches!(third, Source::Joined(_)), "the second still waits");
+        assert!(matches!(third, HeaderSource::Joined(_)), "the second still waits");
         drop((second, third));
         let fourth = source();
-        assert!(matches!(fourth, Source::Begun(_)), "no request waits for the run before");
+        assert!(matches!(fourth, HeaderSource::Begun(_)), "no request waits for the run before");
 
-        let given = Arc::new(HelperHeaders { headers: Vec::new(), until: None });
+        let given = Arc::new(HelperHeaders { headers: Vec::new(), expires_at: None });
         runs.store_outcome(&Ok(Arc::clone(&given)));
-        assert!(matches!(source(), Source::Kept(kept) if Arc::ptr_eq(&kept, &given)));
-        runs.store_outcome(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), until: Some(Instant::now()) })));
-        assert!(matches!(source(), Source::Begun(_)), "they have expired");
+        assert!(matches!(source(), HeaderSource::Kept(kept) if Arc::ptr_eq(&kept, &given)));
+        runs.store_outcome(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), expires_at: Some(Instant::now()) })));
+        assert!(matches!(source(), HeaderSource::Begun(_)), "they have expired");
         runs.store_outcome(&Err(LinkError::Stopped));
-        assert!(matches!(source(), Source::Begun(_)), "a failure is not kept");
+        assert!(matches!(source(), HeaderSource::Begun(_)), "a failure is not kept");
     }
 
     #[test]

@@ -11,17 +11,17 @@ use tokio::{
 };
 
 use crate::link::{
-    duplex::{Dispatcher, Duplex, Pending, QUEUE_LENGTH},
+    duplex::{Dispatcher, Duplex, PendingRequests, QUEUE_LENGTH},
     error::LinkError,
     framing::envelope::{self, Envelope},
-    http::{EventError, HttpPlan, HttpWire, endpoint_url},
+    http::{EventError, HttpPlan, HttpTransport, endpoint_url},
     inbound::{Closed, Inbound},
 };
 
 /// The most concurrent POSTs.
 const MAX_POSTS: usize = 16;
 /// The time-out of one POST.
-const POST_TIME: Duration = Duration::from_secs(30);
+const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a notification waits for the posts of earlier messages, and how long later messages wait for the post of
 /// the notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(crate) async fn open(
     inbound: &Arc<Inbound>,
     closed: &Arc<Closed>,
 ) -> Result<Duplex, LinkError> {
-    let down = HttpWire::new(plan, inbound, closed).await?;
+    let down = HttpTransport::new(plan, inbound, closed).await?;
     let base = endpoint_url(plan).await?;
     let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
     let duplex = Duplex::with_queue(queue, Arc::default());
@@ -40,14 +40,14 @@ pub(crate) async fn open(
         bounds: plan.bounds,
         process: None,
         pending: duplex.pending().clone(),
-        outlet: duplex.outlet().clone(),
+        sink: duplex.sink().clone(),
         inbound: inbound.clone(),
     };
     let (endpoint_sender, endpoint) = oneshot::channel();
-    let (reader, stop, ended) = (down.clone(), inbound.stop.clone(), closed.clone());
+    let (reader, stop, closed_by_reader) = (down.clone(), inbound.stop.clone(), closed.clone());
     inbound.tracker.spawn(async move {
-        let end = stop.run_until_cancelled(read_stream(&reader, &dispatcher, endpoint_sender)).await;
-        ended.close(end.unwrap_or(LinkError::Stopped));
+        let reason = stop.run_until_cancelled(read_stream(&reader, &dispatcher, endpoint_sender)).await;
+        closed_by_reader.close(reason.unwrap_or(LinkError::Stopped));
     });
     let Ok(endpoint) = endpoint.await else {
         return Err(closed.wait().await);
@@ -65,17 +65,17 @@ pub(crate) async fn open(
     });
     let stop = inbound.stop.clone();
     inbound.tracker.spawn(async move {
-        stop.run_until_cancelled(post_all_of(outgoing, &poster)).await;
+        stop.run_until_cancelled(post_queued_messages(outgoing, &poster)).await;
     });
     Ok(duplex)
 }
 
 /// Reads the stream to its end; returns the reason of the end.
-async fn read_stream(down: &HttpWire, dispatcher: &Dispatcher, endpoint: oneshot::Sender<String>) -> LinkError {
+async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: oneshot::Sender<String>) -> LinkError {
     let mut endpoint = Some(endpoint);
     let bound = {
         let (bounds, pending) = (dispatcher.bounds, dispatcher.pending.clone());
-        Arc::new(move || pending.bound(bounds))
+        Arc::new(move || pending.current_bound(bounds))
     };
     let mut events = match down.open_stream(bound).await {
         Ok(events) => events,
@@ -103,7 +103,7 @@ async fn read_stream(down: &HttpWire, dispatcher: &Dispatcher, endpoint: oneshot
 /// Posts the messages of the queue, many concurrently, so that messages may overtake each other. No message overtakes a
 /// notification, and a notification overtakes none: a cancellation refers to an earlier request, and requests rely on
 /// `notifications/initialized`.
-async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
+async fn post_queued_messages(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(MAX_POSTS));
     let mut running = tokio::task::JoinSet::new();
     while let Some(message) = outgoing.recv().await {
@@ -129,8 +129,8 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
 
 /// Posts messages and fails the requests that cannot be posted.
 struct Poster {
-    up: HttpWire,
-    pending: Arc<Pending>,
+    up: HttpTransport,
+    pending: Arc<PendingRequests>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
 }
@@ -138,22 +138,23 @@ struct Poster {
 impl Poster {
     async fn post(&self, message: Bytes) {
         let request = request_id(&message);
-        match timeout(POST_TIME, self.up.deliver(message)).await {
+        match timeout(POST_TIMEOUT, self.up.deliver(message)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.handle_failure(request, error),
-            Err(_) => self.handle_failure(request, LinkError::stalled(POST_TIME)),
+            Err(_) => self.handle_failure(request, LinkError::stalled(POST_TIMEOUT)),
         }
     }
 
     /// Fails the request that could not be posted; other requests are usually not affected.
     fn handle_failure(&self, request: Option<i64>, error: LinkError) {
-        let error = if forgot_the_session(&error) { LinkError::SessionNotFound { not_executed: true } } else { error };
+        let error =
+            if means_unknown_session(&error) { LinkError::SessionNotFound { not_executed: true } } else { error };
         match request {
             // If no caller waits for the request any more, there is nothing to fail.
             Some(id) => drop(self.pending.settle(id, Err(error.clone()))),
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),
         }
-        if error.ends_the_connection(self.pending.has_waiting()) {
+        if error.ends_the_connection(self.pending.has_waiting_requests()) {
             self.closed.close(error);
         }
     }
@@ -168,7 +169,7 @@ fn request_id(message: &Bytes) -> Option<i64> {
 }
 
 /// Returns whether the endpoint answers that it does not know the session. (The endpoint's URL names the session.)
-fn forgot_the_session(error: &LinkError) -> bool {
+fn means_unknown_session(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status: 404 | 410, .. } => true,
         LinkError::Http { status: 400, body } => body.to_lowercase().contains("session"),

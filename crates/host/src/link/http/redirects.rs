@@ -20,7 +20,7 @@ fn keeps_method(status: u16) -> bool {
 }
 
 /// Returns the error for a redirect that was not followed. `configured` is the URL in the server's configuration.
-pub(super) fn refused(status: u16, to: Option<&Url>, configured: &Url) -> LinkError {
+pub(super) fn refused_error(status: u16, to: Option<&Url>, configured: &Url) -> LinkError {
     const TRUST: &str = "if you trust that place, put its url into";
     let (why, next) = match to {
         None => ("its `Location` names no url", "check the url in"),
@@ -68,11 +68,11 @@ mod tests {
             ),
             (307, None, "to nowhere, which is not followed: its `Location` names no url"),
         ] {
-            let error = refused(status, to.map(|to| Url::parse(to).unwrap()).as_ref(), &own).to_string();
+            let error = refused_error(status, to.map(|to| Url::parse(to).unwrap()).as_ref(), &own).to_string();
             assert!(error.contains(words) && !error.contains("secret"), "{status} {to:?}: {error}");
         }
         // The number in the words is that of the code.
-        let looped = refused(307, Some(&own), &own).to_string();
+        let looped = refused_error(307, Some(&own), &own).to_string();
         assert!(looped.contains(&format!("more than {MAX_REDIRECTS} in a row")), "{looped}");
     }
 }

@@ -16,9 +16,9 @@ use crate::{
             envelope::peek,
             sse::{Event, SseError, SseParser},
         },
-        http::{HttpWire, LAST_EVENT_ID, Media, body::Source, media_type},
-        inbound::Outlet,
-        message::{Outgoing, RawAnswer, for_each_message},
+        http::{HttpTransport, LAST_EVENT_ID, MediaType, body::AnswerSource, media_type},
+        inbound::MessageSink,
+        message::{OutgoingRequest, RawAnswer, for_each_message},
     },
     spec::Era,
 };
@@ -88,6 +88,10 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
+    fn new(response: Response, bound: CurrentBound) -> Self {
+        Self { response, parser: SseParser::new(bound().bytes), ready: VecDeque::new(), bound }
+    }
+
     /// Returns the next event; `None` once the body has ended or broken off.
     ///
     /// # Errors
@@ -97,7 +101,7 @@ impl Events {
             // Yield: a chunk holds many events, and a flood of them would starve other tasks.
             consume_budget().await;
             if let Some(event) = self.ready.pop_front() {
-                return event.map(Some).map_err(|error| EventError::of(error, (self.bound)()));
+                return event.map(Some).map_err(|error| EventError::from_sse(error, (self.bound)()));
             }
             match self.response.chunk().await {
                 Ok(Some(chunk)) => {
@@ -110,21 +114,21 @@ impl Events {
     }
 }
 
-impl HttpWire {
+impl HttpTransport {
     /// Opens an event stream by GET, from its beginning.
     pub(crate) async fn open_stream(&self, bound: CurrentBound) -> Result<Events, LinkError> {
         let response = self.get_stream(&Position::new(0)).await?;
-        Ok(events(response, bound))
+        Ok(Events::new(response, bound))
     }
 
     /// Reads the answer from the event stream of a POST. If the stream breaks, resumes it if the era and the server
     /// allow that; if not, fails at once.
-    pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> RawAnswer {
+    pub(super) async fn streamed_answer(&self, response: Response, request: &OutgoingRequest) -> RawAnswer {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
-        let (mut response, mut unread) = (response, None);
+        let (mut response, mut unreadable_event_error) = (response, None);
         loop {
-            let mut events = events(response, Arc::new(move || bound));
+            let mut events = Events::new(response, Arc::new(move || bound));
             loop {
                 let data = match events.next().await {
                     Ok(None) => break,
@@ -138,18 +142,18 @@ impl HttpWire {
                     Err(EventError::NotUtf8(data)) => data,
                     Err(EventError::TooLarge(error)) => return Err(error),
                 };
-                if let Some(answer) = self.find_answer(&data, request, Source::Event) {
-                    return answer.map_err(invalid_event);
+                if let Some(answer) = self.find_answer(&data, request, AnswerSource::Event) {
+                    return answer.map_err(into_invalid_event);
                 }
                 // Skip an event that is no message, as stdio skips such a line: the answer may be in the next event.
                 if let Err(bad) = peek(&data) {
-                    unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
+                    unreadable_event_error = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
             }
             position.update_from(&events.parser);
             response = self.resume(&mut position).await.map_err(|error| match error {
                 // The event that could not be read probably was the answer.
-                LinkError::Broken { .. } => unread.take().unwrap_or(error),
+                LinkError::Broken { .. } => unreadable_event_error.take().unwrap_or(error),
                 error => error,
             })?;
         }
@@ -157,10 +161,10 @@ impl HttpWire {
 
     /// Opens a broken stream again, after its last event.
     async fn resume(&self, position: &mut Position) -> Result<Response, LinkError> {
-        let broken = |why: &str| LinkError::Broken { why: why.into() };
-        let resumable = self.0.session_headers.load().era == Some(Era::Legacy);
-        if !resumable || position.last_event.is_none() {
-            return Err(broken("the event stream ended before the answer"));
+        let broken_error = |why: &str| LinkError::Broken { why: why.into() };
+        let is_resumable = self.0.session_headers.load().era == Some(Era::Legacy);
+        if !is_resumable || position.last_event.is_none() {
+            return Err(broken_error("the event stream ended before the answer"));
         }
         while position.wait_to_reconnect().await {
             match self.get_stream(position).await {
@@ -171,15 +175,15 @@ impl HttpWire {
                 }
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
                 // The server would refuse the next attempt as well.
-                Err(error) if is_final(&error) => {
-                    return Err(broken(&format!(
+                Err(error) if is_permanent(&error) => {
+                    return Err(broken_error(&format!(
                         "the event stream ended before the answer, and cannot be resumed: {error}"
                     )));
                 }
                 Err(_) => {}
             }
         }
-        Err(broken("the event stream ended before the answer, and sse_max_reconnects is spent"))
+        Err(broken_error("the event stream ended before the answer, and sse_max_reconnects is spent"))
     }
 
     /// Opens an event stream by GET, after the last event of `position`.
@@ -191,7 +195,7 @@ impl HttpWire {
         let response = self.0.send(Method::GET, None, with_last_event).await?;
         let response = self.0.check_status(response).await?;
         match media_type(response.headers()) {
-            Media::Events => Ok(response),
+            MediaType::Events => Ok(response),
             _ => Err(LinkError::protocol("the answer to GET is not an event stream")),
         }
     }
@@ -199,7 +203,7 @@ impl HttpWire {
     /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host can use
     /// a server without this stream, or whose stream keeps breaking. Notifies `opened` after the first try, whether
     /// that try succeeded or not.
-    pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
+    pub(super) async fn keep_standing_stream(&self, opened: oneshot::Sender<()>, sink: &Arc<dyn MessageSink>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);
         loop {
@@ -210,7 +214,7 @@ impl HttpWire {
             match response {
                 Ok(response) => {
                     was_open = true;
-                    self.handle_events(response, &mut position, outlet).await;
+                    self.handle_events(response, &mut position, sink).await;
                 }
                 Err(error) if !was_open && !may_open_later(&error) => return,
                 Err(error) => {
@@ -230,9 +234,9 @@ impl HttpWire {
     }
 
     /// Handles the messages of the standing stream until it ends.
-    async fn handle_events(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
+    async fn handle_events(&self, response: Response, position: &mut Position, sink: &Arc<dyn MessageSink>) {
         let bound = self.0.bounds.message();
-        let mut events = events(response, Arc::new(move || bound));
+        let mut events = Events::new(response, Arc::new(move || bound));
         loop {
             match events.next().await {
                 Ok(None) => break,
@@ -240,11 +244,11 @@ impl HttpWire {
                     // A stream that works gets all its reconnects back.
                     position.connections_without_event = 0;
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
-                    self.handle_event(&event, outlet);
+                    self.handle_event(&event, sink);
                 }
                 Err(EventError::NotUtf8(data)) => {
-                    self.0.inbound.received(&data);
-                    self.0.inbound.noise("an event that is not an MCP message", &data);
+                    self.0.inbound.observe_received(&data);
+                    self.0.inbound.note_noise("an event that is not an MCP message", &data);
                 }
                 Err(EventError::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
@@ -253,14 +257,14 @@ impl HttpWire {
     }
 
     /// Handles the messages in an event of the standing stream.
-    fn handle_event(&self, event: &Event, outlet: &Arc<dyn Outlet>) {
+    fn handle_event(&self, event: &Event, sink: &Arc<dyn MessageSink>) {
         if event.data.is_empty() || !is_message(event) {
             return;
         }
-        self.0.inbound.received(event.data.as_bytes());
+        self.0.inbound.observe_received(event.data.as_bytes());
         for_each_message(event.data.as_bytes(), |message| match message {
-            Ok(message) => self.0.inbound.accept(message, None, outlet),
-            Err(_) => self.0.inbound.noise("an event that is not an MCP message", event.data.as_bytes()),
+            Ok(message) => self.0.inbound.accept(message, None, sink),
+            Err(_) => self.0.inbound.note_noise("an event that is not an MCP message", event.data.as_bytes()),
         });
     }
 }
@@ -279,16 +283,12 @@ fn may_open_later(error: &LinkError) -> bool {
 }
 
 /// Returns whether a server that refuses to resume a stream with this error would refuse later as well.
-fn is_final(error: &LinkError) -> bool {
+fn is_permanent(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,
         LinkError::Rpc(_) | LinkError::Protocol { .. } | LinkError::Redirect { .. } | LinkError::Refused(_) => true,
         _ => false,
     }
-}
-
-fn events(response: Response, bound: CurrentBound) -> Events {
-    Events { response, parser: SseParser::new(bound().bytes), ready: VecDeque::new(), bound }
 }
 
 /// An event that cannot be read. The stream itself continues.
@@ -300,7 +300,7 @@ pub(crate) enum EventError {
 }
 
 impl EventError {
-    fn of(error: SseError, bound: Bound) -> Self {
+    fn from_sse(error: SseError, bound: Bound) -> Self {
         let code = error.code();
         match error {
             SseError::InvalidData { data } => Self::NotUtf8(data.into()),
@@ -315,7 +315,7 @@ impl EventError {
 }
 
 /// Converts a parse error of the answer into one that names the event.
-fn invalid_event(error: LinkError) -> LinkError {
+fn into_invalid_event(error: LinkError) -> LinkError {
     match error {
         LinkError::Unparsable { why } => LinkError::InvalidEvent { why },
         error => error,
@@ -335,7 +335,8 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_events_leaves_time_for_other_tasks() {
         let response = Response::from(http::Response::new("data: {}\n\n".repeat(10_000)));
-        let mut events = events(response, Arc::new(|| Bound { bytes: 1 << 20, setting: Setting::MaxMessageBytes }));
+        let mut events =
+            Events::new(response, Arc::new(|| Bound { bytes: 1 << 20, setting: Setting::MaxMessageBytes }));
         let (mut events_seen, mut turns) = (0, 0);
         let flood = async {
             while let Ok(Some(_)) = events.next().await {

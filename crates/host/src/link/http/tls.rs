@@ -34,13 +34,13 @@ static TRUSTED: Cached<ClientConfig> = Cached::empty();
 /// # Errors
 /// When the certificates cannot be read.
 pub(super) fn config() -> Result<ClientConfig, Error> {
-    let mut config = TRUSTED.get(read)?;
+    let mut config = TRUSTED.get(read_certificates)?;
     config.alpn_protocols = VERSIONS.iter().map(|version| version.to_vec()).collect();
     config.resumption = Resumption::in_memory_sessions(MAX_RESUMED_SERVERS);
     Ok(config)
 }
 
-fn read() -> Result<ClientConfig, Error> {
+fn read_certificates() -> Result<ClientConfig, Error> {
     let installed = CryptoProvider::get_default().cloned();
     let provider = installed.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -57,12 +57,12 @@ impl<T: Clone> Cached<T> {
 
     /// Returns the value. If there is none, or it is too old, `read` reads it while other callers wait.
     fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let mut kept = self.0.lock();
-        match &*kept {
-            Some((since, value)) if since.elapsed() < CERTIFICATES_MAX_AGE => Ok(value.clone()),
+        let mut cached = self.0.lock();
+        match &*cached {
+            Some((read_at, value)) if read_at.elapsed() < CERTIFICATES_MAX_AGE => Ok(value.clone()),
             _ => {
                 let value = read()?;
-                *kept = Some((Instant::now(), value.clone()));
+                *cached = Some((Instant::now(), value.clone()));
                 Ok(value)
             }
         }

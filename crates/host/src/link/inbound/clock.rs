@@ -23,7 +23,7 @@ pub(crate) struct Clock {
     /// How long the request may take.
     total: Duration,
     /// The name of the request in the error.
-    what: &'static str,
+    label: &'static str,
     state: Mutex<State>,
     resumed: Notify,
 }
@@ -58,12 +58,12 @@ impl State {
 
 impl Clock {
     /// Starts a clock that expires after `idle` of silence, and after `total` at the latest.
-    pub(crate) fn start(what: &'static str, idle: Duration, total: Duration) -> Self {
+    pub(crate) fn start(label: &'static str, idle: Duration, total: Duration) -> Self {
         let now = Instant::now();
         Self {
             idle,
             total,
-            what,
+            label,
             state: Mutex::new(State {
                 last_heard: now,
                 started: now,
@@ -122,7 +122,7 @@ impl Clock {
     }
 
     fn error(&self, after: Duration, setting: Setting) -> LinkError {
-        LinkError::TimedOut { what: self.what, after, setting }
+        LinkError::TimedOut { what: self.label, after, setting }
     }
 }
 

@@ -10,33 +10,33 @@ use crate::link::error::LinkError;
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     token: CancellationToken,
-    why: OnceLock<LinkError>,
+    reason: OnceLock<LinkError>,
 }
 
 impl Closed {
     /// Ends the connection for all its users. The first reason stays.
-    pub(crate) fn close(&self, why: LinkError) {
-        let _ = self.why.set(why);
+    pub(crate) fn close(&self, reason: LinkError) {
+        let _ = self.reason.set(reason);
         self.token.cancel();
     }
 
     /// Returns a guard that ends the connection when it is dropped. If no reason was given before, the reason is
     /// [`LinkError::Stopped`].
-    pub(crate) fn on_drop(&self) -> DropGuard {
+    pub(crate) fn close_on_drop(&self) -> DropGuard {
         self.token.clone().drop_guard()
     }
 
     /// Waits for the end and returns the reason.
     pub(crate) async fn wait(&self) -> LinkError {
         self.token.cancelled().await;
-        self.why()
+        self.reason()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    pub(crate) fn why(&self) -> LinkError {
-        self.why.get().cloned().unwrap_or(LinkError::Stopped)
+    pub(crate) fn reason(&self) -> LinkError {
+        self.reason.get().cloned().unwrap_or(LinkError::Stopped)
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const SAMPLING: &str = "sampling/createMessage";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questioner<'a> {
     pub(crate) server: &'a ServerName,
-    pub(crate) pages: Option<&'a Guard>,
+    pub(crate) page_guard: Option<&'a Guard>,
     /// The abilities that the client declared to the server when it connected.
     pub(crate) abilities: Abilities,
 }
@@ -136,7 +136,7 @@ async fn elicit(asker: &SharedAsker, questioner: Questioner<'_>, params: &Value)
             (question, Some(schema))
         }
         "url" if abilities.urls => {
-            let url = presentable(params["url"].as_str().unwrap_or_default(), questioner.pages)?;
+            let url = checked_page_url(params["url"].as_str().unwrap_or_default(), questioner.page_guard)?;
             let id = params["elicitationId"].as_str().map(ToOwned::to_owned);
             (Elicitation::Url { message, url, id }, None)
         }
@@ -158,22 +158,22 @@ async fn elicit(asker: &SharedAsker, questioner: Questioner<'_>, params: &Value)
 /// Returns a URL that may be shown to the user: parsed and written again, so that the shown text is unambiguous. A page
 /// on this machine or in the local network is shown only if the server is there as well: any other server could use the
 /// user's browser to change the settings of the user's router.
-fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
-    let refused = || Refusal::new(INVALID_PARAMS, "only https URLs, or http on loopback, are shown");
-    let url = Url::parse(url).map_err(|_| refused())?;
+fn checked_page_url(url: &str, page_guard: Option<&Guard>) -> Result<String, Refusal> {
+    let bad_scheme = || Refusal::new(INVALID_PARAMS, "only https URLs, or http on loopback, are shown");
+    let url = Url::parse(url).map_err(|_| bad_scheme())?;
     page::judge(&url).map_err(|why| match why {
-        BadPage::Scheme | BadPage::NoHost => refused(),
+        BadPage::Scheme | BadPage::NoHost => bad_scheme(),
         why => Refusal::new(INVALID_PARAMS, format!("the page is not shown: {why}")),
     })?;
-    let loopback = match url.host().ok_or_else(refused)? {
+    let loopback = match url.host().ok_or_else(bad_scheme)? {
         url::Host::Domain(name) => name == "localhost",
         url::Host::Ipv4(ip) => ip.is_loopback(),
         url::Host::Ipv6(ip) => ip.is_loopback(),
     };
     if url.scheme() != "https" && !(url.scheme() == "http" && loopback) {
-        return Err(refused());
+        return Err(bad_scheme());
     }
-    match pages.map(|pages| pages.check(&url)) {
+    match page_guard.map(|guard| guard.check(&url)) {
         Some(Err(refused)) => Err(Refusal::new(INVALID_PARAMS, refused.to_string())),
         _ => Ok(url.to_string()),
     }
@@ -209,11 +209,11 @@ mod tests {
     fn only_web_urls_are_shown() {
         let with_userinfo = "https://good.example@evil.example/";
         for bad in ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", "x", "data:,x", with_userinfo] {
-            assert!(presentable(bad, None).is_err(), "{bad}");
+            assert!(checked_page_url(bad, None).is_err(), "{bad}");
         }
-        assert_eq!(presentable("https://a.example/x y", None).unwrap(), "https://a.example/x%20y");
-        assert!(presentable("http://127.0.0.1:80/", None).is_ok());
-        assert!(presentable("http://[::1]/", None).is_ok());
+        assert_eq!(checked_page_url("https://a.example/x y", None).unwrap(), "https://a.example/x%20y");
+        assert!(checked_page_url("http://127.0.0.1:80/", None).is_ok());
+        assert!(checked_page_url("http://[::1]/", None).is_ok());
     }
 
     #[test]
@@ -222,12 +222,12 @@ mod tests {
         let far = egress.guard_for_server(&Url::parse("https://mcp.example.com/mcp").unwrap());
         let near = egress.guard_for_server(&Url::parse("http://localhost:9/mcp").unwrap());
         for inside in ["http://localhost:8080/admin", "https://192.168.1.1/reset", "https://169.254.169.254/"] {
-            let refused = presentable(inside, Some(&far)).unwrap_err();
+            let refused = checked_page_url(inside, Some(&far)).unwrap_err();
             assert!(refused.message.contains("the egress rules refuse "), "{inside}: {refused:?}");
         }
-        assert!(presentable("http://localhost:8080/admin", Some(&near)).is_ok());
-        assert!(presentable("http://localhost:8080/admin", Some(&egress.guard_for_local_programs())).is_ok());
-        assert!(presentable("https://mcp.example.com/visit", Some(&far)).is_ok());
+        assert!(checked_page_url("http://localhost:8080/admin", Some(&near)).is_ok());
+        assert!(checked_page_url("http://localhost:8080/admin", Some(&egress.guard_for_local_programs())).is_ok());
+        assert!(checked_page_url("https://mcp.example.com/visit", Some(&far)).is_ok());
     }
 
     #[test]

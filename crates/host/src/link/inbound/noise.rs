@@ -19,7 +19,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Counts noise of the kind `what`. Returns a warning for the first; later noise is only counted.
+    /// Counts noise; `what` names its kind. Returns a warning for the first; later noise is only counted.
     pub(super) fn note(&self, what: &str, sample: &[u8]) -> Option<String> {
         if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
             return None;
@@ -32,7 +32,7 @@ impl Noise {
     }
 
     /// Returns how often noise came, and the first piece of it, as one safe line; empty if there was none.
-    pub(super) fn so_far(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         match (self.count.load(Ordering::Relaxed), self.first.get()) {
             (_, None) => String::new(),
             (..2, Some(first)) => format!("it sent {first}"),

@@ -17,21 +17,21 @@ pub(super) struct Question {
     pub(super) method: String,
     pub(super) params: Value,
     /// The request of this host on whose stream the question arrived, if the transport knows that request.
-    pub(super) from: Option<i64>,
+    pub(super) stream_request: Option<i64>,
 }
 
 impl Question {
     pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
         if self.method.starts_with("tasks/") {
-            let reply = self.inbound.open.lock().tasks.handle(&self.method, &self.params)?;
+            let reply = self.inbound.state.lock().tasks.handle(&self.method, &self.params)?;
             return reply.wait().await;
         }
         if self.params.get("task").is_some_and(Value::is_object) {
             let ttl = self.params["task"]["ttl"].as_u64();
-            let started = self.inbound.open.lock().tasks.begin(ttl, &self.inbound.stop)?;
+            let new_task = self.inbound.state.lock().tasks.begin(ttl, &self.inbound.stop)?;
             let tracker = self.inbound.tracker.clone();
-            tracker.spawn(started.work.run(self.ask()));
-            return Ok(started.answer);
+            tracker.spawn(new_task.runner.run(self.ask()));
+            return Ok(new_task.answer);
         }
         self.ask().await
     }
@@ -39,12 +39,14 @@ impl Question {
     /// Asks the asker of the call that caused the request, with the clocks of waiting calls paused.
     async fn ask(self) -> Result<Value, input::Refusal> {
         // A request for roots belongs to no call, unless it arrives on a call's stream.
-        let belongs_to_no_call = self.from.is_none() && self.method == "roots/list";
-        let request = if belongs_to_no_call { None } else { self.inbound.request_of(self.from)? };
+        let belongs_to_no_call = self.stream_request.is_none() && self.method == "roots/list";
+        let request = if belongs_to_no_call { None } else { self.inbound.request_for_question(self.stream_request)? };
         let asker = match &request {
-            // If only this asker may answer during its calls (`is_alone`), do not use the host's asker instead, even if
-            // this asker can answer nothing.
-            Some(request) if self.from.is_some() || request.asker.is_exclusive() || can_answer(&request.asker) => {
+            // If only this asker may answer during its calls (`is_exclusive`), do not use the host's asker instead,
+            // even if this asker can answer nothing.
+            Some(request)
+                if self.stream_request.is_some() || request.asker.is_exclusive() || can_answer(&request.asker) =>
+            {
                 request.asker.clone()
             }
             _ => self.inbound.asker.clone(),
@@ -52,22 +54,23 @@ impl Question {
         // The user is shown who made the call, even if the host's asker answers.
         let caller_is_known = |request: &&Arc<OpenRequest>| {
             // A question that arrived on no request's stream may belong to any open request.
-            self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
+            self.stream_request.is_some()
+                || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
         let request_of_caller = request.as_ref().filter(caller_is_known);
         let asker = request_of_caller.and_then(|request| asker.on_behalf_of(&request.caller)).unwrap_or(asker);
-        let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
+        let abandoned = request.as_ref().map(|request| request.abandoned.clone()).unwrap_or_default();
         // If the question may belong to any open request, pause the clocks of all open requests.
-        let waiting = match (self.from, request) {
+        let requests_to_pause = match (self.stream_request, request) {
             (Some(_), Some(request)) => vec![request],
             _ => self.inbound.open_requests(),
         };
-        let _paused: Vec<_> = waiting.iter().map(|request| request.clock.pause()).collect();
+        let _paused: Vec<_> = requests_to_pause.iter().map(|request| request.clock.pause()).collect();
         let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,
             // The caller no longer waits for the call that the question belongs to.
-            () = given_up.cancelled() => Err(input::Refusal::unanswered()),
+            () = abandoned.cancelled() => Err(input::Refusal::unanswered()),
         }
     }
 }

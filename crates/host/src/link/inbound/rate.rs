@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// Allows a fixed number of reports per second, and counts the dropped ones.
 #[derive(Debug)]
-pub(crate) struct Rate {
+pub(crate) struct RateLimiter {
     per_second: u16,
     created: Instant,
     /// The current second in one integer, so that it changes atomically: its start, in milliseconds since `created`,
@@ -15,7 +15,7 @@ pub(crate) struct Rate {
     dropped: AtomicU64,
 }
 
-impl Rate {
+impl RateLimiter {
     pub(crate) fn new(per_second: u16) -> Self {
         Self { per_second, created: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn messages_over_the_rate_are_counted_and_reported_with_the_next_one() {
-        let rate = Rate::new(2);
+        let rate = RateLimiter::new(2);
         let counts: Vec<_> = (0..5).map(|_| rate.allow()).collect();
         assert_eq!(counts, [Some(0), Some(0), None, None, None]);
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -39,16 +39,16 @@ struct Task {
 pub(super) struct NewTask {
     /// The answer to the request that started the task.
     pub(super) answer: Value,
-    pub(super) work: Work,
+    pub(super) runner: TaskRunner,
 }
 
 /// The handle of a task for the code that runs it.
-pub(super) struct Work {
+pub(super) struct TaskRunner {
     outcome: watch::Sender<Outcome>,
     cancel: CancellationToken,
 }
 
-impl Work {
+impl TaskRunner {
     /// Runs the work, until the task is cancelled.
     pub(super) async fn run(self, work: impl Future<Output = Result<Value, Refusal>>) {
         if let Some(result) = self.cancel.run_until_cancelled(work).await {
@@ -59,9 +59,9 @@ impl Work {
 
 /// The answer to a request about a task.
 pub(super) enum Reply {
-    Now(Value),
+    Immediate(Value),
     /// The result of the task with this name, once there is one.
-    Result {
+    TaskResult {
         task: String,
         outcome: watch::Receiver<Outcome>,
     },
@@ -71,12 +71,12 @@ impl Reply {
     /// Waits until the reply is complete, and returns it.
     pub(super) async fn wait(self) -> Result<Value, Refusal> {
         let (task, mut outcome) = match self {
-            Self::Now(answer) => return Ok(answer),
-            Self::Result { task, outcome } => (task, outcome),
+            Self::Immediate(answer) => return Ok(answer),
+            Self::TaskResult { task, outcome } => (task, outcome),
         };
         let cancelled = || Refusal::new(INVALID_PARAMS, "the task was cancelled");
-        let done = outcome.wait_for(Option::is_some).await.map_err(|_| cancelled())?.clone();
-        match done.as_deref() {
+        let result = outcome.wait_for(Option::is_some).await.map_err(|_| cancelled())?.clone();
+        match result.as_deref() {
             Some(Ok(result)) => Ok(with_related_task(result.clone(), &task)),
             Some(Err(refusal)) => Err(Refusal::new(refusal.code, refusal.message.clone())),
             None => Err(cancelled()),
@@ -88,11 +88,11 @@ impl ClientTasks {
     /// Adds a task that ends when `stop` is cancelled.
     pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
         if self.0.len() >= MAX_TASKS {
-            let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
-            let Some(done) = done.map(|(id, _)| *id) else {
+            let finished = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
+            let Some(finished_id) = finished.map(|(id, _)| *id) else {
                 return Err(Refusal::busy("too many tasks are waiting"));
             };
-            self.0.remove(&done);
+            self.0.remove(&finished_id);
         }
         let id = self.0.last_key_value().map_or(1, |(id, _)| id + 1);
         let (sender, outcome) = watch::channel(None);
@@ -100,29 +100,29 @@ impl ClientTasks {
         let task = Task { created: SystemTime::now(), ttl, outcome, cancel: cancel.clone() };
         let answer = json!({"task": task.describe(id)});
         self.0.insert(id, task);
-        Ok(NewTask { answer, work: Work { outcome: sender, cancel } })
+        Ok(NewTask { answer, runner: TaskRunner { outcome: sender, cancel } })
     }
 
     /// Answers `tasks/get`, `tasks/result`, `tasks/list` and `tasks/cancel`.
     pub(super) fn handle(&self, method: &str, params: &Value) -> Result<Reply, Refusal> {
         if method == "tasks/list" {
             let tasks: Vec<_> = self.0.iter().map(|(id, task)| task.describe(*id)).collect();
-            return Ok(Reply::Now(json!({"tasks": tasks})));
+            return Ok(Reply::Immediate(json!({"tasks": tasks})));
         }
         let name = params["taskId"].as_str().unwrap_or_default();
-        let unknown = || Refusal::new(INVALID_PARAMS, "unknown task");
-        let id: u64 = name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
-        let task = self.0.get(&id).ok_or_else(unknown)?;
+        let unknown_task = || Refusal::new(INVALID_PARAMS, "unknown task");
+        let id: u64 = name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown_task)?;
+        let task = self.0.get(&id).ok_or_else(unknown_task)?;
         match method {
-            "tasks/get" => Ok(Reply::Now(task.describe(id))),
+            "tasks/get" => Ok(Reply::Immediate(task.describe(id))),
             "tasks/cancel" if task.status() != "working" => {
                 Err(Refusal::new(INVALID_PARAMS, "the task has already ended"))
             }
             "tasks/cancel" => {
                 task.cancel.cancel();
-                Ok(Reply::Now(task.describe(id)))
+                Ok(Reply::Immediate(task.describe(id)))
             }
-            "tasks/result" => Ok(Reply::Result { task: name.to_owned(), outcome: task.outcome.clone() }),
+            "tasks/result" => Ok(Reply::TaskResult { task: name.to_owned(), outcome: task.outcome.clone() }),
             _ => Err(Refusal::new(METHOD_NOT_FOUND, "not supported")),
         }
     }

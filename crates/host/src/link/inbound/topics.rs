@@ -41,7 +41,7 @@ pub(crate) struct Subscription {
     uri: String,
     /// The number of the listener in the topic.
     number: u64,
-    changed: Arc<ChangeFlag>,
+    change_flag: Arc<ChangeFlag>,
 }
 
 impl fmt::Debug for Subscription {
@@ -58,14 +58,14 @@ impl Subscription {
         uri: &str,
         wake: &Arc<Notify>,
     ) -> Option<(Self, watch::Receiver<SubscriptionState>)> {
-        let changed = Arc::new(ChangeFlag { is_set: AtomicBool::new(false), wake: wake.clone() });
-        let (number, state) = topics.add(uri, &changed)?;
-        Some((Self { topics, uri: uri.to_owned(), number, changed }, state))
+        let change_flag = Arc::new(ChangeFlag { is_set: AtomicBool::new(false), wake: wake.clone() });
+        let (number, state) = topics.add(uri, &change_flag)?;
+        Some((Self { topics, uri: uri.to_owned(), number, change_flag }, state))
     }
 
     /// Returns whether the resource has changed since the last call.
     pub(crate) fn take_change(&self) -> bool {
-        self.changed.is_set.swap(false, Ordering::AcqRel)
+        self.change_flag.is_set.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -81,18 +81,18 @@ pub(crate) struct WatchedResources(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
 
 impl WatchedResources {
     /// Returns the topics of this server.
-    pub(crate) fn of_server(&self, server: &ServerName) -> Arc<Topics> {
-        if let Some(known) = self.0.load().get(server) {
-            return known.clone();
+    pub(crate) fn topics_for(&self, server: &ServerName) -> Arc<Topics> {
+        if let Some(topics) = self.0.load().get(server) {
+            return topics.clone();
         }
-        let new = Arc::<Topics>::default();
-        let before = self.0.rcu(|all| {
+        let new_topics = Arc::<Topics>::default();
+        let previous = self.0.rcu(|all| {
             let mut all = BTreeMap::clone(all);
-            all.entry(server.clone()).or_insert_with(|| new.clone());
+            all.entry(server.clone()).or_insert_with(|| new_topics.clone());
             all
         });
         // Another thread may have added the server first.
-        before.get(server).cloned().unwrap_or(new)
+        previous.get(server).cloned().unwrap_or(new_topics)
     }
 
     /// Returns the topics of this server, if there are listeners.
@@ -139,7 +139,7 @@ struct Topic {
     /// Distinguishes this topic from an earlier one for the same resource.
     number: u64,
     listeners: BTreeMap<u64, Arc<ChangeFlag>>,
-    state: watch::Sender<SubscriptionState>,
+    subscription_state: watch::Sender<SubscriptionState>,
     /// Whether the server has ever agreed.
     has_agreed: bool,
 }
@@ -151,7 +151,7 @@ impl Topic {
 }
 
 impl Topics {
-    fn add(&self, uri: &str, changed: &Arc<ChangeFlag>) -> Option<(u64, watch::Receiver<SubscriptionState>)> {
+    fn add(&self, uri: &str, change_flag: &Arc<ChangeFlag>) -> Option<(u64, watch::Receiver<SubscriptionState>)> {
         let mut state = self.state.lock();
         if !state.topics.contains_key(uri) {
             if state.topics.len() >= MAX_RESOURCES_PER_SERVER {
@@ -160,7 +160,7 @@ impl Topics {
             let topic = Topic {
                 number: state.next_number(),
                 listeners: BTreeMap::new(),
-                state: watch::Sender::new(SubscriptionState::Pending),
+                subscription_state: watch::Sender::new(SubscriptionState::Pending),
                 has_agreed: false,
             };
             state.topics.insert(uri.to_owned(), topic);
@@ -168,8 +168,8 @@ impl Topics {
         }
         let number = state.next_number();
         let topic = state.topics.get_mut(uri)?;
-        topic.listeners.insert(number, changed.clone());
-        Some((number, topic.state.subscribe()))
+        topic.listeners.insert(number, change_flag.clone());
+        Some((number, topic.subscription_state.subscribe()))
     }
 
     fn remove(&self, uri: &str, number: u64) {
@@ -182,13 +182,13 @@ impl Topics {
         }
     }
 
-    /// Returns the wanted resources: the URIs of all topics. The number distinguishes a topic from an earlier one for
-    /// the same resource.
-    pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
+    /// Returns the desired subscriptions: the URIs of all topics. The number distinguishes a topic from an earlier one
+    /// for the same resource.
+    pub(crate) fn desired(&self) -> BTreeSet<(String, u64)> {
         self.state.lock().topics.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }
 
-    /// Waits until the wanted resources may differ from the last result of [`Self::wanted`].
+    /// Waits until the desired subscriptions may differ from the last result of [`Self::desired`].
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -196,7 +196,7 @@ impl Topics {
     /// Records that the server has lost all subscriptions.
     pub(crate) fn reset(&self) {
         for topic in self.state.lock().topics.values() {
-            topic.state.send_replace(SubscriptionState::Pending);
+            topic.subscription_state.send_replace(SubscriptionState::Pending);
         }
     }
 
@@ -209,8 +209,8 @@ impl Topics {
                 Err(error) => SubscriptionState::Refused(error),
             };
             let agreed = matches!(state, SubscriptionState::Agreed);
-            let before = topic.state.send_replace(state);
-            if agreed && topic.has_agreed && !matches!(before, SubscriptionState::Agreed) {
+            let previous = topic.subscription_state.send_replace(state);
+            if agreed && topic.has_agreed && !matches!(previous, SubscriptionState::Agreed) {
                 topic.notify_listeners();
             }
             topic.has_agreed |= agreed;

@@ -34,7 +34,7 @@ use crate::spec::absolute_path;
 
 pub use super::supervisor::{Exit, Supervisor};
 pub use container::ContainerCommand;
-pub use engine::{EngineInfo, EngineReport, ImageLook, look as inspect_engine};
+pub use engine::{EngineInfo, EngineReport, ImageStatus, inspect_engine};
 pub use handle::{Grace, Handle};
 pub use resolve::SpawnError;
 pub use stderr::{LineHook, StderrTail};

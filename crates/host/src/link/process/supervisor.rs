@@ -1,5 +1,5 @@
-//! Names the program that supervises stdio servers, and lists the [layers](Layer) of a [sandbox](crate::spec::Sandbox). See
-//! [`run_if_asked`] for what a supervisor does.
+//! Names the program that supervises stdio servers, and lists the [layers](Layer) of a [sandbox](crate::spec::Sandbox).
+//! See [`run_if_asked`] for what a supervisor does.
 
 use std::{
     fs::File,
@@ -44,10 +44,10 @@ impl Supervisor {
     pub fn in_file(mut file: File) -> io::Result<Self> {
         // The low descriptors have another purpose when the supervisor starts. Each descriptor that is too low stays
         // open until the end of the loop, so that the next clone is higher.
-        let mut low = Vec::new();
+        let mut low_files = Vec::new();
         while file.as_raw_fd() <= LAST_RESERVED_FD {
             let higher = file.try_clone()?;
-            low.push(std::mem::replace(&mut file, higher));
+            low_files.push(std::mem::replace(&mut file, higher));
         }
         Ok(Self { program: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: Some(Arc::new(file)) })
     }

@@ -33,7 +33,7 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The newest MCP version of the legacy era, for which the host asks.
 const LEGACY: &str = "2025-11-25";
 /// All MCP versions of the legacy era, with which the host can work.
-const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
+const LEGACY_VERSIONS: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// The silence on a stream after which the host sends `initialize`, without giving up `server/discover`.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ pub(crate) struct Session {
 
 /// The settings of a handshake.
 #[derive(Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct HandshakeSettings<'a> {
     pub(crate) client: &'a ClientInfo,
     pub(crate) abilities: Abilities,
     pub(crate) protocol: Protocol,
@@ -86,12 +86,12 @@ pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
 }
 
 /// Detects the era and performs the handshake. The caller bounds the time.
-pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<Session, LinkError> {
-    let handshake = Handshake { channel, terms };
-    let session = match terms.protocol {
+pub(crate) async fn shake_hands(channel: &Channel, settings: &HandshakeSettings<'_>) -> Result<Session, LinkError> {
+    let handshake = Handshake { channel, settings };
+    let session = match settings.protocol {
         Protocol::Legacy => handshake.initialize().await?,
         Protocol::Modern => handshake.discover().await?.into_session()?,
-        Protocol::Auto => handshake.either_era().await?,
+        Protocol::Auto => handshake.detect_era().await?,
     };
     // This cannot fail: the era is set only here, and a channel does one handshake.
     let _ = channel.inbound.era.set(session.era);
@@ -118,20 +118,20 @@ impl Probe {
 /// A handshake over a channel.
 struct Handshake<'a> {
     channel: &'a Channel,
-    terms: &'a Terms<'a>,
+    settings: &'a HandshakeSettings<'a>,
 }
 
 impl Handshake<'_> {
-    /// Begins with the era in the terms, and tries the other era if the server refuses the first.
-    async fn either_era(&self) -> Result<Session, LinkError> {
-        if self.terms.first_era == Era::Legacy {
+    /// Begins with the era in the settings, and tries the other era if the server refuses the first.
+    async fn detect_era(&self) -> Result<Session, LinkError> {
+        if self.settings.first_era == Era::Legacy {
             return match self.initialize().await {
-                Err(error) if may_be_modern(&self.channel.wire, &error) => self.discover().await?.into_session(),
+                Err(error) if may_be_modern(&self.channel.transport, &error) => self.discover().await?.into_session(),
                 answer => answer,
             };
         }
         let mut discover = pin!(self.discover());
-        let probed = match &self.channel.wire {
+        let probed = match &self.channel.transport {
             LinkTransport::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
             LinkTransport::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
             LinkTransport::Recorded(_) => Ok(discover.as_mut().await),
@@ -147,7 +147,7 @@ impl Handshake<'_> {
             },
             session = &mut initialize => match session {
                 // A modern server refuses `initialize`; its late answer to the probe decides.
-                Err(error) if may_be_modern(&self.channel.wire, &error) => discover.await?.into_session(),
+                Err(error) if may_be_modern(&self.channel.transport, &error) => discover.await?.into_session(),
                 session => session,
             },
         }
@@ -165,12 +165,12 @@ impl Handshake<'_> {
     /// refusal. The host knows only one version of the modern era; if that is in the list, the host sends the same
     /// request once more.
     async fn discover(&self) -> Result<Probe, LinkError> {
-        if let LinkTransport::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.transport {
             http.set_protocol(Era::Modern, Some(MODERN));
         }
-        let meta = modern_meta(self.terms.client, self.terms.abilities);
+        let meta = modern_meta(self.settings.client, self.settings.abilities);
         let send = || {
-            let request = NewRequest::new("server/discover", no_params()).meta(&meta);
+            let request = NewRequest::new("server/discover", no_params()).with_meta(&meta);
             self.channel.request(NewRequest { cancellable: false, ..request }, None)
         };
         let mut answer = send().await;
@@ -180,18 +180,18 @@ impl Handshake<'_> {
         {
             answer = send().await;
         }
-        judge_probe(answer)
+        classify_probe(answer)
     }
 
     /// Sends `initialize`, and takes the version that the server chooses.
     async fn initialize(&self) -> Result<Session, LinkError> {
-        if let LinkTransport::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.transport {
             http.set_protocol(Era::Legacy, None);
         }
         let params = json!({
             "protocolVersion": LEGACY,
-            "capabilities": input::capabilities(self.terms.abilities, Era::Legacy),
-            "clientInfo": self.terms.client.json(),
+            "capabilities": input::capabilities(self.settings.abilities, Era::Legacy),
+            "clientInfo": self.settings.client.json(),
         });
         let request = NewRequest { cancellable: false, ..NewRequest::new("initialize", params) };
         let answer = self.channel.request(request, None).await?;
@@ -202,18 +202,18 @@ impl Handshake<'_> {
         };
         let era = match version {
             MODERN => Era::Modern,
-            known if ALL_LEGACY.contains(&known) => Era::Legacy,
+            known if LEGACY_VERSIONS.contains(&known) => Era::Legacy,
             other => {
                 return Err(LinkError::UnsupportedVersion { version: quote(other) });
             }
         };
-        Ok(session(era, version, &answer))
+        Ok(session_from_answer(era, version, &answer))
     }
 
     /// Does the last step: sets the era and version for later HTTP requests, and notifies a legacy server that the
     /// handshake is complete.
     async fn finish(&self, session: &Session) -> Result<(), LinkError> {
-        if let LinkTransport::Http(http) = &self.channel.wire {
+        if let LinkTransport::Http(http) = &self.channel.transport {
             http.set_protocol(session.era, Some(&session.version));
         }
         if session.era == Era::Legacy {
@@ -226,10 +226,10 @@ impl Handshake<'_> {
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
 /// Any JSON-RPC error may be its refusal and, over Streamable HTTP, any status that means failure. On other transports,
 /// such a status does not come from a server of the modern era; all other errors are no answer to the request.
-fn may_be_modern(wire: &LinkTransport, error: &LinkError) -> bool {
+fn may_be_modern(transport: &LinkTransport, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
-        LinkError::Http { .. } => matches!(wire, LinkTransport::Http(_)),
+        LinkError::Http { .. } => matches!(transport, LinkTransport::Http(_)),
         _ => false,
     }
 }
@@ -264,7 +264,7 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
 /// error but those below, with a result or bytes that are no answer to the probe, with a status that means failure, or
 /// by breaking off the one request. Failures that say nothing about the era, such as a process that ended or a sign-in
 /// that is required, are returned as they are.
-fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
+fn classify_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {
             let result: Value = serde_json::from_slice(&result).unwrap_or(Value::Null);
@@ -272,7 +272,7 @@ fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
                 return Ok(Probe::Legacy(LinkError::protocol("server/discover was not understood")));
             };
             if versions.iter().any(|version| version == MODERN) {
-                return Ok(Probe::Modern(Box::new(session(Era::Modern, MODERN, &result))));
+                return Ok(Probe::Modern(Box::new(session_from_answer(Era::Modern, MODERN, &result))));
             }
             Ok(Probe::Legacy(LinkError::UnsupportedVersion {
                 version: quote(&Value::from(versions.clone()).to_string()),
@@ -282,7 +282,7 @@ fn judge_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
             // Only the modern era has these codes.
             HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
             // The server supports no version of the legacy era, so `initialize` would be refused as well.
-            UNSUPPORTED_VERSION if !supported_versions(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
+            UNSUPPORTED_VERSION if !supported_versions(&error).iter().any(|known| LEGACY_VERSIONS.contains(known)) => {
                 Err(LinkError::UnsupportedVersion { version: quote(&supported_versions(&error).join(", ")) })
             }
             _ => Ok(Probe::Legacy(LinkError::Rpc(error))),
@@ -311,20 +311,20 @@ fn supported_versions(error: &RpcError) -> Vec<&str> {
 }
 
 /// Creates the session from the answer to `server/discover` or `initialize`.
-fn session(era: Era, version: &str, answer: &Value) -> Session {
+fn session_from_answer(era: Era, version: &str, answer: &Value) -> Session {
     let info = [&answer["serverInfo"], &answer["_meta"]["io.modelcontextprotocol/serverInfo"]];
     Session {
         era,
         version: version.to_owned(),
         info: info.into_iter().find_map(|info| serde_json::from_value(info.clone()).ok()),
-        capabilities: capabilities(&answer["capabilities"]),
+        capabilities: parse_capabilities(&answer["capabilities"]),
         instructions: answer["instructions"].as_str().map(ToOwned::to_owned),
     }
 }
 
 /// Returns the capabilities that the server declares. If they cannot be parsed, only tools count as declared, so that
 /// the host still lists them.
-fn capabilities(declared: &Value) -> Capabilities {
+fn parse_capabilities(declared: &Value) -> Capabilities {
     let readable = declared.is_object().then(|| serde_json::from_value(declared.clone()).ok()).flatten();
     readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
@@ -338,10 +338,10 @@ pub(crate) fn ended_by_probe(error: &LinkError, protocol: Protocol, first_era: E
 }
 
 /// Chooses the error to report for a server that ended because of the probe, and failed again after a second start.
-pub(crate) fn more_informative(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
-    match on_initialize {
+pub(crate) fn more_informative(probe_error: LinkError, initialize_error: LinkError) -> LinkError {
+    match initialize_error {
         // The server ends after any message, so the second error explains no more than the first.
-        LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,
+        LinkError::Exited { .. } | LinkError::Closed { .. } => probe_error,
         other => other,
     }
 }

@@ -34,13 +34,13 @@ impl Link {
         let mut opened: Option<oneshot::Receiver<()>> = None;
         let mut subscribed = None;
         if self.channel().inbound.topics().is_some() {
-            self.stay_subscribed();
+            self.stay_subscribed_to_resources();
         }
-        match (&self.channel().wire, self.session().era) {
+        match (&self.channel().transport, self.session().era) {
             (LinkTransport::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
-            (_, Era::Modern) if self.announced().next().is_some() => {
+            (_, Era::Modern) if self.announced_lists().next().is_some() => {
                 let link = self.clone();
-                self.spawn(async move { link.subscribe().await });
+                self.spawn(async move { link.stay_subscribed_to_lists().await });
                 subscribed = Some(self.channel().inbound.clone());
             }
             _ => {}
@@ -50,27 +50,28 @@ impl Link {
                 let _ = opened.await;
             }
             if let Some(inbound) = subscribed {
-                inbound.changed.subscribed().await;
+                inbound.tools_changed.subscribed().await;
             }
         }
     }
 
     /// Returns the lists whose changes the server announces, by their names in a subscription.
-    fn announced(&self) -> impl Iterator<Item = &'static str> {
+    fn announced_lists(&self) -> impl Iterator<Item = &'static str> {
         let lists =
             [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
         lists.into_iter().filter(|(list, _)| self.session().capabilities.list_changed(list)).map(|(_, name)| name)
     }
 
     /// Subscribes to the changes that the server announces, and again when the subscription ends.
-    async fn subscribe(&self) {
+    async fn stay_subscribed_to_lists(&self) {
         let meta = self.meta_for(&self.0.asker);
-        let wanted: Map<String, Value> = self.announced().map(|name| (name.to_owned(), Value::from(true))).collect();
-        let filter = json!({ "notifications": wanted });
+        let members: Map<String, Value> =
+            self.announced_lists().map(|name| (name.to_owned(), Value::from(true))).collect();
+        let filter = json!({ "notifications": members });
         let mut wait = FIRST_WAIT;
         loop {
             let began = Instant::now();
-            let request = NewRequest::new("subscriptions/listen", &filter).meta(&meta);
+            let request = NewRequest::new("subscriptions/listen", &filter).with_meta(&meta);
             match self.channel().listen(request).await {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
                 _ if self.is_closed() => return,

@@ -37,38 +37,44 @@ impl Listed {
         Some(listed)
     }
 
-    /// Adds tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. `seen` contains
-    /// the names of the tools so far.
-    fn add_tools(&mut self, items: &[&RawValue], headers: bool, limits: &Limits, seen: &mut HashSet<String>) {
+    /// Adds tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. `seen_names`
+    /// contains the names of the tools so far.
+    fn add_tools(
+        &mut self,
+        items: &[&RawValue],
+        needs_headers: bool,
+        limits: &Limits,
+        seen_names: &mut HashSet<String>,
+    ) {
         for raw in items {
-            match check_depth(raw, limits).and_then(|()| decode_tool(raw, headers)) {
-                Ok(tool) if seen.insert(tool.tool.name.clone()) => self.tools.push(tool),
+            match check_depth(raw, limits).and_then(|()| decode_tool(raw, needs_headers)) {
+                Ok(tool) if seen_names.insert(tool.tool.name.clone()) => self.tools.push(tool),
                 Ok(tool) => self.unusable.push(UnusableTool::new(&tool.tool.name, "its name comes twice")),
-                Err(why) => self.unusable.push(UnusableTool::new(&name_of(raw), &why)),
+                Err(why) => self.unusable.push(UnusableTool::new(&item_name(raw), &why)),
             }
         }
     }
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. If `keep`
-    /// is set, stores the raw list in [`Listed::kept`].
-    pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
+    /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. If
+    /// `keep_raw` is set, stores the raw list in [`Listed::kept`].
+    pub(crate) async fn list_tools(&self, keep_raw: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let declares_tools = self.session().capabilities.tools.is_some();
         if self.session().era == Era::Legacy && !declares_tools {
             return Ok(listed);
         }
-        self.channel().inbound.changed.note_listing();
-        let mut seen = HashSet::new();
-        let (mut fresh_for, mut all) = (None, Vec::new());
-        let headers = self.needs_param_headers();
-        let pages = self.pages(TOOLS, "tools", |page, items| {
+        self.channel().inbound.tools_changed.note_listing();
+        let mut seen_names = HashSet::new();
+        let (mut fresh_for, mut raw_tools) = (None, Vec::new());
+        let needs_headers = self.needs_param_headers();
+        let pages = self.request_pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
             fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
-            listed.add_tools(items, headers, self.limits(), &mut seen);
-            if keep {
-                all.extend(items.iter().map(|raw| (*raw).to_owned()));
+            listed.add_tools(items, needs_headers, self.limits(), &mut seen_names);
+            if keep_raw {
+                raw_tools.extend(items.iter().map(|raw| (*raw).to_owned()));
             }
         });
         match pages.await {
@@ -77,7 +83,8 @@ impl Link {
             pages => pages?,
         }
         listed.fresh_for = fresh_for.unwrap_or_default();
-        let kept = keep.then(|| StoredList { headers, tools: all.iter().map(|raw| &**raw).collect() });
+        let kept = keep_raw
+            .then(|| StoredList { headers: needs_headers, tools: raw_tools.iter().map(|raw| &**raw).collect() });
         listed.kept = kept.and_then(|kept| serde_json::to_vec(&kept).ok()).map(Bytes::from);
         Ok(listed)
     }
@@ -91,14 +98,14 @@ impl Link {
         field: &'static str,
     ) -> Result<(Vec<T>, usize), LinkError> {
         let (mut items, mut left_out, mut first_problem) = (Vec::new(), 0, None);
-        self.pages(method, field, |_, raw_items| {
+        self.request_pages(method, field, |_, raw_items| {
             for raw in raw_items {
                 let read = || serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"));
                 match check_depth(raw, self.limits()).and_then(|()| read()) {
                     Ok(item) => items.push(item),
                     Err(why) => {
                         left_out += 1;
-                        first_problem.get_or_insert_with(|| format!("{}: {why}", name_of(raw)));
+                        first_problem.get_or_insert_with(|| format!("{}: {why}", item_name(raw)));
                     }
                 }
             }
@@ -111,21 +118,21 @@ impl Link {
     }
 
     /// Requests all pages of a list, and passes each page and its items to `handle_page`.
-    async fn pages(
+    async fn request_pages(
         &self,
         method: &'static str,
         field: &'static str,
         mut handle_page: impl FnMut(&Bytes, &[&RawValue]) + Send,
     ) -> Result<(), LinkError> {
-        let bound = self.timeouts().list;
-        let all = async {
+        let time_limit = self.timeouts().list;
+        let read_pages = async {
             // The task that owns the connection lists the tools, and must not wait for long calls.
-            let _slot = if method == TOOLS { None } else { Some(self.slot().await?) };
+            let _permit = if method == TOOLS { None } else { Some(self.request_permit().await?) };
             let meta = self.meta_for(&self.0.asker);
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             for _ in 0..self.limits().pages {
-                let page = self.channel().request(NewRequest::new(method, &params).meta(&meta), None).await?;
+                let page = self.channel().request(NewRequest::new(method, &params).with_meta(&meta), None).await?;
                 // Count the whole page with its cursor, because cursors are stored as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {
@@ -136,7 +143,7 @@ impl Link {
                     let decoded = decode::page(&page, field)?;
                     items += decoded.items.len();
                     if items > self.limits().items {
-                        return Err(too_many("items", self.limits().items, Setting::MaxListItems));
+                        return Err(too_many_error("items", self.limits().items, Setting::MaxListItems));
                     }
                     handle_page(&page, &decoded.items);
                     if decoded.is_cut {
@@ -151,11 +158,11 @@ impl Link {
                 }
                 params = json!({ "cursor": cursor });
             }
-            Err(too_many("pages", self.limits().pages, Setting::MaxListPages))
+            Err(too_many_error("pages", self.limits().pages, Setting::MaxListPages))
         };
-        timeout(bound, all).await.unwrap_or(Err(LinkError::TimedOut {
+        timeout(time_limit, read_pages).await.unwrap_or(Err(LinkError::TimedOut {
             what: "listing",
-            after: bound,
+            after: time_limit,
             setting: Setting::ListTimeout,
         }))
     }
@@ -171,10 +178,10 @@ fn check_depth(raw: &RawValue, limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes a tool. If `headers` is set, decodes as well which headers repeat the tool's arguments.
-fn decode_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
+/// Decodes a tool. If `needs_headers` is set, decodes as well which headers repeat the tool's arguments.
+fn decode_tool(raw: &RawValue, needs_headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
-    let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {
+    let headers = if needs_headers && ParamHeaders::may_be_in(tool.input_schema.get()) {
         let schema: Value = serde_json::from_str(tool.input_schema.get())
             .map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
         ParamHeaders::from_schema(&schema).map_err(|error| error.to_string())?
@@ -184,7 +191,7 @@ fn decode_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     Ok(ListedTool::new(tool, headers))
 }
 
-fn too_many(what: &str, limit: usize, setting: Setting) -> LinkError {
+fn too_many_error(what: &str, limit: usize, setting: Setting) -> LinkError {
     LinkError::protocol(format!("the list has more than {limit} {what} ({setting})"))
 }
 
@@ -199,7 +206,7 @@ fn ttl(page: &Bytes) -> Duration {
     Duration::from_millis(ttl.and_then(|ttl| u64::try_from(ttl).ok()).unwrap_or(0))
 }
 
-fn name_of(raw: &RawValue) -> String {
+fn item_name(raw: &RawValue) -> String {
     // Decode only the name: other fields may be invalid.
     #[derive(serde::Deserialize)]
     struct Named {

@@ -42,7 +42,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Request {
     pub(crate) method: &'static str,
     /// The name of the awaited answer in errors.
-    pub(crate) what: &'static str,
+    pub(crate) label: &'static str,
     /// The tool's name, prompt's name or URI.
     pub(crate) name: String,
     pub(crate) params: Map<String, Value>,
@@ -71,7 +71,7 @@ impl Request {
 impl Link {
     /// Runs a request to its final answer. Dropping the future cancels the request at the server.
     pub(crate) async fn run(&self, request: Request) -> Result<Bytes, LinkError> {
-        let clock = Arc::new(Clock::start(request.what, request.idle, request.total));
+        let clock = Arc::new(Clock::start(request.label, request.idle, request.total));
         tokio::select! {
             biased;
             answer = self.run_rounds(request, &clock) => answer,
@@ -80,7 +80,7 @@ impl Link {
     }
 
     async fn run_rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
-        let _slot = self.slot().await?;
+        let _permit = self.request_permit().await?;
         let mut meta = self.meta_with(request.asker.abilities_in_own_calls());
         if let Some(trace) = &request.trace {
             meta += if meta.is_empty() { "" } else { "," };
@@ -91,7 +91,7 @@ impl Link {
             request.params.insert("task".into(), json!({ "ttl": ttl }));
         }
         for _ in 0..MAX_ROUNDS {
-            let new = NewRequest {
+            let new_request = NewRequest {
                 method: request.method,
                 // The name of a completion is only a label, which no header mirrors.
                 name: (request.method != "completion/complete").then_some(&request.name),
@@ -100,19 +100,19 @@ impl Link {
                 meta: &meta,
                 cancellable: true,
             };
-            let open = || {
+            let open_request = || {
                 let (asker, caller) = (request.asker.clone(), request.caller.clone());
                 OpenRequest::new(clock.clone(), asker, caller, request.on_progress.clone())
             };
-            let mut registered = self.channel().register(open());
-            let result = match self.channel().send_registered(new, &mut registered).await {
+            let mut registered = self.channel().register(open_request());
+            let result = match self.channel().send_registered(new_request, &mut registered).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
                     continue;
                 }
                 Err(LinkError::Rpc(error)) if error.code == HEADER_MISMATCH => {
                     // The tool's definition is outdated: list again, so that the next call is right.
-                    self.channel().inbound.changed.raise();
+                    self.channel().inbound.tools_changed.raise();
                     return Err(LinkError::Rpc(error));
                 }
                 answer => answer?,
@@ -124,7 +124,7 @@ impl Link {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(required) => self.give_input(required, &mut request, clock).await?,
                 // Progress of the task has the token of the call, which stays registered.
-                Answer::Task(task) => return Box::pin(self.follow_task(task, open())).await,
+                Answer::Task(task) => return Box::pin(self.follow_task(task, open_request())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MAX_ROUNDS} times")))
@@ -193,36 +193,36 @@ impl Link {
     }
 
     /// Waits for the result of a task, and cancels the task when the caller no longer waits.
-    async fn follow_task(&self, task: Value, open: OpenRequest) -> Result<Bytes, LinkError> {
+    async fn follow_task(&self, task: Value, open_request: OpenRequest) -> Result<Bytes, LinkError> {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
-        let mut abandoned = AbandonedTask { link: self, task: Some(id) };
+        let mut cancel_on_drop = CancelTaskOnDrop { link: self, task: Some(id) };
         let mut poll = task["pollInterval"].as_u64();
         let mut status = task["status"].as_str().unwrap_or_default().to_owned();
         while status == "working" {
             let wait = poll.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
             let answer = self.channel().request(NewRequest::new("tasks/get", &params), None).await?;
-            open.clock.touch();
+            open_request.clock.touch();
             let task: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
             status = task["status"].as_str().unwrap_or_default().to_owned();
             poll = task["pollInterval"].as_u64().or(poll);
         }
         // `tasks/result` waits for the end of the task. A task that needs input asks questions meanwhile.
-        let result = self.channel().request(NewRequest::new("tasks/result", &params), Some(open)).await;
-        abandoned.task = None;
+        let result = self.channel().request(NewRequest::new("tasks/result", &params), Some(open_request)).await;
+        cancel_on_drop.task = None;
         result
     }
 }
 
 /// Cancels a task at the server when this is dropped, unless the result of the task has arrived.
-struct AbandonedTask<'a> {
+struct CancelTaskOnDrop<'a> {
     link: &'a Link,
     /// The id of the task; `None` once the result has arrived.
     task: Option<String>,
 }
 
-impl Drop for AbandonedTask<'_> {
+impl Drop for CancelTaskOnDrop<'_> {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
         let link = self.link.clone();

@@ -1,6 +1,6 @@
 //! Subscribes to changes of single resources. In the legacy era (MCP 2025-11-25 and older), the host sends one request
 //! for each resource. In the modern era (2026-07-28), one standing request covers all resources, and a new request
-//! replaces it when other resources are wanted.
+//! replaces it when other resources are desired.
 
 use std::{
     collections::BTreeSet,
@@ -29,36 +29,38 @@ use crate::{
     spec::{Era, Setting},
 };
 
-/// The wanted resources, with the numbers of their topics; see [`Topics::wanted`].
+/// The resources that have listeners, with the numbers of their topics; see [`Topics::desired`].
 type Subscriptions = BTreeSet<(String, u64)>;
 
 impl Link {
     /// Waits until the server has agreed to a subscription.
     pub(crate) async fn subscribed(self, mut state: watch::Receiver<SubscriptionState>) -> Result<(), LinkError> {
         if !self.session().capabilities.resources_subscribe() {
-            return Err(refusal("the server does not report changes of its resources"));
+            return Err(refusal_error("the server does not report changes of its resources"));
         }
-        self.stay_subscribed();
+        self.stay_subscribed_to_resources();
         let after = self.timeouts().call;
         let decided = state.wait_for(|state| !matches!(state, SubscriptionState::Pending));
         tokio::select! {
-            why = self.closed() => Err(why),
+            reason = self.closed() => Err(reason),
             decided = timeout(after, decided) => match decided {
                 Ok(Ok(state)) => match &*state {
                     SubscriptionState::Refused(error) => Err(error.clone()),
                     _ => Ok(()),
                 },
                 Ok(Err(_)) => Err(LinkError::Stopped),
-                Err(_) => Err(self.timed_out()),
+                Err(_) => Err(self.timeout_error()),
             },
         }
     }
 
     /// Keeps the subscriptions at the server equal to those of the callers, until the connection ends.
-    pub(super) fn stay_subscribed(&self) {
+    pub(super) fn stay_subscribed_to_resources(&self) {
         let inbound = &self.channel().inbound;
         let Some(topics) = inbound.topics() else { return };
-        if inbound.subscribing.swap(true, Ordering::AcqRel) || !self.session().capabilities.resources_subscribe() {
+        if inbound.maintains_subscriptions.swap(true, Ordering::AcqRel)
+            || !self.session().capabilities.resources_subscribe()
+        {
             return;
         }
         topics.reset();
@@ -69,17 +71,17 @@ impl Link {
         }
     }
 
-    /// Subscribes to each wanted resource, and unsubscribes from each that is no longer wanted (legacy era).
+    /// Subscribes to each desired resource, and unsubscribes from each that is no longer desired (legacy era).
     async fn subscribe_each(&self, topics: &Arc<Topics>) {
-        let (mut asked, mut refused) = (Subscriptions::new(), Subscriptions::new());
+        let (mut requested, mut refused) = (Subscriptions::new(), Subscriptions::new());
         loop {
-            let wanted = topics.wanted();
+            let desired = topics.desired();
             // A subscription that the server refused needs no end.
-            for (uri, _) in asked.difference(&wanted).filter(|unwanted| !refused.remove(unwanted)) {
+            for (uri, _) in requested.difference(&desired).filter(|undesired| !refused.remove(undesired)) {
                 // If this fails, the server reports changes without listeners.
                 let _ = self.request_for("resources/unsubscribe", uri).await;
             }
-            for new @ (uri, _) in wanted.difference(&asked) {
+            for new @ (uri, _) in desired.difference(&requested) {
                 let answer = self.request_for("resources/subscribe", uri).await;
                 if answer.is_err() && self.is_closed() {
                     return;
@@ -89,7 +91,7 @@ impl Link {
                 }
                 topics.record_answer(uri, answer.map(drop));
             }
-            asked = wanted;
+            requested = desired;
             topics.changed().await;
         }
     }
@@ -98,38 +100,38 @@ impl Link {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
         timeout(after, self.channel().request(NewRequest::new(method, &params), None))
             .await
-            .map_err(|_| self.timed_out())?
+            .map_err(|_| self.timeout_error())?
     }
 
-    /// Keeps one standing request for all wanted resources (modern era).
+    /// Keeps one standing request for all desired resources (modern era).
     async fn subscribe_all(&self, topics: &Arc<Topics>) {
         let meta = self.meta_for(&self.0.asker);
         let mut wait = FIRST_WAIT;
         let mut standing: Option<StandingRequest<'_>> = None;
         loop {
-            let wanted = topics.wanted();
-            if wanted.is_empty() {
+            let desired = topics.desired();
+            if desired.is_empty() {
                 standing = None;
                 topics.changed().await;
                 continue;
             }
             let began = Instant::now();
             // The error for the resources that the server has not agreed to; `None` if it has not answered.
-            let not_agreed = match self.agree(&meta, &wanted, &mut standing).await {
-                Ok(()) => Some(refusal("the server does not report changes of this resource")),
+            let not_agreed_error = match self.replace_standing_request(&meta, &desired, &mut standing).await {
+                Ok(()) => Some(refusal_error("the server does not report changes of this resource")),
                 Err(error @ LinkError::Rpc(_)) => Some(error),
                 Err(_) => None,
             };
             let mut lasted = Duration::ZERO;
-            if let Some(not_agreed) = not_agreed {
-                for (uri, _) in &wanted {
+            if let Some(not_agreed_error) = not_agreed_error {
+                for (uri, _) in &desired {
                     // The earlier subscription stays valid when the server refuses the new one.
-                    let is_agreed = standing.as_ref().is_some_and(|agreed| agreed.resources.contains(uri));
-                    topics.record_answer(uri, if is_agreed { Ok(()) } else { Err(not_agreed.clone()) });
+                    let is_agreed = standing.as_ref().is_some_and(|standing| standing.resources.contains(uri));
+                    topics.record_answer(uri, if is_agreed { Ok(()) } else { Err(not_agreed_error.clone()) });
                 }
                 tokio::select! {
-                    () = changed_from(&wanted, topics) => continue,
-                    _ = ended(&mut standing) => lasted = began.elapsed(),
+                    () = wait_until_changed(&desired, topics) => continue,
+                    _ = standing_request_ended(&mut standing) => lasted = began.elapsed(),
                 }
             }
             if self.is_closed() {
@@ -141,25 +143,25 @@ impl Link {
             wait = next_wait(wait, lasted);
             tokio::select! {
                 () = sleep(wait) => {}
-                // A change of the wanted resources cuts a longer wait short.
-                () = async { tokio::join!(sleep(FIRST_WAIT), changed_from(&wanted, topics)); } => {}
-                _ = ended(&mut standing) => topics.reset(),
+                // A change of the desired resources cuts a longer wait short.
+                () = async { tokio::join!(sleep(FIRST_WAIT), wait_until_changed(&desired, topics)); } => {}
+                _ = standing_request_ended(&mut standing) => topics.reset(),
             }
         }
     }
 
-    /// Requests all wanted resources while the earlier request is still open. When the server agrees, the new request
+    /// Requests all desired resources while the earlier request is still open. When the server agrees, the new request
     /// replaces the earlier one. The time-out of a call applies.
-    async fn agree<'a>(
+    async fn replace_standing_request<'a>(
         &'a self,
         meta: &'a str,
-        wanted: &Subscriptions,
+        desired: &Subscriptions,
         standing: &mut Option<StandingRequest<'a>>,
     ) -> Result<(), LinkError> {
-        let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
+        let uris: Vec<_> = desired.iter().map(|(uri, _)| uri).collect();
         let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
         let (mut acknowledged, request) =
-            self.channel().subscribe(NewRequest::new("subscriptions/listen", filter).meta(meta));
+            self.channel().subscribe(NewRequest::new("subscriptions/listen", filter).with_meta(meta));
         let mut request = request.boxed();
         let deadline = sleep(self.timeouts().call);
         tokio::pin!(deadline);
@@ -174,13 +176,13 @@ impl Link {
                     Ok(_) => Err(LinkError::protocol("a subscription ended before it began")),
                     Err(error) => Err(error),
                 },
-                () = &mut deadline => return Err(self.timed_out()),
-                _ = ended(standing) => {}
+                () = &mut deadline => return Err(self.timeout_error()),
+                _ = standing_request_ended(standing) => {}
             }
         }
     }
 
-    fn timed_out(&self) -> LinkError {
+    fn timeout_error(&self) -> LinkError {
         LinkError::TimedOut { what: "the subscription", after: self.timeouts().call, setting: Setting::CallTimeout }
     }
 }
@@ -191,21 +193,21 @@ struct StandingRequest<'a> {
     resources: BTreeSet<String>,
 }
 
-/// Waits until the wanted resources change.
-async fn changed_from(wanted: &Subscriptions, topics: &Topics) {
-    while topics.wanted() == *wanted {
+/// Waits until the desired resources are others than `desired`.
+async fn wait_until_changed(desired: &Subscriptions, topics: &Topics) {
+    while topics.desired() == *desired {
         topics.changed().await;
     }
 }
 
 /// Waits until the standing request has ended; forever if there is none.
-async fn ended(standing: &mut Option<StandingRequest<'_>>) -> RawAnswer {
-    let Some(agreed) = standing else { return pending().await };
-    let answer = (&mut agreed.request).await;
+async fn standing_request_ended(standing: &mut Option<StandingRequest<'_>>) -> RawAnswer {
+    let Some(open) = standing else { return pending().await };
+    let answer = (&mut open.request).await;
     *standing = None;
     answer
 }
 
-fn refusal(why: &str) -> LinkError {
+fn refusal_error(why: &str) -> LinkError {
     LinkError::Rpc(RpcError { code: METHOD_NOT_FOUND, message: why.to_owned(), data: None })
 }

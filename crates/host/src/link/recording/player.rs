@@ -4,12 +4,12 @@ use std::{fmt, future::pending, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{SharedRecording, each_message, tape};
+use super::{SharedRecording, for_each_valid_message, tape};
 use crate::link::{
     error::LinkError,
     framing::envelope::{Envelope, peek},
-    inbound::{Inbound, Outlet},
-    message::{Outgoing, RawAnswer, into_answer},
+    inbound::{Inbound, MessageSink},
+    message::{OutgoingRequest, RawAnswer, into_answer},
 };
 
 /// The transport of a connection whose server is a recording.
@@ -17,7 +17,7 @@ pub(crate) struct Player {
     recording: SharedRecording,
     inbound: Arc<Inbound>,
     /// Drops the answers to the server's questions, because there is no server.
-    nowhere: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
 }
 
 impl fmt::Debug for Player {
@@ -26,29 +26,29 @@ impl fmt::Debug for Player {
     }
 }
 
-/// An outlet that drops all messages.
-struct Nowhere;
+/// A sink that drops all messages.
+struct DiscardSink;
 
-impl Outlet for Nowhere {
+impl MessageSink for DiscardSink {
     fn post(&self, _: Bytes) {}
 }
 
 impl Player {
     pub(crate) fn new(recording: SharedRecording, inbound: &Arc<Inbound>) -> Self {
-        Self { recording, inbound: inbound.clone(), nowhere: Arc::new(Nowhere) }
+        Self { recording, inbound: inbound.clone(), sink: Arc::new(DiscardSink) }
     }
 
     /// Replays the server's messages for this request, and returns the recorded answer. A subscription never ends: drop
     /// the future to end it.
-    pub(crate) async fn exchange(&self, request: &Outgoing) -> RawAnswer {
-        self.inbound.sent(&request.body);
+    pub(crate) async fn exchange(&self, request: &OutgoingRequest) -> RawAnswer {
+        self.inbound.observe_sent(&request.body);
         let found = self.recording.find(&self.inbound.server, request)?;
-        if found.is_first {
+        if found.is_first_use {
             for notification in &found.exchange.notifications {
                 let notification = tape::with_request_id(notification, found.exchange.id, request.id);
-                self.inbound.received(&notification);
-                each_message(&notification, |message| {
-                    self.inbound.accept(message, Some(request.id), &self.nowhere);
+                self.inbound.observe_received(&notification);
+                for_each_valid_message(&notification, |message| {
+                    self.inbound.accept(message, Some(request.id), &self.sink);
                 });
             }
         }
@@ -56,7 +56,7 @@ impl Player {
             return pending().await;
         };
         let answer = answer.message(request.id);
-        self.inbound.received(&answer);
+        self.inbound.observe_received(&answer);
         match peek(&answer) {
             Ok(Envelope::Response { outcome, .. }) => into_answer(&answer, outcome),
             Ok(_) => Err(LinkError::protocol("the recording has a message of another kind where the answer should be")),
@@ -66,6 +66,6 @@ impl Player {
 
     /// Ignores a notification for the server, but shows it to the observer.
     pub(crate) fn notify(&self, message: &Bytes) {
-        self.inbound.sent(message);
+        self.inbound.observe_sent(message);
     }
 }

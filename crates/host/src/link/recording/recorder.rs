@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{json, value::RawValue, value::to_raw_value};
 
-use super::HEADER;
+use super::{FORMAT_VERSION, VERSION_MEMBER};
 use crate::{
     link::inbound::observe::{Direction, OnMessage, WireMessage},
     text::Conceal,
@@ -54,7 +54,8 @@ impl Recorder {
     /// Creates a recorder that keeps at most `max_bytes` and hides secrets with `conceal`.
     #[must_use]
     pub fn new(max_bytes: usize, conceal: Conceal) -> Self {
-        let header = json!({ HEADER.0: HEADER.1, "written_by": concat!("toolrack ", env!("CARGO_PKG_VERSION")) });
+        let header =
+            json!({ VERSION_MEMBER: FORMAT_VERSION, "written_by": concat!("toolrack ", env!("CARGO_PKG_VERSION")) });
         let buffer = Buffer { bytes: format!("{header}\n").into_bytes(), is_too_large: false };
         Self { buffer: Mutex::new(buffer), max_bytes, conceal }
     }
@@ -74,10 +75,10 @@ impl Recorder {
 
     /// Returns the hook that records messages.
     pub(crate) fn hook(self: Arc<Self>) -> OnMessage {
-        Arc::new(move |message| self.write_down(message))
+        Arc::new(move |message| self.record_message(message))
     }
 
-    fn write_down(&self, WireMessage { server, direction, bytes }: WireMessage<'_>) {
+    fn record_message(&self, WireMessage { server, direction, bytes }: WireMessage<'_>) {
         let direction = match direction {
             Direction::Sent => "sent",
             Direction::Received => "received",

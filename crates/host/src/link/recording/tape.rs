@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
-use super::each_message;
+use super::for_each_valid_message;
 use crate::{
     link::framing::envelope::{Envelope, Outcome, peek},
     spec::Protocol,
@@ -16,14 +16,14 @@ use crate::{
 
 /// Requests whose parameters only identify the client. So a replayed request may have other parameters than the
 /// recorded request.
-const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
+const HANDSHAKE_METHODS: [&str; 2] = ["initialize", "server/discover"];
 
 /// The requests of one server in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     exchanges: Vec<Exchange>,
     /// The requests without an answer so far, by their ids; used while the tape is read.
-    open: HashMap<i64, usize>,
+    unanswered: HashMap<i64, usize>,
 }
 
 /// A request, and the server's messages for it.
@@ -57,15 +57,15 @@ impl Answer {
 
 /// The exchange that answers a request.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundExchange<'a> {
     pub(super) exchange: &'a Exchange,
     /// Whether the exchange is used for the first time. Its notifications are replayed only then.
-    pub(super) is_first: bool,
+    pub(super) is_first_use: bool,
 }
 
 /// The reason why a tape has no answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingReason {
     /// The tape has a request of this method and name, but with other parameters or without an answer.
     Similar,
     /// The tape has no request of this method and name.
@@ -78,18 +78,18 @@ impl Exchange {
         self.method == "subscriptions/listen"
     }
 
-    fn answers(&self, method: &str, params: &Value) -> bool {
-        self.method == method && (GREETINGS.contains(&method) || self.params == *params)
+    fn matches(&self, method: &str, params: &Value) -> bool {
+        self.method == method && (HANDSHAKE_METHODS.contains(&method) || self.params == *params)
     }
 }
 
 impl Tape {
     /// Reads a message to the server.
-    pub(super) fn sent(&mut self, bytes: &Bytes) {
+    pub(super) fn record_sent(&mut self, bytes: &Bytes) {
         if let Ok(Envelope::Request { id, method, params }) = peek(bytes)
             && let Some(id) = id.number()
         {
-            self.open.insert(id, self.exchanges.len());
+            self.unanswered.insert(id, self.exchanges.len());
             self.exchanges.push(Exchange {
                 id,
                 method: method.into_owned(),
@@ -102,16 +102,19 @@ impl Tape {
     }
 
     /// Reads a message, or a batch, of the server.
-    pub(super) fn received(&mut self, bytes: &Bytes) {
-        each_message(bytes, |message| match message {
+    pub(super) fn record_received(&mut self, bytes: &Bytes) {
+        for_each_valid_message(bytes, |message| match message {
             Envelope::Response { id, outcome } => {
-                let at = id.number().and_then(|id| self.open.remove(&id));
-                self.record_answer(at, &outcome);
+                let index = id.number().and_then(|id| self.unanswered.remove(&id));
+                self.record_answer(index, &outcome);
             }
             // The answer of an HTTP server that could not determine the request.
             Envelope::Orphan { error } => {
                 let latest = self.exchanges.len().checked_sub(1);
-                self.record_answer(latest.filter(|at| self.exchanges[*at].answer.is_none()), &Outcome::Error(error));
+                self.record_answer(
+                    latest.filter(|index| self.exchanges[*index].answer.is_none()),
+                    &Outcome::Error(error),
+                );
             }
             Envelope::Notification { method, params } => self.record_notification(&method, params),
             // Skip these: the recorded answer already reflects the answers to the server's questions.
@@ -119,8 +122,8 @@ impl Tape {
         });
     }
 
-    fn record_answer(&mut self, at: Option<usize>, outcome: &Outcome<'_>) {
-        let Some(exchange) = at.and_then(|at| self.exchanges.get_mut(at)) else { return };
+    fn record_answer(&mut self, index: Option<usize>, outcome: &Outcome<'_>) {
+        let Some(exchange) = index.and_then(|index| self.exchanges.get_mut(index)) else { return };
         let (member, raw) = match outcome {
             Outcome::Result(raw) => ("result", raw),
             Outcome::Error(raw) => ("error", raw),
@@ -130,10 +133,11 @@ impl Tape {
 
     fn record_notification(&mut self, method: &str, params: Option<&RawValue>) {
         let params: Value = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-        let named = request_of(&params).and_then(|id| self.exchanges.iter().rposition(|exchange| exchange.id == id));
-        let Some(at) = named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
+        let named =
+            named_request_id(&params).and_then(|id| self.exchanges.iter().rposition(|exchange| exchange.id == id));
+        let Some(index) = named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
         let message = serde_json::json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        self.exchanges[at].notifications.push(message.to_string().into());
+        self.exchanges[index].notifications.push(message.to_string().into());
     }
 
     /// Returns the era that the server spoke.
@@ -149,24 +153,24 @@ impl Tape {
     }
 
     /// Returns the exchange that answers `request`.
-    pub(super) fn find(&self, request: &Bytes) -> Result<Found<'_>, Missing> {
-        let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(Missing::Unknown) };
+    pub(super) fn find(&self, request: &Bytes) -> Result<FoundExchange<'_>, MissingReason> {
+        let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(MissingReason::Unknown) };
         let params = read_params(params);
         let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
         let mut last = None;
-        let is_same = |exchange: &&Exchange| exchange.answers(&method, &params);
+        let is_same = |exchange: &&Exchange| exchange.matches(&method, &params);
         for exchange in self.exchanges.iter().filter(is_same).filter(is_usable) {
             if !exchange.was_replayed.swap(true, Ordering::AcqRel) {
-                return Ok(Found { exchange, is_first: true });
+                return Ok(FoundExchange { exchange, is_first_use: true });
             }
             last = Some(exchange);
         }
         let name = name_in(&params);
         let is_similar = |exchange: &Exchange| exchange.method == *method && name_in(&exchange.params) == name;
         match last {
-            Some(exchange) => Ok(Found { exchange, is_first: false }),
-            None if self.exchanges.iter().any(is_similar) => Err(Missing::Similar),
-            None => Err(Missing::Unknown),
+            Some(exchange) => Ok(FoundExchange { exchange, is_first_use: false }),
+            None if self.exchanges.iter().any(is_similar) => Err(MissingReason::Similar),
+            None => Err(MissingReason::Unknown),
         }
     }
 }
@@ -185,8 +189,8 @@ fn name_in(params: &Value) -> Option<&Value> {
     params.get("name").or_else(|| params.get("uri"))
 }
 
-/// Returns the request that a notification names, by its progress token or its subscription.
-fn request_of(params: &Value) -> Option<i64> {
+/// Returns the id of the request that a notification names, by its progress token or its subscription.
+fn named_request_id(params: &Value) -> Option<i64> {
     REQUEST_ID_POINTERS.iter().find_map(|pointer| params.pointer(pointer)?.as_i64())
 }
 

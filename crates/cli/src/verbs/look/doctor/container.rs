@@ -2,7 +2,7 @@
 
 use toolrack_config::Loaded;
 use toolrack_host::{
-    EngineReport, ImageLook, ServerName, ServerSpec, inspect_engine,
+    EngineReport, ImageStatus, ServerName, ServerSpec, inspect_engine,
     spec::{Container, Engine, Pull, Transport},
     text,
 };
@@ -64,9 +64,9 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> 
 fn image_check(name: &str, container: &Container, inspection: &EngineReport) -> Check {
     let image = text::for_line(&container.image);
     let digests = match &inspection.image {
-        ImageLook::Here { digests } => Some(digests.as_slice()),
-        ImageLook::Missing | ImageLook::NotAsked => None,
-        ImageLook::Unknown { why } => {
+        ImageStatus::Present { digests } => Some(digests.as_slice()),
+        ImageStatus::Missing | ImageStatus::NotAsked => None,
+        ImageStatus::Unknown { why } => {
             let what = format!("whether the image {image} is here is not known: {why}");
             return Check::doubtful("container", name, what);
         }

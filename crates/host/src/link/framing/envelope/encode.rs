@@ -17,7 +17,7 @@ const USUAL_LENGTH: usize = 256;
 /// If `result` cannot be JSON, such as a map whose keys are not strings. Raw JSON, `Value` and plain structs always
 /// succeed.
 pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json::Result<Bytes> {
-    let mut out = start(Some(id))?;
+    let mut out = begin_response(Some(id))?;
     out.extend_from_slice(b",\"result\":");
     serde_json::to_writer(&mut out, result)?;
     out.push(b'}');
@@ -31,7 +31,7 @@ pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json
 /// # Errors
 /// Never in practice: numbers and strings always serialize.
 pub(crate) fn error_response(id: Option<&Id>, code: i64, message: &str) -> serde_json::Result<Bytes> {
-    let mut out = start(id)?;
+    let mut out = begin_response(id)?;
     out.extend_from_slice(b",\"error\":{\"code\":");
     serde_json::to_writer(&mut out, &code)?;
     out.extend_from_slice(b",\"message\":");
@@ -40,7 +40,7 @@ pub(crate) fn error_response(id: Option<&Id>, code: i64, message: &str) -> serde
     Ok(one_line(out))
 }
 
-fn start(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
+fn begin_response(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL_LENGTH);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     serde_json::to_writer(&mut out, &id)?;

@@ -37,7 +37,7 @@ impl<'a> Members<'a> {
         match self.method {
             None => answer(self.id, self.result, self.error),
             Some(_) if self.result.is_some() || self.error.is_some() => {
-                Err(Reason::Shape("both a method and a result or an error"))
+                Err(Reason::Malformed("both a method and a result or an error"))
             }
             Some(Text(method)) => Ok(match self.id {
                 IdMember::Id(id) => Envelope::Request { id, method, params: self.params },
@@ -53,13 +53,13 @@ fn answer<'a>(id: IdMember, result: Option<&'a RawValue>, error: Option<&'a RawV
         (Some(result), Some(error)) if is_null(error) => Outcome::Result(result),
         (None, Some(error)) if !is_null(error) => Outcome::Error(error),
         (Some(result), Some(error)) if is_null(result) => Outcome::Error(error),
-        (Some(_), Some(_)) => return Err(Reason::Shape("both a result and an error")),
-        (None, _) => return Err(Reason::Shape("neither a method nor a result nor an error")),
+        (Some(_), Some(_)) => return Err(Reason::Malformed("both a result and an error")),
+        (None, _) => return Err(Reason::Malformed("neither a method nor a result nor an error")),
     };
     match (id, outcome) {
         (IdMember::Id(id), outcome) => Ok(Envelope::Response { id, outcome }),
         (_, Outcome::Error(error)) => Ok(Envelope::Orphan { error }),
-        (_, Outcome::Result(_)) => Err(Reason::Shape("a result without the id of its request")),
+        (_, Outcome::Result(_)) => Err(Reason::Malformed("a result without the id of its request")),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     let mut scanner = Scanner::default();
     scanner.feed(bytes);
     let salvaged = scanner.salvaged();
-    if salvaged.id.is_some() || scanner.closed { salvaged } else { guess(bytes, salvaged) }
+    if salvaged.id.is_some() || scanner.is_closed { salvaged } else { guess(bytes, salvaged) }
 }
 
 /// Applies rule 2: searches for members anywhere, even inside strings.
@@ -87,13 +87,13 @@ pub(crate) struct Scanner {
     position: Position,
     depth: usize,
     /// Whether the outermost bracket has been closed; all further bytes are ignored.
-    closed: bool,
+    is_closed: bool,
     /// The current or last string, or the current number.
     token: Token,
     /// Whether the last string is a member name if a colon follows.
-    maybe_name: bool,
+    may_be_name: bool,
     /// Whether the next value belongs to a member `id` of the outermost object.
-    at_id: bool,
+    is_id_value: bool,
     id: Option<Id>,
     /// Whether the outermost object has two different ids.
     is_contradicted: bool,
@@ -105,7 +105,7 @@ pub(crate) struct Scanner {
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 enum Position {
     #[default]
-    Between,
+    BetweenTokens,
     InString,
     /// In a string, and the next byte is escaped.
     InEscape,
@@ -116,12 +116,12 @@ enum Position {
 impl Scanner {
     /// Takes the next bytes of the message.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while !self.closed && !bytes.is_empty() {
+        while !self.is_closed && !bytes.is_empty() {
             bytes = match self.position {
-                Position::Between => self.between(bytes),
-                Position::InString => self.in_string(bytes),
-                Position::InEscape => self.in_escape(bytes),
-                Position::InNumber => self.in_number(bytes),
+                Position::BetweenTokens => self.read_between_tokens(bytes),
+                Position::InString => self.read_string(bytes),
+                Position::InEscape => self.read_escape(bytes),
+                Position::InNumber => self.read_number(bytes),
             };
         }
     }
@@ -135,7 +135,7 @@ impl Scanner {
         }
     }
 
-    fn between<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_between_tokens<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let [byte, rest @ ..] = bytes else { return &[] };
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => return rest,
@@ -144,25 +144,25 @@ impl Scanner {
                 self.position = Position::InString;
                 return rest;
             }
-            b':' if self.maybe_name => {
-                self.at_id = self.depth == 1 && self.note_member();
-                self.maybe_name = false;
+            b':' if self.may_be_name => {
+                self.is_id_value = self.depth == 1 && self.note_member();
+                self.may_be_name = false;
                 return rest;
             }
-            b'-' | b'0'..=b'9' if self.at_id => {
+            b'-' | b'0'..=b'9' if self.is_id_value => {
                 self.token.clear();
                 self.position = Position::InNumber;
                 return bytes;
             }
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => {
-                self.closed = self.depth == 1;
+                self.is_closed = self.depth == 1;
                 self.depth = self.depth.saturating_sub(1);
             }
             _ => {}
         }
-        self.at_id = false;
-        self.maybe_name = false;
+        self.is_id_value = false;
+        self.may_be_name = false;
         rest
     }
 
@@ -177,7 +177,7 @@ impl Scanner {
         false
     }
 
-    fn in_string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let at = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
         let (piece, rest) = bytes.split_at(at);
         self.token.push(piece);
@@ -187,17 +187,17 @@ impl Scanner {
             self.position = Position::InEscape;
             return rest;
         }
-        self.position = Position::Between;
-        if self.at_id {
-            self.at_id = false;
+        self.position = Position::BetweenTokens;
+        if self.is_id_value {
+            self.is_id_value = false;
             self.note_id(self.token.bytes().and_then(string_id));
         } else {
-            self.maybe_name = true;
+            self.may_be_name = true;
         }
         rest
     }
 
-    fn in_escape<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_escape<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (escaped, rest) = bytes.split_at(bytes.len().min(1));
         self.token.push(escaped);
         self.position = Position::InString;
@@ -206,13 +206,13 @@ impl Scanner {
 
     /// Reads a number. It ends at the first byte that cannot belong to it, so a number that is cut off never counts as
     /// complete.
-    fn in_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let at = bytes.iter().position(|byte| !is_number_byte(*byte));
         let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
         self.token.push(piece);
         if at.is_some() {
-            self.position = Position::Between;
-            self.at_id = false;
+            self.position = Position::BetweenTokens;
+            self.is_id_value = false;
             self.note_id(self.token.bytes().and_then(number_id));
         }
         rest
@@ -249,24 +249,24 @@ fn string_id(text: &[u8]) -> Option<Id> {
 #[derive(Debug, Default)]
 struct Token {
     kept: Vec<u8>,
-    overflown: bool,
+    overflowed: bool,
 }
 
 impl Token {
     fn clear(&mut self) {
         self.kept.clear();
-        self.overflown = false;
+        self.overflowed = false;
     }
 
     fn push(&mut self, bytes: &[u8]) {
         let room = TOKEN_LIMIT - self.kept.len();
-        self.overflown |= bytes.len() > room;
+        self.overflowed |= bytes.len() > room;
         self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// Returns the whole token, unless it was too long to be stored.
     fn bytes(&self) -> Option<&[u8]> {
-        (!self.overflown).then_some(&self.kept)
+        (!self.overflowed).then_some(&self.kept)
     }
 }
 

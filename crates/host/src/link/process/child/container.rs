@@ -51,7 +51,7 @@ impl ContainerCommand {
             return Err(SpawnError::NotContained { why });
         }
         refuse_dangerous_mounts(&self.mounts)?;
-        let (engine, is_podman) = self.find(&command.env)?;
+        let (engine, is_podman) = self.find_engine(&command.env)?;
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
         if is_podman {
@@ -63,9 +63,9 @@ impl ContainerCommand {
         }
         let program = std::mem::replace(&mut command.program, engine.clone().into_os_string());
         if !program.is_empty() {
-            let mut word = OsString::from("--entrypoint=");
-            word.push(program);
-            args.push(word);
+            let mut entrypoint = OsString::from("--entrypoint=");
+            entrypoint.push(program);
+            args.push(entrypoint);
         }
         args.push(self.image.into());
         args.append(&mut command.args);
@@ -74,7 +74,7 @@ impl ContainerCommand {
     }
 
     /// Finds the engine's program, and returns whether it is Podman.
-    pub(super) fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
+    pub(super) fn find_engine(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
         for program in self.engine.programs() {
             if let Ok(path) = search(OsStr::new(program), env) {
                 return Ok((path, *program == "podman"));
@@ -135,14 +135,14 @@ fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsStrin
     }
     words.extend(container.tmpfs.iter().map(|folder| format!("--tmpfs={folder}")));
     words.extend(container.user.iter().map(|user| format!("--user={user}")));
-    words.extend(container.mounts.iter().map(mount));
+    words.extend(container.mounts.iter().map(mount_option));
     // Only the names: the values are in the client's environment, and on no command line.
     words.extend(plan.variables.iter().map(|variable| format!("--env={variable}")));
     words.into_iter().map(Into::into).collect()
 }
 
 /// Returns the value of `--mount`, one record of CSV. (`--volume` would create a folder for a missing source.)
-fn mount(mount: &Mount) -> String {
+fn mount_option(mount: &Mount) -> String {
     let field = |name: &str, value: &str| {
         let field = format!("{name}={value}");
         if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }

@@ -26,12 +26,12 @@ pub struct EngineReport {
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineInfo, String>,
     /// What the engine says about the image.
-    pub image: ImageLook,
+    pub image: ImageStatus,
 }
 
 /// Whether an image is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImageLook {
+pub enum ImageStatus {
     /// The engine does not answer, so it was not asked.
     NotAsked,
     /// The image is not on this machine, or the engine refuses to look: it does not say which in a form for programs.
@@ -42,7 +42,7 @@ pub enum ImageLook {
         why: String,
     },
     /// The image is on this machine.
-    Here {
+    Present {
         /// The names with digests by which it was fetched. Empty for an image that was made here.
         digests: Vec<String>,
     },
@@ -62,11 +62,11 @@ pub struct EngineInfo {
 ///
 /// # Errors
 /// When the engine is not installed.
-pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineReport, SpawnError>> {
+pub async fn inspect_engine(server: &ServerName, plan: &ChildPlan) -> Option<Result<EngineReport, SpawnError>> {
     let container = plan.container.as_deref()?;
     let container_command = ContainerCommand::new(server, container);
     let env = plan.env.clone();
-    let found = tokio::task::spawn_blocking(move || container_command.find(&env)).await;
+    let found = tokio::task::spawn_blocking(move || container_command.find_engine(&env)).await;
     let (program, is_podman) = match found.unwrap_or(Err(SpawnError::ShuttingDown)) {
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
@@ -77,23 +77,25 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     } else {
         "{{.ServerVersion}}|{{.SecurityOptions}}"
     };
-    let reported = run_client(&program, &["info", "--format", format], &plan.env).await;
-    let engine = reported.map_err(ClientError::into_words).and_then(|reported| facts(&reported));
+    let output = run_client(&program, &["info", "--format", format], &plan.env).await;
+    let engine = output.map_err(ClientError::into_text).and_then(|output| parse_engine_info(&output));
     let image = if engine.is_ok() {
-        let words = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
-        let words = words.into_iter().chain([&*container.container.image]);
-        ImageLook::of(run_client(&program, &words.collect::<Vec<_>>(), &plan.env).await)
+        let args = ["image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", "--"];
+        let args = args.into_iter().chain([&*container.container.image]);
+        ImageStatus::from_answer(run_client(&program, &args.collect::<Vec<_>>(), &plan.env).await)
     } else {
-        ImageLook::NotAsked
+        ImageStatus::NotAsked
     };
     Some(Ok(EngineReport { program, engine, image }))
 }
 
-impl ImageLook {
+impl ImageStatus {
     /// Reads the answer to `image inspect`: a line for each digest.
-    fn of(answer: Result<String, ClientError>) -> Self {
+    fn from_answer(answer: Result<String, ClientError>) -> Self {
         match answer {
-            Ok(printed) => Self::Here { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() },
+            Ok(printed) => {
+                Self::Present { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() }
+            }
             Err(ClientError::Refused(_)) => Self::Missing,
             Err(ClientError::NoAnswer(why)) => Self::Unknown { why },
         }
@@ -101,7 +103,7 @@ impl ImageLook {
 }
 
 /// Parses `VERSION|true` or `VERSION|[name=seccomp,profile=builtin name=rootless]`.
-fn facts(output: &str) -> Result<EngineInfo, String> {
+fn parse_engine_info(output: &str) -> Result<EngineInfo, String> {
     let (version, security) = output.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(output)))?;
     if version.is_empty() {
         return Err("its daemon does not answer".to_owned());
@@ -120,7 +122,7 @@ enum ClientError {
 }
 
 impl ClientError {
-    fn into_words(self) -> String {
+    fn into_text(self) -> String {
         match self {
             Self::Refused(why) | Self::NoAnswer(why) => why,
         }
@@ -128,9 +130,9 @@ impl ClientError {
 }
 
 /// Runs the engine's client and returns its output.
-async fn run_client(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, ClientError> {
+async fn run_client(program: &PathBuf, args: &[&str], env: &[(OsString, OsString)]) -> Result<String, ClientError> {
     let mut command = Command::new(program);
-    command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    command.args(args.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match timeout(ENGINE_TIMEOUT, command.output()).await {
         Ok(output) => output.map_err(|error| ClientError::NoAnswer(error.to_string()))?,
@@ -151,21 +153,28 @@ mod tests {
     #[test]
     fn the_version_output_of_both_engines_is_parsed() {
         let of = |version: &str, rootless| Ok(EngineInfo { version: version.to_owned(), rootless });
-        assert_eq!(facts("4.3.1|false\n"), of("4.3.1", false));
-        assert_eq!(facts("5.2.0|true\n"), of("5.2.0", true));
-        assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=cgroupns]\n"), of("28.2.2", false));
-        assert_eq!(facts("28.2.2|[name=seccomp,profile=builtin name=rootless]\n"), of("28.2.2", true));
+        assert_eq!(parse_engine_info("4.3.1|false\n"), of("4.3.1", false));
+        assert_eq!(parse_engine_info("5.2.0|true\n"), of("5.2.0", true));
+        assert_eq!(parse_engine_info("28.2.2|[name=seccomp,profile=builtin name=cgroupns]\n"), of("28.2.2", false));
+        assert_eq!(parse_engine_info("28.2.2|[name=seccomp,profile=builtin name=rootless]\n"), of("28.2.2", true));
         // What Docker's client prints without its daemon, before it fails.
-        assert!(facts("|[]\n").is_err());
+        assert!(parse_engine_info("|[]\n").is_err());
     }
 
     #[test]
     fn an_image_is_here_with_its_digests_or_missing() {
-        let here = |digests: &[&str]| ImageLook::Here { digests: digests.iter().map(ToString::to_string).collect() };
-        assert_eq!(ImageLook::of(Ok("a@sha256:1\n\nb@sha256:2\n".to_owned())), here(&["a@sha256:1", "b@sha256:2"]));
-        assert_eq!(ImageLook::of(Ok("\n".to_owned())), here(&[]), "an image that was made here");
-        assert_eq!(ImageLook::of(Err(ClientError::Refused("no such image".to_owned()))), ImageLook::Missing);
+        let here =
+            |digests: &[&str]| ImageStatus::Present { digests: digests.iter().map(ToString::to_string).collect() };
+        assert_eq!(
+            ImageStatus::from_answer(Ok("a@sha256:1\n\nb@sha256:2\n".to_owned())),
+            here(&["a@sha256:1", "b@sha256:2"])
+        );
+        assert_eq!(ImageStatus::from_answer(Ok("\n".to_owned())), here(&[]), "an image that was made here");
+        assert_eq!(
+            ImageStatus::from_answer(Err(ClientError::Refused("no such image".to_owned()))),
+            ImageStatus::Missing
+        );
         let why = || "it says nothing within 5 s".to_owned();
-        assert_eq!(ImageLook::of(Err(ClientError::NoAnswer(why()))), ImageLook::Unknown { why: why() });
+        assert_eq!(ImageStatus::from_answer(Err(ClientError::NoAnswer(why()))), ImageStatus::Unknown { why: why() });
     }
 }

@@ -22,7 +22,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::link::process::child::{ChildCommand, resolve::Resolved};
+use crate::link::process::child::{ChildCommand, resolve::ResolvedPaths};
 use toolrack_supervisor::{
     MARKER, VARIABLE_PREFIX,
     container::Removal,
@@ -59,7 +59,7 @@ pub(super) struct Launched {
 /// program runs.
 pub(super) fn launch(
     command: &ChildCommand,
-    resolved: &Resolved,
+    resolved: &ResolvedPaths,
     removal: Option<&Removal>,
     supervisor: &Path,
 ) -> io::Result<Launched> {
@@ -118,7 +118,7 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
 
 /// Returns the command line of the supervisor. Its first argument after the program's name is [`MARKER`], with which a
 /// program becomes a supervisor: see [`MARKER`] for the whole form.
-fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
+fn arguments(command: &ChildCommand, resolved: &ResolvedPaths, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
     let fixed = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
     let mut words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
     words.extend(removal.map(Removal::word));

@@ -131,13 +131,13 @@ pub enum SpawnError {
 
 /// The paths to start the program: both are absolute and were checked.
 #[derive(Debug)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedPaths {
     pub(super) program: PathBuf,
     pub(super) cwd: PathBuf,
 }
 
 /// Finds the program and the working folder of `command`. Blocking: reads file metadata.
-pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
+pub(super) fn resolve(command: &ChildCommand) -> Result<ResolvedPaths, SpawnError> {
     refuse_nul(command)?;
     let cwd = resolve_cwd(command.cwd.as_deref())?;
     let program = if command.program.is_empty() {
@@ -152,11 +152,11 @@ pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
     } else {
         search(&command.program, &command.env)?
     };
-    Ok(Resolved { program, cwd })
+    Ok(ResolvedPaths { program, cwd })
 }
 
 /// Returns the error for a resolved program that the system then refused to start with `errno`.
-pub(super) fn refused(path: &Path, errno: i32) -> SpawnError {
+pub(super) fn spawn_error(path: &Path, errno: i32) -> SpawnError {
     let path = path.to_path_buf();
     match Errno::from_raw(errno) {
         // The program itself existed a moment ago.
@@ -184,13 +184,13 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
 #[expect(clippy::disallowed_methods, reason = "the working folder must be looked at before a program starts in it")]
 fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
-    let bad = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
-    let absolute = path::absolute(cwd).map_err(bad)?;
-    let bad = |source| SpawnError::BadCwd { cwd: absolute.clone(), source };
-    if !absolute.metadata().map_err(bad)?.is_dir() {
-        return Err(bad(io::ErrorKind::NotADirectory.into()));
+    let bad_cwd = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
+    let absolute = path::absolute(cwd).map_err(bad_cwd)?;
+    let bad_cwd = |source| SpawnError::BadCwd { cwd: absolute.clone(), source };
+    if !absolute.metadata().map_err(bad_cwd)?.is_dir() {
+        return Err(bad_cwd(io::ErrorKind::NotADirectory.into()));
     }
-    access(&absolute, AccessFlags::X_OK).map_err(|errno| bad(errno.into()))?;
+    access(&absolute, AccessFlags::X_OK).map_err(|errno| bad_cwd(errno.into()))?;
     Ok(absolute)
 }
 

@@ -124,7 +124,7 @@ pub(super) async fn drain(
     hook: Option<LineHook>,
     mut life: watch::Receiver<Life>,
 ) {
-    let mut lines = Lines { hook, line: Vec::new() };
+    let mut lines = LineSplitter { hook, line: Vec::new() };
     {
         let mut reading = std::pin::pin!(read_to_end(&mut stderr, &writer, &mut lines));
         tokio::select! {
@@ -137,7 +137,7 @@ pub(super) async fn drain(
     lines.end();
 }
 
-async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), writer: &TailWriter, lines: &mut Lines) {
+async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), writer: &TailWriter, lines: &mut LineSplitter) {
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
         writer.push(&buffer[..length]);
@@ -146,25 +146,25 @@ async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), writer: &TailWriter,
 }
 
 /// Splits a stream of bytes into lines for the hook.
-struct Lines {
+struct LineSplitter {
     hook: Option<LineHook>,
     /// The current line so far, [`MAX_LINE_BYTES`] bytes at most.
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     fn push(&mut self, bytes: &[u8]) {
         if self.hook.is_none() {
             return;
         }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (text, ends) = match piece.strip_suffix(b"\n") {
+            let (text, is_ended) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
             let room = MAX_LINE_BYTES - self.line.len();
             self.line.extend_from_slice(&text[..text.len().min(room)]);
-            if ends {
+            if is_ended {
                 self.emit();
             }
         }

@@ -24,7 +24,7 @@ use crate::link::process::child::{
     handle::{Handle, Life, OrderExecutor, SWEEP_LIMIT},
     launch::{Launched, Process, launch},
     on_blocking_thread,
-    resolve::{Resolved, SpawnError, refused, resolve},
+    resolve::{ResolvedPaths, SpawnError, resolve, spawn_error},
     stderr::{LineHook, StderrTail, drain},
 };
 use toolrack_supervisor::{
@@ -77,7 +77,7 @@ struct Start {
 impl Start {
     /// Starts a supervisor and owns it until all its processes have ended, whether or not a caller still waits for the
     /// server. So no process ever belongs to a future that may be dropped.
-    async fn run(self, mut outcome: oneshot::Sender<Result<Child, SpawnError>>) {
+    async fn run(self, mut outcome_sender: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
         let is_confined = command.confinement.is_some();
@@ -87,39 +87,39 @@ impl Start {
             let removal = container.map(|container| container.wrap(&mut command)).transpose()?;
             let resolved = resolve(&command)?;
             let launched = launch(&command, &resolved, removal.as_ref(), supervisor.program())
-                .map_err(|source| not_launched(&supervisor, source))?;
+                .map_err(|source| launch_error(&supervisor, source))?;
             Ok((launched, resolved, removal))
         });
         let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
             Ok(launched) => launched,
             Err(error) => {
-                let _ = outcome.send(Err(error));
+                let _ = outcome_sender.send(Err(error));
                 return;
             }
         };
-        let (life, watched) = watch::channel(Life::Running);
+        let (life, life_receiver) = watch::channel(Life::Running);
         let (stderr_writer, stderr) = StderrTail::new();
-        tasks.spawn(drain(streams.stderr, stderr_writer, on_stderr, watched.clone()));
+        tasks.spawn(drain(streams.stderr, stderr_writer, on_stderr, life_receiver.clone()));
 
         let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
-        let first = tokio::select! {
+        let first_report = tokio::select! {
             first = timeout(START_LIMIT, next_report(&mut reports)) => Some(first),
-            () = outcome.closed() => None,
+            () = outcome_sender.closed() => None,
         };
         let orders = Arc::new(orders);
         let ending = CancellationToken::new();
-        let executor = Orders { pipe: Arc::clone(&orders), ending: ending.clone() };
+        let executor = OrderPipe { pipe: Arc::clone(&orders), ending: ending.clone() };
         let watch = Watch { process, reports, life, ending, removal, _lifeline: orders };
-        if let Some(Ok(Some(Report::Started(pid)))) = first {
-            let handle = Handle::new(pid, watched, Box::new(executor)).with_sweep_limit(watch.sweep_limit());
+        if let Some(Ok(Some(Report::Started(pid)))) = first_report {
+            let handle = Handle::new(pid, life_receiver, Box::new(executor)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
             // If the caller no longer waits, the child is dropped here, which is the order to kill it.
-            drop(outcome.send(Ok(child)));
+            drop(outcome_sender.send(Ok(child)));
             kill_leftovers(&tasks);
             return watch.run().await;
         }
-        if let Some(Ok(Some(_))) = first {
-            watch.nothing_was_started().await;
+        if let Some(Ok(Some(_))) = first_report {
+            watch.handle_failed_start().await;
         } else {
             // The supervisor may have started the server without reporting that. Order it to end the server. If it does
             // not obey in time, the watch kills the processes.
@@ -127,23 +127,23 @@ impl Start {
             executor.execute(Order::Kill);
             watch.run().await;
         }
-        if let Some(first) = first {
+        if let Some(first_report) = first_report {
             stderr.drained().await;
-            let _ = outcome.send(Err(match first {
+            let _ = outcome_sender.send(Err(match first_report {
                 // With namespaces, files outside of the sandbox do not exist.
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
                 {
-                    not_reachable(&resolved)
+                    unreachable_program_error(&resolved)
                 }
-                first => not_started(resolved, program, first, &stderr),
+                first_report => start_error(resolved, program, first_report, &stderr),
             }));
         }
     }
 }
 
 /// Returns the error of a supervisor that could not be started.
-fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
+fn launch_error(supervisor: &Supervisor, source: io::Error) -> SpawnError {
     if source.raw_os_error() == Some(Errno::E2BIG as i32) {
         SpawnError::TooLong
     } else {
@@ -152,7 +152,7 @@ fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
 }
 
 /// Returns the error of a program that exists, but not in its sandbox.
-fn not_reachable(resolved: &Resolved) -> SpawnError {
+fn unreachable_program_error(resolved: &ResolvedPaths) -> SpawnError {
     let program = resolved.program.display();
     let why = format!(
         "{program}, or its interpreter, cannot be run in the sandbox; add the folder of its installation to \
@@ -161,16 +161,16 @@ fn not_reachable(resolved: &Resolved) -> SpawnError {
     SpawnError::NotConfined { why }
 }
 
-/// Returns the reason why a supervisor, which has ended, did not start the server. `first` is its first report, if that
-/// came in time.
-fn not_started(
-    resolved: Resolved,
+/// Returns the reason why a supervisor, which has ended, did not start the server. `first_report` is its first report,
+/// if that came in time.
+fn start_error(
+    resolved: ResolvedPaths,
     supervisor: PathBuf,
-    first: Result<Option<Report>, Elapsed>,
+    first_report: Result<Option<Report>, Elapsed>,
     stderr: &StderrTail,
 ) -> SpawnError {
-    match first {
-        Ok(Some(Report::SpawnFailed(errno))) => refused(&resolved.program, errno),
+    match first_report {
+        Ok(Some(Report::SpawnFailed(errno))) => spawn_error(&resolved.program, errno),
         Ok(Some(Report::ConfineFailed)) => {
             SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it gives no reason".to_owned()) }
         }
@@ -194,12 +194,12 @@ async fn next_report(reports: &mut Reports) -> Option<Report> {
 }
 
 /// The writing end of the pipe for a supervisor's orders.
-struct Orders {
+struct OrderPipe {
     pipe: Arc<PipeWriter>,
     ending: CancellationToken,
 }
 
-impl OrderExecutor for Orders {
+impl OrderExecutor for OrderPipe {
     fn execute(&self, order: Order) {
         // This does not block: the pipe has room for thousands of orders, and there are at most three. The write fails
         // when the supervisor has ended, and then there is nothing to order.
@@ -225,7 +225,7 @@ struct Watch {
 
 impl Watch {
     /// Handles the end of a supervisor that reported that it could not start the server.
-    async fn nothing_was_started(self) {
+    async fn handle_failed_start(self) {
         self.process.kill_and_collect().await;
         self.life.send_replace(Life::Gone(Exit::SupervisorLost));
     }
@@ -317,19 +317,19 @@ fn kill_leftovers(tasks: &TaskTracker) {
 /// and a process whose parent has died could no longer be found.
 async fn kill_session(session: u32) {
     let deadline = Instant::now() + KILL_SESSION_LIMIT;
-    let mut found = HashSet::new();
+    let mut living = HashSet::new();
     let mark = Mark::of(session);
     loop {
         let is_late = Instant::now() >= deadline;
-        let remains = table::remains_of_session(session).into_iter().map(|process| process.id);
+        let session_processes = table::remains_of_session(session).into_iter().map(|process| process.id);
         let marked = mark.map(mark::marked_with).unwrap_or_default();
-        let new = remains.chain(marked).filter(|id| found.insert(*id)).count();
-        found.retain(|id| id.is_alive());
-        if found.is_empty() {
+        let new_count = session_processes.chain(marked).filter(|id| living.insert(*id)).count();
+        living.retain(|id| id.is_alive());
+        if living.is_empty() {
             return;
         }
-        let must_stop = new > 0 && !is_late;
-        for id in &found {
+        let must_stop = new_count > 0 && !is_late;
+        for id in &living {
             id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
         if is_late {

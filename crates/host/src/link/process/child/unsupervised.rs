@@ -16,7 +16,7 @@ use crate::link::process::child::{
     Child, ChildCommand,
     handle::{Handle, Life, OrderExecutor},
     on_blocking_thread,
-    resolve::{SpawnError, refused, resolve},
+    resolve::{SpawnError, resolve, spawn_error},
     stderr::{LineHook, StderrTail, drain},
 };
 use toolrack_supervisor::protocol::{Exit, Order};
@@ -39,16 +39,17 @@ pub(super) async fn spawn(
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
     let (mut process, group) = on_blocking_thread(tasks, move || launch(&command)).await?;
-    let (Some(stdin), Some(stdout), Some(pipe)) = (process.stdin.take(), process.stdout.take(), process.stderr.take())
+    let (Some(stdin), Some(stdout), Some(stderr_pipe)) =
+        (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
         return Err(SpawnError::ShuttingDown);
     };
-    let (life, watched) = watch::channel(Life::Running);
+    let (life, life_receiver) = watch::channel(Life::Running);
     let (stderr_writer, stderr) = StderrTail::new();
-    tasks.spawn(drain(pipe, stderr_writer, on_stderr, watched.clone()));
+    tasks.spawn(drain(stderr_pipe, stderr_writer, on_stderr, life_receiver.clone()));
     let killed = CancellationToken::new();
     tasks.spawn(watch_group(process, group, life, killed.clone()));
-    let handle = Handle::new(group.id(), watched, Box::new(Orders { group, killed }));
+    let handle = Handle::new(group.id(), life_receiver, Box::new(GroupOrders { group, killed }));
     Ok(Child { stdin, stdout, stderr, handle })
 }
 
@@ -66,13 +67,13 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    let system = |source| SpawnError::System { path: resolved.program.clone(), source };
+    let system_error = |source| SpawnError::System { path: resolved.program.clone(), source };
     let process = process.spawn().map_err(|error| match error.raw_os_error() {
-        Some(errno) => refused(&resolved.program, errno),
-        None => system(error),
+        Some(errno) => spawn_error(&resolved.program, errno),
+        None => system_error(error),
     })?;
     let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
-    let group = pid.map(|pid| Group(Pid::from_raw(pid))).ok_or_else(|| system(io::ErrorKind::NotFound.into()))?;
+    let group = pid.map(|pid| Group(Pid::from_raw(pid))).ok_or_else(|| system_error(io::ErrorKind::NotFound.into()))?;
     Ok((process, group))
 }
 
@@ -111,7 +112,7 @@ impl Group {
     }
 
     /// Waits at most `limit` until the group has no living members, and returns whether that is so.
-    async fn is_empty_within(self, limit: Duration) -> bool {
+    async fn wait_until_empty(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.has_living_members() {
             if Instant::now() >= deadline {
@@ -124,12 +125,12 @@ impl Group {
 }
 
 /// Executes the orders of a handle on a group.
-struct Orders {
+struct GroupOrders {
     group: Group,
     killed: CancellationToken,
 }
 
-impl OrderExecutor for Orders {
+impl OrderExecutor for GroupOrders {
     fn execute(&self, order: Order) {
         match order {
             Order::Terminate => self.group.terminate(),
@@ -153,11 +154,11 @@ async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Lif
     };
     let exit = status.map_or(Exit::Unknown, exit_of);
     life.send_replace(Life::Ended(exit));
-    if !group.is_empty_within(Duration::ZERO).await {
+    if !group.wait_until_empty(Duration::ZERO).await {
         group.terminate();
-        if !group.is_empty_within(LEFTOVER_GRACE).await {
+        if !group.wait_until_empty(LEFTOVER_GRACE).await {
             group.signal(Signal::SIGKILL);
-            if !group.is_empty_within(KILL_LIMIT).await {
+            if !group.wait_until_empty(KILL_LIMIT).await {
                 tracing::warn!("processes of a server could not be ended");
             }
         }
