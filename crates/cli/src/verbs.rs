@@ -36,7 +36,7 @@ dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
     /// Add a server that is written as JSON
-    AddJson(configure::add::args::AddJsonArgs) => configure::add::json;
+    AddJson(configure::add::args::AddJsonArgs) => configure::add::add_json;
     /// Add servers that other programs on this machine have configured
     Import(configure::import::ImportArgs) => configure::import::run;
     /// Connect to all servers and show their states

@@ -21,14 +21,14 @@ use manual::Page;
 
 /// `completions --json`.
 #[derive(Debug, Serialize)]
-struct Script<'a> {
+struct CompletionsDocument<'a> {
     shell: Shell,
     script: &'a str,
 }
 
 /// `man DIR --json`.
 #[derive(Debug, Serialize)]
-struct Written {
+struct ManDocument {
     files: Vec<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen
     let folder = std::env::current_dir().ok();
     let script = script::script(args.shell, program, folder.as_deref());
     if screen.json() {
-        screen.document(&Script { shell: args.shell, script: &script }).await?;
+        screen.document(&CompletionsDocument { shell: args.shell, script: &script }).await?;
     } else {
         screen.verbatim(script).await?;
     }
@@ -53,7 +53,7 @@ async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen
 }
 
 async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
-    let page = manual::first_page().map_err(|error| not_made(&error))?;
+    let page = manual::first_page().map_err(|error| manual_failure(&error))?;
     if screen.json() {
         screen.document(&page).await?;
     } else {
@@ -63,11 +63,11 @@ async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
 }
 
 async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure> {
-    let pages = manual::pages().map_err(|error| not_made(&error))?;
-    let written = tokio::task::spawn_blocking(move || write(&folder, &pages)).await;
+    let pages = manual::pages().map_err(|error| manual_failure(&error))?;
+    let written = tokio::task::spawn_blocking(move || write_pages(&folder, &pages)).await;
     let files = written.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
     if screen.json() {
-        screen.document(&Written { files }).await?;
+        screen.document(&ManDocument { files }).await?;
     } else {
         let lines: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         screen.verbatim(lines.join("\n")).await?;
@@ -75,22 +75,22 @@ async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-fn write(folder: &Path, pages: &[Page]) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |path: &Path, error: &io::Error| {
+fn write_pages(folder: &Path, pages: &[Page]) -> Result<Vec<PathBuf>, Failure> {
+    let write_failure = |path: &Path, error: &io::Error| {
         let message = format!("cannot write {}: {}", path.display(), in_words(error));
         Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("name a folder that you may write to")
     };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    std::fs::create_dir_all(folder).map_err(|error| write_failure(folder, &error))?;
     pages
         .iter()
         .map(|page| {
             let file = folder.join(&page.file);
-            std::fs::write(&file, &page.roff).map_err(|error| failed(&file, &error))?;
+            std::fs::write(&file, &page.roff).map_err(|error| write_failure(&file, &error))?;
             Ok(file)
         })
         .collect()
 }
 
-fn not_made(error: &io::Error) -> Failure {
+fn manual_failure(error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "INTERNAL", format!("there is no manual: {}", in_words(error)))
 }

@@ -54,23 +54,23 @@ impl Cli {
             return Ok(cli);
         };
         let inner_cli = Self::parse_outer_command(&inner_words)?;
-        inner_cli.verb.check_taped()?;
+        inner_cli.verb.check_runs_with_tape()?;
         let global = Global { tape: Some(tape), ..cli.global.followed_by(inner_cli.global) };
         Ok(Self { global, verb: inner_cli.verb })
     }
 
     /// Like [`Self::parse_words`], but leaves the command after `record` or `replay` unparsed.
     fn parse_outer_command(words: &[OsString]) -> Result<Self, clap::Error> {
-        // `take_once` finds a server that the words describe for this one command.
+        // `take_one_off` finds a server that the words describe for this one command.
         if let Some(mut cli) = Self::parse_common_verb(words) {
-            cli.take_once()?;
+            cli.take_one_off()?;
             return Ok(cli);
         }
         let mut cli = Self::try_parse_from(words).or_else(|error| match one_off::tool_before_command(words) {
-            Some(sorted) if error.kind() == ErrorKind::MissingRequiredArgument => Self::try_parse_from(sorted),
-            _ => Err(one_off::explained(error, words)),
+            Some(reordered) if error.kind() == ErrorKind::MissingRequiredArgument => Self::try_parse_from(reordered),
+            _ => Err(one_off::with_tip(error, words)),
         })?;
-        cli.take_once()?;
+        cli.take_one_off()?;
         if let Verb::Add(args) = &mut cli.verb {
             let after_dashes = args.follows_dashes(words);
             cli.global = cli.global.followed_by(args.take_options_after_url(after_dashes)?);

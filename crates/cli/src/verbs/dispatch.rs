@@ -8,13 +8,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunMode {
     /// The verb runs only if the configuration is valid.
-    Sound,
-    /// Like [`Self::Sound`], but a running daemon can run the verb in place of the command's own process.
+    NeedsValidConfig,
+    /// Like [`Self::NeedsValidConfig`], but a running daemon can run the verb in place of the command's own process.
     Lent,
     /// The verb runs even if the configuration is broken, because it shows the problems.
-    Broken,
+    AcceptsBrokenConfig,
     /// The verb reads no configuration and connects to nothing, so it always works.
-    Alone,
+    WithoutConfig,
 }
 
 /// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
@@ -47,7 +47,7 @@ macro_rules! verbs {
                 words: &[std::ffi::OsString],
                 context: &$crate::context::Context,
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
-                if matches!(self.run_mode(), RunMode::Sound | RunMode::Lent) {
+                if matches!(self.run_mode(), RunMode::NeedsValidConfig | RunMode::Lent) {
                     context.check_strict().await?;
                 }
                 match self {
@@ -72,19 +72,19 @@ macro_rules! verbs {
     };
 }
 
-/// Turns the option of a line into a [`RunMode`]. Without an option, and with `words`, the mode is `Sound`.
+/// Turns the option of a line into a [`RunMode`]. Without an option, and with `words`, the mode is `NeedsValidConfig`.
 macro_rules! run_mode {
     ($(words)?) => {
-        RunMode::Sound
+        RunMode::NeedsValidConfig
     };
     (lent) => {
         RunMode::Lent
     };
     (broken) => {
-        RunMode::Broken
+        RunMode::AcceptsBrokenConfig
     };
     (alone) => {
-        RunMode::Alone
+        RunMode::WithoutConfig
     };
 }
 

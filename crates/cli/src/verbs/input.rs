@@ -29,22 +29,22 @@ const NOTICE_DELAY: Duration = Duration::from_secs(2);
 pub(super) async fn read(name: &'static str, word: String, screen: &Screen) -> Result<String, Failure> {
     let is_stdin = word == "-";
     // Stdin may stay silent forever, and signals must be handled meanwhile.
-    let mut reading = tokio::task::spawn_blocking(move || read_now(name, word));
-    let read = match timeout(NOTICE_DELAY, &mut reading).await {
-        Ok(read) => read,
+    let mut read_task = tokio::task::spawn_blocking(move || read_blocking(name, word));
+    let result = match timeout(NOTICE_DELAY, &mut read_task).await {
+        Ok(result) => result,
         Err(_) => {
             if is_stdin {
                 screen.note(&format!(
                     "reading {name} from stdin until it ends: Ctrl-D ends the input, `< /dev/null` gives an empty one"
                 ));
             }
-            reading.await
+            read_task.await
         }
     };
-    read.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {name}")))?
+    result.map_err(|_| Failure::new(Exit::Other, "INTERNAL", format!("cannot read {name}")))?
 }
 
-fn read_now(name: &str, word: String) -> Result<String, Failure> {
+fn read_blocking(name: &str, word: String) -> Result<String, Failure> {
     let (mut source, source_name): (Box<dyn Read>, String) = if word == "-" {
         (Box::new(io::stdin().lock()), "stdin".to_owned())
     } else if let Some(path) = word.strip_prefix('@') {
@@ -72,7 +72,7 @@ fn read_now(name: &str, word: String) -> Result<String, Failure> {
 /// When the value is empty, or the user does not answer.
 pub(super) async fn ask_secret(name: &str) -> Result<String, Failure> {
     let question = format!("{name}:");
-    non_empty(name, move || read_hidden(&question)).await
+    read_non_empty(name, move || read_hidden(&question)).await
 }
 
 /// Reads the secret value `name`, which is the next line of stdin.
@@ -80,11 +80,11 @@ pub(super) async fn ask_secret(name: &str) -> Result<String, Failure> {
 /// # Errors
 /// When the value is empty, or stdin cannot be read.
 pub(super) async fn read_secret_line(name: &str) -> Result<String, Failure> {
-    non_empty(name, read_line).await
+    read_non_empty(name, read_line).await
 }
 
 /// Reads the value `name` on a thread for blocking work, and refuses an empty one.
-async fn non_empty(
+async fn read_non_empty(
     name: &str,
     read: impl FnOnce() -> Result<String, Failure> + Send + 'static,
 ) -> Result<String, Failure> {
@@ -98,7 +98,7 @@ async fn non_empty(
 
 fn read_hidden(question: &str) -> Result<String, Failure> {
     let prompt = Password::new(question).without_confirmation().with_display_mode(PasswordDisplayMode::Hidden);
-    prompt.prompt().map_err(|error| unanswered(&error))
+    prompt.prompt().map_err(|error| no_answer_failure(&error))
 }
 
 fn read_line() -> Result<String, Failure> {
@@ -109,7 +109,7 @@ fn read_line() -> Result<String, Failure> {
 }
 
 /// The failure for a question without an answer.
-pub(super) fn unanswered(error: &InquireError) -> Failure {
+pub(super) fn no_answer_failure(error: &InquireError) -> Failure {
     match error {
         InquireError::OperationCanceled | InquireError::OperationInterrupted => {
             Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done")

@@ -35,21 +35,21 @@ impl<'a, T> ServerItem<'a, T> {
 
 /// Asks the servers in `named` for their items, or all servers if `named` is empty. The second list has the failures of
 /// servers that did not answer.
-async fn ask_named<O, F: Future<Output = Result<O, Failure>>>(
+async fn ask_named_servers<O, F: Future<Output = Result<O, Failure>>>(
     context: &Context,
     loaded: &Loaded,
     named: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
     let host = reach::connect_to_show(context, loaded, named).await?;
-    let mut complaints = reach::complaints(&host, named);
-    let (offers, failures) = ask_each(&host, &reach::connected(&host), ask).await;
-    complaints.extend(failures);
-    Ok((offers, complaints))
+    let mut failures = reach::server_failures(&host, named);
+    let (offers, ask_failures) = ask_each_server(&host, &reach::connected_servers(&host), ask).await;
+    failures.extend(ask_failures);
+    Ok((offers, failures))
 }
 
 /// The answers of `servers` to `ask`, and the failures of those that do not answer.
-async fn ask_each<O, F: Future<Output = Result<O, Failure>>>(
+async fn ask_each_server<O, F: Future<Output = Result<O, Failure>>>(
     host: &Host,
     servers: &[ServerName],
     ask: impl Fn(Host, ServerName) -> F,
@@ -68,7 +68,7 @@ async fn ask_each<O, F: Future<Output = Result<O, Failure>>>(
 /// `empty_note`.
 async fn show(
     context: &Context,
-    complaints: &[Failure],
+    failures: &[Failure],
     document: impl Serialize,
     page: impl FnOnce() -> String,
     empty_note: &str,
@@ -77,7 +77,7 @@ async fn show(
         return context.screen.document(&document).await;
     }
     let page = page();
-    if page.is_empty() && complaints.is_empty() {
+    if page.is_empty() && failures.is_empty() {
         context.screen.note(empty_note);
     }
     context.screen.page(page).await

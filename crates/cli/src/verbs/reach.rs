@@ -52,9 +52,9 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
             .hint("correct the problems that are reported above")
             .server(name);
     }
-    let known = loaded.desired.keys().map(ServerName::as_str);
+    let known_names = loaded.desired.keys().map(ServerName::as_str);
     Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`"))
-        .meant(closest(name, known), "`toolrack list` shows all servers")
+        .meant(closest(name, known_names), "`toolrack list` shows all servers")
         .server(name)
 }
 
@@ -68,9 +68,9 @@ pub(crate) enum Target {
 }
 
 /// Splits `selector` for a command line that describes a server for only this command. Returns the fixed name of that
-/// server ([`ONE_OFF_NAME`]), and the name of the tool or prompt. `selector` may begin with `ONE_OFF_NAME/`, because other commands
-/// print it so.
-pub(crate) fn split_once_selector(selector: &str) -> (String, String) {
+/// server ([`ONE_OFF_NAME`]), and the name of the tool or prompt. `selector` may begin with `ONE_OFF_NAME/`, because
+/// other commands print it so.
+pub(crate) fn split_one_off_selector(selector: &str) -> (String, String) {
     let name = selector.strip_prefix(ONE_OFF_NAME).and_then(|rest| rest.strip_prefix('/'));
     (ONE_OFF_NAME.to_owned(), name.unwrap_or(selector).to_owned())
 }
@@ -80,8 +80,8 @@ impl Target {
     ///
     /// # Errors
     /// Never: the name of that server is valid.
-    pub(crate) fn of_once(selector: &str) -> Result<Self, Failure> {
-        let (server, tool) = split_once_selector(selector);
+    pub(crate) fn of_one_off(selector: &str) -> Result<Self, Failure> {
+        let (server, tool) = split_one_off_selector(selector);
         let server = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Self::Tool { server, tool })
     }
@@ -105,8 +105,9 @@ impl Target {
             return Ok(Self::Tool { server, tool: String::new() });
         }
         // The longest name wins, because names of servers may contain dots.
-        let at_dot = selector.rmatch_indices('.').find_map(|(dot, _)| Some((find_server(&selector[..dot])?, dot)));
-        if let Some((server, dot)) = at_dot {
+        let split_at_dot =
+            selector.rmatch_indices('.').find_map(|(dot, _)| Some((find_server(&selector[..dot])?, dot)));
+        if let Some((server, dot)) = split_at_dot {
             return Ok(Self::Tool { server, tool: selector[dot + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
@@ -133,16 +134,16 @@ impl Target {
     }
 
     /// Returns whether `server` may have the target. Callers start only such servers and wait only for them.
-    pub(crate) fn may_be(&self, server: &ServerName) -> bool {
+    pub(crate) fn may_be_on(&self, server: &ServerName) -> bool {
         match self {
-            Self::Tool { server: named, .. } => named == server,
+            Self::Tool { server: target_server, .. } => target_server == server,
             Self::ModelName(owners) => owners.contains(server),
         }
     }
 }
 
 /// Returns the failure that says why `server` cannot be used, or `None` if the server can be used.
-pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
+pub(crate) fn server_failure(host: &Host, server: &ServerStatus) -> Option<Failure> {
     match &server.state {
         State::Connected { .. } | State::Idle { .. } => None,
         State::ToolsFailed { error } => {
@@ -155,34 +156,38 @@ pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
 }
 
 /// Returns a failure for each server that cannot be used, except for disabled servers that are not in `named`.
-pub(crate) fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
-    let is_wanted = |server: &ServerStatus| {
+pub(crate) fn server_failures(host: &Host, named: &[String]) -> Vec<Failure> {
+    let is_expected = |server: &ServerStatus| {
         server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str())
     };
-    host.status().iter().filter(|server| is_wanted(server)).filter_map(|server| unusable(host, server)).collect()
+    host.status()
+        .iter()
+        .filter(|server| is_expected(server))
+        .filter_map(|server| server_failure(host, server))
+        .collect()
 }
 
 /// The messages, for a JSON document.
-pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
-    complaints.iter().map(|complaint| complaint.message.clone()).collect()
+pub(crate) fn failure_messages(failures: &[Failure]) -> Vec<String> {
+    failures.iter().map(|failure| failure.message.clone()).collect()
 }
 
 /// Ends a verb that shows what several servers offer.
 ///
 /// A server that cannot be used causes only a warning, because the other servers were shown. If the user named servers,
 /// the first of these failures fails the command.
-pub(crate) fn conclude(context: &Context, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
-    let mut complaints = complaints.into_iter();
-    let first = if named.is_empty() { None } else { complaints.next() };
+pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
+    let mut failures = failures.into_iter();
+    let first_failure = if named.is_empty() { None } else { failures.next() };
     // In JSON, the document contains the warnings.
     if !context.screen.json() {
-        complaints.for_each(|complaint| context.screen.warning(&complaint.message));
+        failures.for_each(|failure| context.screen.warning(&failure.message));
     }
-    first.map_or(Ok(Exit::Ok), Err)
+    first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
 /// The servers that can be asked for resources and prompts: those that are connected.
-pub(crate) fn connected(host: &Host) -> Vec<ServerName> {
+pub(crate) fn connected_servers(host: &Host) -> Vec<ServerName> {
     host.status()
         .into_iter()
         .filter(|server| matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. }))
@@ -201,7 +206,7 @@ pub(crate) async fn connect_to(context: &Context, loaded: &Loaded, name: &str) -
     let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {
         return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
     };
-    match unusable(&host, &server) {
+    match server_failure(&host, &server) {
         // A server whose tools cannot be listed may still have the prompts and resources that the verb needs.
         Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
         _ => Ok((host, server.name)),

@@ -29,12 +29,12 @@ pub(crate) async fn take_inline_configurations(global: &mut Global, screen: &Scr
     }
     let mut configurations = Vec::new();
     for word in typed {
-        let place = if args::is_stdin(&word) { "stdin" } else { "--mcp-config" };
+        let origin = if args::is_stdin(&word) { "stdin" } else { "--mcp-config" };
         let text = input::read("--mcp-config", word.to_string_lossy().into_owned(), screen).await?;
         if text.len() > MAX_BYTES {
-            return Err(Failure::usage(format!("{place} is too large: a configuration may have 4 MiB")));
+            return Err(Failure::usage(format!("{origin} is too large: a configuration may have 4 MiB")));
         }
-        configurations.push(Typed { place: place.to_owned(), text });
+        configurations.push(Typed { place: origin.to_owned(), text });
     }
     if let Some(one_off) = &global.one_off {
         configurations.push(Typed { place: "the command line".to_owned(), text: one_off.configuration() });

@@ -21,26 +21,28 @@ impl Cli {
     ///
     /// # Errors
     /// When two servers are named, or when the name of the tool, prompt or resource is missing.
-    pub(super) fn take_once(&mut self) -> Result<(), Error> {
-        let one_off = self.verb.take_once_server()?;
+    pub(super) fn take_one_off(&mut self) -> Result<(), Error> {
+        let one_off = self.verb.take_one_off_server()?;
         self.global.one_off = one_off;
         Ok(())
     }
 }
 
 impl Verb {
-    fn take_once_server(&mut self) -> Result<Option<OneOffServer>, Error> {
+    fn take_one_off_server(&mut self) -> Result<Option<OneOffServer>, Error> {
         match self {
             Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.one_off),
             Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
             Self::Resources(args) | Self::Prompts(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
-            Self::Call(args) => take_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "TOOL"),
+            Self::Call(args) => {
+                take_server_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "TOOL")
+            }
             Self::Prompt(args) => {
-                take_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "PROMPT")
+                take_server_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "PROMPT")
             }
             Self::Read(args) => {
                 let mut rest: Vec<_> = args.uri.take().into_iter().collect();
-                let one_off = take_before_name(&mut args.server, &mut rest, &mut args.one_off, "URI")?;
+                let one_off = take_server_before_name(&mut args.server, &mut rest, &mut args.one_off, "URI")?;
                 let mut rest = rest.into_iter();
                 // With a server for one command, the first word is the URI.
                 args.uri = match one_off {
@@ -48,8 +50,8 @@ impl Verb {
                     None => rest.next(),
                 };
                 match (rest.next(), &args.uri) {
-                    (Some(extra), _) => Err(conflict(&format!("`{extra}` is one word too many"))),
-                    (None, None) => Err(conflict("name the resource after the server: toolrack read SERVER URI")),
+                    (Some(extra), _) => Err(conflict_error(&format!("`{extra}` is one word too many"))),
+                    (None, None) => Err(conflict_error("name the resource after the server: toolrack read SERVER URI")),
                     _ => Ok(one_off),
                 }
             }
@@ -96,7 +98,7 @@ fn take_from_servers(servers: &mut Vec<String>, one_off: &mut OneOffArgs) -> Res
     let index = servers.iter().position(|word| OneOffServer::is_url(word));
     let url = index.map(|index| OneOffServer::Url(servers.remove(index)));
     if (url.is_some() && command.is_some()) || servers.iter().any(|word| OneOffServer::is_url(word)) {
-        return Err(two_servers());
+        return Err(two_servers_error());
     }
     let one_off = url.or(command);
     if one_off.is_some() && servers.is_empty() {
@@ -108,7 +110,7 @@ fn take_from_servers(servers: &mut Vec<String>, one_off: &mut OneOffArgs) -> Res
 
 /// Takes the server out of the words of a verb whose first word names a tool, prompt or resource. If the first word is
 /// a server's URL, the next word is that name. `kind` is the placeholder for the name in the help, such as `TOOL`.
-fn take_before_name(
+fn take_server_before_name(
     first: &mut String,
     rest: &mut Vec<String>,
     one_off: &mut OneOffArgs,
@@ -120,25 +122,27 @@ fn take_before_name(
         return Ok(command);
     }
     if command.is_some() {
-        return Err(two_servers());
+        return Err(two_servers_error());
     }
     if rest.is_empty() {
-        return Err(conflict(&format!("{kind} is missing after the URL of the server")));
+        return Err(conflict_error(&format!("{kind} is missing after the URL of the server")));
     }
     Ok(Some(OneOffServer::Url(std::mem::replace(first, rest.remove(0)))))
 }
 
-fn two_servers() -> Error {
-    conflict("a command can use only one server that is not configured: give its address or, after `--`, its command")
+fn two_servers_error() -> Error {
+    conflict_error(
+        "a command can use only one server that is not configured: give its address or, after `--`, its command",
+    )
 }
 
-fn conflict(why: &str) -> Error {
+fn conflict_error(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
 /// Adds a tip to `error` for users who typed only the command of a server. The tip says what to write before the
 /// command.
-pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
+pub(super) fn with_tip(mut error: Error, words: &[OsString]) -> Error {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
         [("call", "TOOL NAME=VALUE"), ("read", "URI"), ("prompt", "PROMPT NAME=VALUE")]

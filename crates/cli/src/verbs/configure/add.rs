@@ -35,7 +35,7 @@ use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
 
 /// `add --json`.
 #[derive(Debug, Serialize)]
-struct Added<'a> {
+struct AddDocument<'a> {
     #[serde(flatten)]
     edit: &'a Document,
     /// The state of the server; `None` if the server was not tried, because of `--no-test` or `--dry-run`, or because
@@ -47,7 +47,7 @@ struct Added<'a> {
 struct Addition {
     name: ServerName,
     entry: Value,
-    place: EditTarget,
+    edit_target: EditTarget,
     options: Options,
     /// Whether to connect to the server afterwards.
     test: bool,
@@ -56,20 +56,20 @@ struct Addition {
 }
 
 pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
-    dialog::complete(&mut args, context).await?;
-    let after_dashes = args.follows_dashes(words);
-    let name = new_name(args.name.as_deref().unwrap_or_default())?;
-    let target = args.target(after_dashes).map_err(|error| invalid_options(&error))?;
+    dialog::ask_for_missing(&mut args, context).await?;
+    let follows_dashes = args.follows_dashes(words);
+    let name = parse_new_name(args.name.as_deref().unwrap_or_default())?;
+    let target = args.target(follows_dashes).map_err(|error| invalid_options_failure(&error))?;
     let mut options = args.options;
-    if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
+    if let (Target::Command { command, .. }, None, false) = (&target, options.transport, follows_dashes) {
         refuse_address(command, context)?;
     }
     let target = split_command(target, context)?;
-    let asked = ask_for_values(&mut options, context).await?;
+    let asked_variables = ask_for_values(&mut options, context).await?;
     let mut sealed = Sealed::default();
-    if !options.plain && !asked.is_empty() {
+    if !options.plain && !asked_variables.is_empty() {
         let used_names = entry_secrets::stored_names(context).await?;
-        for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked.contains(variable)) {
+        for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked_variables.contains(variable)) {
             *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &used_names));
         }
     }
@@ -79,7 +79,7 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context
     }
     let addition = Addition {
         entry,
-        place: edits::place_for_new(options.scope.unwrap_or_default(), context),
+        edit_target: edits::target_for_new_entry(options.scope.unwrap_or_default(), context),
         options: Options { replace: options.replace, dry_run: options.dry_run },
         test: !options.no_test,
         name,
@@ -88,8 +88,8 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context
     add(addition, context).await
 }
 
-pub(crate) async fn json(args: AddJsonArgs, context: &Context) -> Result<Exit, Failure> {
-    let name = new_name(&args.name)?;
+pub(crate) async fn add_json(args: AddJsonArgs, context: &Context) -> Result<Exit, Failure> {
+    let name = parse_new_name(&args.name)?;
     let text = input::read("the entry", args.entry, &context.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
@@ -99,7 +99,7 @@ pub(crate) async fn json(args: AddJsonArgs, context: &Context) -> Result<Exit, F
     }
     let addition = Addition {
         entry,
-        place: edits::place_for_new(args.write.scope.unwrap_or_default(), context),
+        edit_target: edits::target_for_new_entry(args.write.scope.unwrap_or_default(), context),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
         test: !args.no_test,
         name,
@@ -109,21 +109,23 @@ pub(crate) async fn json(args: AddJsonArgs, context: &Context) -> Result<Exit, F
 }
 
 async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
-    let Addition { name, entry, place, mut options, test, sealed } = addition;
+    let Addition { name, entry, edit_target, mut options, test, sealed } = addition;
     let hash = content_hash(&entry);
-    let kind = kind_of(&entry);
-    let edit = |options: Options| {
-        let (path, server, entry) = (place.path.clone(), name.clone(), entry.clone());
+    let transport = transport_word(&entry);
+    let run_edit = |options: Options| {
+        let (path, server, entry) = (edit_target.path.clone(), name.clone(), entry.clone());
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
     // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
-    let preview = match edit(Options { dry_run: true, ..options }).await {
-        Err(exists) if exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() => {
+    let preview = match run_edit(Options { dry_run: true, ..options }).await {
+        Err(already_exists)
+            if already_exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() =>
+        {
             options.replace = true;
-            let preview = edit(Options { dry_run: true, ..options }).await?;
+            let preview = run_edit(Options { dry_run: true, ..options }).await?;
             context.screen.message(preview.diff.trim_end());
             if !options.dry_run && !context.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
-                return Err(exists);
+                return Err(already_exists);
             }
             preview
         }
@@ -133,25 +135,25 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
         preview
     } else {
         entry_secrets::store(&sealed, context).await?;
-        edit(options).await?
+        run_edit(options).await?
     };
     // A user who types an entry thereby agrees to run it in this folder.
     if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, context).await?;
     }
-    let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
+    let document = Document::new(name.as_str(), edit_target.scope, &edited, options.dry_run);
     if !context.screen.json() {
-        let done = format!("added the {kind} server {name} to {}", edits::path_text(&edited.path));
-        edits::report(&done, &document, context).await?;
+        let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edited.path));
+        edits::report(&done_message, &document, context).await?;
     }
     entry_secrets::report_stored(&sealed, context);
     for problem in &edited.warnings {
         context.screen.problem(problem);
     }
-    let tried = if test && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
-    let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
+    let trial = if test && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
+    let (server, failure) = trial.map_or((None, None), |trial| (Some(trial.server), trial.failure));
     if context.screen.json() {
-        context.screen.document(&Added { edit: &document, server }).await?;
+        context.screen.document(&AddDocument { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
         let page = render::page(&[server], context.screen.layout());
         context.screen.page(page).await?;
@@ -167,20 +169,20 @@ struct Trial {
 }
 
 /// Checks the name of a new server. The name must need no quotes in any shell.
-fn new_name(name: &str) -> Result<ServerName, Failure> {
+fn parse_new_name(name: &str) -> Result<ServerName, Failure> {
     let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | ':');
     if name.chars().all(is_plain) && !name.starts_with('-') {
         return Ok(server);
     }
-    let better: Vec<&str> = name.split(|c| !is_plain(c)).filter(|part| !part.is_empty()).collect();
-    let better = better.join("-");
-    let better = better.trim_start_matches('-');
+    let suggestion: Vec<&str> = name.split(|c| !is_plain(c)).filter(|part| !part.is_empty()).collect();
+    let suggestion = suggestion.join("-");
+    let suggestion = suggestion.trim_start_matches('-');
     let failure = Failure::usage(format!(
         "`{}` is not a name for a server: a name has only letters, digits and `_-.@:`, and does not begin with `-`",
         text::for_line(name)
     ));
-    Err(if better.is_empty() { failure } else { failure.hint(format!("call it `{better}`")) })
+    Err(if suggestion.is_empty() { failure } else { failure.hint(format!("call it `{suggestion}`")) })
 }
 
 /// Splits a command that was given as one word, as a shell would, unless a program has the whole word as its name.
@@ -242,7 +244,7 @@ fn looks_like_address(word: &str) -> bool {
 }
 
 /// Returns the failure for words after a URL that are not options.
-fn invalid_options(error: &clap::Error) -> Failure {
+fn invalid_options_failure(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();
     let message = first.strip_prefix("error: ").unwrap_or(first);
@@ -252,7 +254,7 @@ fn invalid_options(error: &clap::Error) -> Failure {
 /// Reads a value for each variable that was given without one: at a terminal the user types it unseen, otherwise it is
 /// the next line of stdin. Returns the names of these variables.
 async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<Vec<String>, Failure> {
-    let mut asked = Vec::new();
+    let mut asked_variables = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
         if !context.screen.interactive() && std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
@@ -263,9 +265,9 @@ async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<V
             false => input::read_secret_line(name).await?,
         };
         *value = Some(typed);
-        asked.push(name.clone());
+        asked_variables.push(name.clone());
     }
-    Ok(asked)
+    Ok(asked_variables)
 }
 
 /// Finds the entry for `name` in `value`. If `value` is a whole file with `mcpServers` or `servers`, that is the entry
@@ -341,7 +343,7 @@ fn headers(options: &AddOptions) -> Result<Map<String, Value>, Failure> {
     Ok(headers)
 }
 
-fn kind_of(entry: &Value) -> &'static str {
+fn transport_word(entry: &Value) -> &'static str {
     let kind = entry.get("type").or_else(|| entry.get("transport")).and_then(Value::as_str);
     match kind {
         Some("sse") => "sse",
@@ -362,8 +364,8 @@ async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Re
     let loaded = context.load().await?;
     let entry = loaded.entry(name.as_str());
     if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
-        let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
-        context.screen.warning(&format!("the new entry is not used here: `{name}` is {other}"));
+        let used_entry = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
+        context.screen.warning(&format!("the new entry is not used here: `{name}` is {used_entry}"));
         return Ok(None);
     }
     let desired = reach::select_servers(&loaded, &[name.to_string()])?;
@@ -371,7 +373,7 @@ async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Re
     let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
         return Ok(None);
     };
-    let failure = reach::unusable(&host, &status);
+    let failure = reach::server_failure(&host, &status);
     let mut server = Server::from(status);
     if context.screen.json() {
         server.count_findings(&host.catalog().findings());

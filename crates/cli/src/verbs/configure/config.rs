@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use toolrack_config::{Problem, Severity};
 
-use super::{edits, get::render as entry};
+use super::{edits, get::render as entry_render};
 use crate::{
     args::Scope,
     context::Context,
@@ -62,14 +62,14 @@ pub(crate) struct ValidateArgs {
 
 /// `config path --json`.
 #[derive(Debug, Serialize)]
-struct Paths {
+struct PathDocument {
     files: Vec<files::File>,
 }
 
 /// `config show --json`.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
-    servers: Vec<entry::Document<'a>>,
+struct ShowDocument<'a> {
+    servers: Vec<entry_render::Document<'a>>,
     /// The settings of the model, by key; `null` when there are none.
     model: serde_json::Value,
     problems: &'a [Problem],
@@ -77,7 +77,7 @@ struct Shown<'a> {
 
 /// `config validate --json`.
 #[derive(Debug, Serialize)]
-struct Validated<'a> {
+struct ValidateDocument<'a> {
     valid: bool,
     problems: &'a [Problem],
     /// Secrets that entries name and that are not set.
@@ -95,13 +95,13 @@ pub(crate) async fn run(verb: ConfigVerb, context: &Context) -> Result<Exit, Fai
 async fn path(scope: Option<Scope>, context: &Context) -> Result<Exit, Failure> {
     let files: Vec<_> = match scope {
         Some(scope) => {
-            let place = edits::place_for_new(scope, context);
-            vec![files::File::new(place.scope, place.path)]
+            let edit_target = edits::target_for_new_entry(scope, context);
+            vec![files::File::new(edit_target.scope, edit_target.path)]
         }
         None => context.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
     };
     if context.screen.json() {
-        context.screen.document(&Paths { files }).await?;
+        context.screen.document(&PathDocument { files }).await?;
     } else if scope.is_some() {
         // Only the path, so that `$(…)` can use it.
         context.screen.verbatim(files.iter().map(|file| edits::path_text(file.path())).collect()).await?;
@@ -114,35 +114,38 @@ async fn path(scope: Option<Scope>, context: &Context) -> Result<Exit, Failure> 
 async fn show(context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     if context.screen.json() {
-        let servers = loaded.entries.iter().map(|entry| entry::Document::new(entry, &loaded)).collect();
+        let servers = loaded.entries.iter().map(|entry| entry_render::Document::new(entry, &loaded)).collect();
         let problems = &loaded.problems;
         let model = loaded.settings.model.view();
-        context.screen.document(&Shown { servers, model, problems }).await?;
+        context.screen.document(&ShowDocument { servers, model, problems }).await?;
     } else {
         let layout = context.screen.layout();
-        let servers = loaded.entries.iter().map(|entry| entry::page(entry, &loaded, layout));
+        let servers = loaded.entries.iter().map(|entry| entry_render::page(entry, &loaded, layout));
         let blocks: Vec<_> = servers.chain(model::page(&loaded.settings.model, &context.places.settings())).collect();
         context.screen.page(blocks.join("\n\n")).await?;
     }
     Ok(Exit::Ok)
 }
 
-async fn validate(files: Vec<PathBuf>, strict: bool, context: &Context) -> Result<Exit, Failure> {
+async fn validate(files: Vec<PathBuf>, is_strict: bool, context: &Context) -> Result<Exit, Failure> {
     let loaded = if files.is_empty() { context.read().await } else { context.read_only(&files).await };
     let mut problems = loaded.problems.clone();
     problems.extend(loaded.idle_rules());
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         problems.iter().partition(|problem| problem.severity == Severity::Error);
-    let valid = errors.is_empty() && (!strict || warnings.is_empty());
-    let unset = secret::unset_secrets(&loaded, context).await;
+    let valid = errors.is_empty() && (!is_strict || warnings.is_empty());
+    let unset_secrets = secret::unset_secrets(&loaded, context).await;
     if context.screen.json() {
-        context.screen.document(&Validated { valid, problems: &problems, unset_secrets: &unset }).await?;
+        context
+            .screen
+            .document(&ValidateDocument { valid, problems: &problems, unset_secrets: &unset_secrets })
+            .await?;
         return Ok(if valid { Exit::Ok } else { Exit::Usage });
     }
     for problem in &problems {
         context.screen.problem(problem);
     }
-    for name in &unset {
+    for name in &unset_secrets {
         context.screen.note(&format!("the secret `{name}` is not set: toolrack secret set {name}"));
     }
     let counts = format!("{} and {}", count(errors.len(), "error"), count(warnings.len(), "warning"));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use toolrack_config::{
-    Entry, Loaded, Scope as Layer,
+    Entry, Loaded, Scope as ConfigScope,
     edit::{EditError, EditTarget, Edited},
 };
 use toolrack_host::text;
@@ -29,13 +29,13 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn new(name: &str, scope: Layer, edited: &Edited, dry_run: bool) -> Self {
+    pub(crate) fn new(name: &str, scope: ConfigScope, edited: &Edited, dry_run: bool) -> Self {
         let (path, diff) = (edited.path.clone(), edited.diff.clone());
         Self { name: name.to_owned(), scope: scope.as_str(), path, created: edited.created, dry_run, diff }
     }
 }
 
-impl From<Scope> for Layer {
+impl From<Scope> for ConfigScope {
     fn from(scope: Scope) -> Self {
         match scope {
             Scope::User => Self::User,
@@ -46,21 +46,21 @@ impl From<Scope> for Layer {
 }
 
 /// Returns the file that new entries of `scope` are written to.
-pub(crate) fn place_for_new(scope: Scope, context: &Context) -> EditTarget {
+pub(crate) fn target_for_new_entry(scope: Scope, context: &Context) -> EditTarget {
     EditTarget::for_new_entry(scope.into(), &context.places, &context.folder)
 }
 
 /// Returns the file of `scope` that has the entry already. If there is none, returns the file for new entries of
 /// `scope`.
-pub(crate) fn place_of_entry(scope: Scope, entry: Option<&Entry>, context: &Context) -> EditTarget {
+pub(crate) fn target_in_scope(scope: Scope, entry: Option<&Entry>, context: &Context) -> EditTarget {
     EditTarget::in_scope(scope.into(), entry, &context.places, &context.folder)
 }
 
-/// The entry called `name`, broken or not.
+/// Finds the entry called `name`, broken or not.
 ///
 /// # Errors
 /// When no entry has this name.
-pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Failure> {
+pub(crate) fn find_entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Failure> {
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }
 
@@ -110,12 +110,12 @@ pub(crate) async fn run(
 }
 
 /// Prints `done` after an edit, or the diff of a dry run.
-pub(crate) async fn report(done: &str, document: &Document, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn report(done_message: &str, document: &Document, context: &Context) -> Result<(), Failure> {
     if context.screen.json() {
         return context.screen.document(document).await;
     }
     if !document.dry_run {
-        return context.screen.page(done.to_owned()).await;
+        return context.screen.page(done_message.to_owned()).await;
     }
     if document.diff.is_empty() {
         context.screen.note("nothing would change");

@@ -18,9 +18,9 @@ use crate::{
 /// # Errors
 /// When a secret cannot be stored. The caller must not write the entry in this case.
 pub(super) async fn store(sealed: &Sealed, context: &Context) -> Result<(), Failure> {
-    let stored = context.stored();
+    let secret_store = context.stored();
     for secret in sealed.iter() {
-        stored.set(&secret.name, &secret.value).await.map_err(|error| store_failed(&error))?;
+        secret_store.set(&secret.name, &secret.value).await.map_err(|error| store_failed(&error))?;
     }
     Ok(())
 }

@@ -25,11 +25,11 @@ pub(crate) struct GetArgs {
 
 pub(crate) async fn run(args: GetArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let found = edits::entry(&loaded, &args.server)?;
+    let entry = edits::find_entry(&loaded, &args.server)?;
     if context.screen.json() {
-        context.screen.document(&Document::new(found, &loaded)).await?;
+        context.screen.document(&Document::new(entry, &loaded)).await?;
     } else {
-        context.screen.page(render::page(found, &loaded, context.screen.layout())).await?;
+        context.screen.page(render::page(entry, &loaded, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

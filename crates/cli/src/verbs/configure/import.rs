@@ -6,7 +6,7 @@ mod render;
 use clap::Args;
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
-    Loaded, Scope as Layer, closest,
+    Loaded, Scope as ConfigScope, closest,
     edit::{self, Options},
     import::{self, Client, Found, Offer, Sealed},
     project_root,
@@ -20,7 +20,7 @@ use crate::{
     error::{Exit, Failure},
     verbs::input,
 };
-use render::{Added, Document, ListedOffer, Standing};
+use render::{AddedServer, Document, ListedOffer, OfferState};
 
 /// `import`.
 #[derive(Debug, Args)]
@@ -69,18 +69,18 @@ pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Fai
     for problem in &found.problems {
         context.screen.problem(problem);
     }
-    let offered: Vec<_> =
-        found.offers.iter().map(|offer| ListedOffer::new(offer, standing(offer, &found, &loaded))).collect();
+    let listed: Vec<_> =
+        found.offers.iter().map(|offer| ListedOffer::new(offer, offer_state(offer, &found, &loaded))).collect();
     let is_choosing = context.screen.interactive() && !args.all && args.server.is_empty() && !context.screen.json();
     if !context.screen.json() {
-        context.screen.page(render::page(&offered, context.screen.layout())).await?;
+        context.screen.page(render::page(&listed, context.screen.layout())).await?;
     }
     let choices = if args.all {
-        all_unambiguous(&offered, args.write.scope.is_some(), context)
+        all_unambiguous(&listed, args.write.scope.is_some(), context)
     } else if args.server.is_empty() {
-        if is_choosing { ask(&offered).await? } else { Vec::new() }
+        if is_choosing { choose(&listed).await? } else { Vec::new() }
     } else {
-        args.server.iter().map(|word| find_offer(word, &found)).collect::<Result<_, _>>()?
+        args.server.iter().map(|word| choose_by_name(word, &found)).collect::<Result<_, _>>()?
     };
     let mut added = Vec::new();
     let mut first_failure = None;
@@ -91,27 +91,27 @@ pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Fai
             Err(failure) => context.screen.warning(&failure.message),
         }
     }
-    print_outcome(&offered, &added, &args, context).await?;
+    print_outcome(&listed, &added, &args, context).await?;
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
 async fn print_outcome(
-    offered: &[ListedOffer<'_>],
-    added: &[Added],
+    listed: &[ListedOffer<'_>],
+    added: &[AddedServer],
     args: &ImportArgs,
     context: &Context,
 ) -> Result<(), Failure> {
     let screen = &context.screen;
     if screen.json() {
-        return screen.document(&Document { offers: offered, added, dry_run: args.write.dry_run }).await;
+        return screen.document(&Document { offers: listed, added, dry_run: args.write.dry_run }).await;
     }
-    for added in added {
-        screen.page(if args.write.dry_run { added.diff.clone() } else { render::outcome(added) }).await?;
+    for server in added {
+        screen.page(if args.write.dry_run { server.diff.clone() } else { render::outcome(server) }).await?;
     }
-    let is_new = |offer: &ListedOffer<'_>| offer.standing == Standing::New;
-    if offered.is_empty() {
+    let is_new = |offer: &ListedOffer<'_>| offer.state == OfferState::New;
+    if listed.is_empty() {
         screen.note("no other program has servers that could be imported");
-    } else if added.is_empty() && !offered.iter().any(is_new) {
+    } else if added.is_empty() && !listed.iter().any(is_new) {
         screen.note("there is nothing new to import");
     } else if added.is_empty() && args.all {
         screen.note("nothing was added; `--server NAME` chooses a single one");
@@ -126,30 +126,30 @@ async fn print_outcome(
 }
 
 /// Compares an offer with the servers that are configured here, and with earlier offers of the same name.
-fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
+fn offer_state(offer: &Offer, found: &Found, loaded: &Loaded) -> OfferState {
     if let Some(entry) = loaded.entry(&offer.name) {
         let is_same = entry.hash == offer.hash
             || entry.view == offer.view
             || entry.hash == entry_secrets::hash_without_secrets(&offer.name, &offer.entry);
-        return if is_same { Standing::Same } else { Standing::Taken };
+        return if is_same { OfferState::Same } else { OfferState::Taken };
     }
     let first = found.named(&offer.name).next();
     match first {
-        Some(first) if std::ptr::eq(first, offer) => Standing::New,
-        Some(first) if first.hash == offer.hash => Standing::Same,
-        _ => Standing::Rival,
+        Some(first) if std::ptr::eq(first, offer) => OfferState::New,
+        Some(first) if first.hash == offer.hash => OfferState::Same,
+        _ => OfferState::Rival,
     }
 }
 
 /// The new servers that the user has configured in other programs, without those whose names are ambiguous. Skips
 /// servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`). Notes on the
 /// screen which new servers are skipped.
-fn all_unambiguous<'a>(offered: &[ListedOffer<'a>], has_destination: bool, context: &Context) -> Vec<Choice<'a>> {
+fn all_unambiguous<'a>(listed: &[ListedOffer<'a>], has_destination: bool, context: &Context) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&context.folder);
-    for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
-        let offer = new.offer;
-        let has_rival = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
+    for new_offer in listed.iter().filter(|listed| listed.state == OfferState::New) {
+        let offer = new_offer.offer;
+        let has_rival = listed.iter().any(|other| other.state == OfferState::Rival && other.offer.name == offer.name);
         if offer.from_project {
             let program = offer.client.title();
             context
@@ -170,7 +170,7 @@ fn all_unambiguous<'a>(offered: &[ListedOffer<'a>], has_destination: bool, conte
 }
 
 /// Finds the offer that `NAME` or `NAME=NEW` means.
-fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
+fn choose_by_name<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let (name, new_name) = word.split_once('=').unwrap_or((word, word));
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
@@ -189,55 +189,58 @@ fn find_offer<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
 }
 
 /// Lets the user choose from the new servers.
-async fn ask<'a>(offered: &'a [ListedOffer<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
-    let new: Vec<&ListedOffer<'_>> =
-        offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
-    if new.is_empty() {
+async fn choose<'a>(listed: &'a [ListedOffer<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
+    let new_offers: Vec<&ListedOffer<'_>> =
+        listed.iter().filter(|offer| matches!(offer.state, OfferState::New | OfferState::Rival)).collect();
+    if new_offers.is_empty() {
         return Ok(Vec::new());
     }
-    let labels: Vec<String> = new.iter().map(|offered| render::line(offered)).collect();
-    let asked = tokio::task::spawn_blocking(move || {
+    let labels: Vec<String> = new_offers.iter().map(|listed| render::line(listed)).collect();
+    let answer = tokio::task::spawn_blocking(move || {
         let prompt = MultiSelect::new("Add which?", labels).with_help_message("space chooses, enter adds, esc leaves");
         prompt.raw_prompt().map(|chosen| chosen.into_iter().map(|option| option.index).collect::<Vec<_>>())
     })
     .await
     .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
-    let chosen = match asked {
+    let chosen = match answer {
         // A user who leaves the list has chosen nothing.
         Err(InquireError::OperationCanceled) => Vec::new(),
-        asked => asked.map_err(|error| input::unanswered(&error))?,
+        answer => answer.map_err(|error| input::no_answer_failure(&error))?,
     };
-    let choice = |index: usize| new.get(index).map(|new| Choice { offer: new.offer, name: new.offer.name.clone() });
-    Ok(chosen.into_iter().filter_map(choice).collect())
+    let to_choice = |index: usize| {
+        new_offers.get(index).map(|listed| Choice { offer: listed.offer, name: listed.offer.name.clone() })
+    };
+    Ok(chosen.into_iter().filter_map(to_choice).collect())
 }
 
-async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Result<Added, Failure> {
+async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Result<AddedServer, Failure> {
     // A server for one folder must not start to run in all other folders.
     let default = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
-    let place = edits::place_for_new(args.write.scope.unwrap_or(default), context);
+    let edit_target = edits::target_for_new_entry(args.write.scope.unwrap_or(default), context);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
         entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, context).await?;
     }
     let hash = content_hash(&entry);
-    let edit = |options: Options| {
-        let (name, path, entry) = (choice.name.clone(), place.path.clone(), entry.clone());
+    let run_edit = |options: Options| {
+        let (name, path, entry) = (choice.name.clone(), edit_target.path.clone(), entry.clone());
         edits::run(&choice.name, move || edit::add(&path, &name, &entry, options))
     };
     // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
-    let mut edited = edit(Options { replace: false, dry_run: true }).await.map_err(|failure| match failure.code {
-        "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
-        _ => failure,
-    })?;
+    let mut edited =
+        run_edit(Options { replace: false, dry_run: true }).await.map_err(|failure| match failure.code {
+            "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
+            _ => failure,
+        })?;
     if !args.write.dry_run {
         entry_secrets::store(&sealed, context).await?;
-        edited = edit(Options { replace: false, dry_run: false }).await?;
+        edited = run_edit(Options { replace: false, dry_run: false }).await?;
         entry_secrets::report_stored(&sealed, context);
     }
-    if place.scope == Layer::Project && !args.write.dry_run {
+    if edit_target.scope == ConfigScope::Project && !args.write.dry_run {
         edits::approve_written(&choice.name, &hash, context).await?;
     }
     let notes = choice.offer.notes.clone();
-    let (name, scope) = (choice.name.clone(), place.scope.as_str());
-    Ok(Added { name, scope, path: edited.path, client: choice.offer.client.id(), diff: edited.diff, notes })
+    let (name, scope) = (choice.name.clone(), edit_target.scope.as_str());
+    Ok(AddedServer { name, scope, path: edited.path, client: choice.offer.client.id(), diff: edited.diff, notes })
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use toolrack_config::{
-    Entry, Scope as Layer,
+    Entry, Scope as ConfigScope,
     edit::{self, EditTarget, NoEditTarget, Options},
 };
 
@@ -30,25 +30,25 @@ pub(crate) struct RemoveArgs {
 pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.server.as_str();
     let loaded = context.load().await?;
-    let entry = edits::entry(&loaded, name)?;
-    let place = match args.write.scope {
+    let entry = edits::find_entry(&loaded, name)?;
+    let edit_target = match args.write.scope {
         // The file of this scope may have no entry of the server, but only an `enabled` for it.
-        Some(scope) => edits::place_of_entry(scope, Some(entry), context),
-        None => only_place(entry)?,
+        Some(scope) => edits::target_in_scope(scope, Some(entry), context),
+        None => single_edit_target(entry)?,
     };
 
-    let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
+    let (path, server, dry_run) = (edit_target.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
     let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
-    if let (Layer::Project, Some(project), false) = (place.scope, &entry.project, dry_run) {
+    if let (ConfigScope::Project, Some(project), false) = (edit_target.scope, &entry.project, dry_run) {
         // If the entry is added again later, it needs a new approval.
         context.revoke(project, name).await?;
     }
     if !dry_run {
-        forget_switch(entry, &place, context).await?;
+        forget_switch(entry, &edit_target, context).await?;
     }
-    let done = format!("removed the server {name} from {}", edits::path_text(&edited.path));
-    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), context).await?;
+    let done_message = format!("removed the server {name} from {}", edits::path_text(&edited.path));
+    edits::report(&done_message, &Document::new(name, edit_target.scope, &edited, dry_run), context).await?;
     if !dry_run && let Some(remaining) = context.read().await.entry(name) {
         context.screen.note(&format!("`{name}` now means the entry of {} ({})", remaining.source, remaining.scope));
     }
@@ -56,28 +56,28 @@ pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Fai
 }
 
 /// Removes the `enabled` of a removed entry from the user's own file for this project.
-async fn forget_switch(entry: &Entry, place: &EditTarget, context: &Context) -> Result<(), Failure> {
-    let local = edits::place_for_new(Scope::Local, context).path;
-    let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);
-    if !switched_here || place.path == local || !entry.shadows.is_empty() {
+async fn forget_switch(entry: &Entry, edit_target: &EditTarget, context: &Context) -> Result<(), Failure> {
+    let local_path = edits::target_for_new_entry(Scope::Local, context).path;
+    let is_switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local_path);
+    if !is_switched_here || edit_target.path == local_path || !entry.shadows.is_empty() {
         return Ok(());
     }
     let name = entry.name.clone();
-    edits::run(&entry.name, move || edit::remove(&local, &name, Options::default())).await.map(drop)
+    edits::run(&entry.name, move || edit::remove(&local_path, &name, Options::default())).await.map(drop)
 }
 
-/// Returns the place of the entry, if only one file has the entry.
-fn only_place(entry: &Entry) -> Result<EditTarget, Failure> {
+/// Returns the file of the entry, if only one file has the entry.
+fn single_edit_target(entry: &Entry) -> Result<EditTarget, Failure> {
     let name = entry.name.as_str();
-    EditTarget::single_file_of(entry).map_err(|no_place| match no_place {
+    EditTarget::single_file_of(entry).map_err(|no_target| match no_target {
         NoEditTarget::CommandLine => edits::not_editable(entry),
         NoEditTarget::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
             .hint(format!("toolrack disable {name}"))
             .server(name),
-        NoEditTarget::Several(places) => {
-            let listed: Vec<_> = places.iter().map(|place| place.scope.as_str()).collect();
-            let message = format!("`{name}` is configured more than once: {}", listed.join(", "));
-            let hint = format!("say which one: toolrack remove {name} --scope {}", listed[0]);
+        NoEditTarget::Several(targets) => {
+            let scopes: Vec<_> = targets.iter().map(|edit_target| edit_target.scope.as_str()).collect();
+            let message = format!("`{name}` is configured more than once: {}", scopes.join(", "));
+            let hint = format!("say which one: toolrack remove {name} --scope {}", scopes[0]);
             Failure::usage(message).hint(hint).server(name)
         }
     })

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use toolrack_config::{
-    Entry, Scope as Layer,
+    Entry, Scope as ConfigScope,
     edit::{self, EditTarget, Options},
 };
 
@@ -41,23 +41,23 @@ pub(crate) async fn disable(args: SwitchArgs, context: &Context) -> Result<Exit,
 
 async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Exit, Failure> {
     let name = args.server.as_str();
-    let word = if enabled { "enabled" } else { "disabled" };
+    let state_word = if enabled { "enabled" } else { "disabled" };
     let loaded = context.load().await?;
-    let entry = edits::entry(&loaded, name)?;
+    let entry = edits::find_entry(&loaded, name)?;
     if !entry.is_valid {
         return Err(reach::no_such_server(name, &loaded, Exit::Usage));
     }
-    let place = match args.write.scope {
-        Some(scope) => edits::place_of_entry(scope, Some(entry), context),
+    let edit_target = match args.write.scope {
+        Some(scope) => edits::target_in_scope(scope, Some(entry), context),
         None => EditTarget::for_switching(entry, &loaded, &context.places, &context.folder)
             .map_err(|_| edits::not_editable(entry))?,
     };
 
-    let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
+    let (path, server, dry_run) = (edit_target.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
-    let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
+    let is_override = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
     // An `enabled` in another file is removed if the entry without it already has the new state.
-    let is_override_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
+    let is_override_needless = is_override && entry.enabled != enabled && entry.enabled_itself == enabled;
     let edited = edits::run(name, move || {
         if is_override_needless {
             edit::remove(&path, &server, options)
@@ -66,35 +66,38 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
         }
     })
     .await?;
-    let done = if edited.diff.is_empty() {
-        format!("{name} is {word} already, in {}", edits::path_text(&edited.path))
+    let done_message = if edited.diff.is_empty() {
+        format!("{name} is {state_word} already, in {}", edits::path_text(&edited.path))
     } else {
-        format!("{word} {name} in {}", edits::path_text(&edited.path))
+        format!("{state_word} {name} in {}", edits::path_text(&edited.path))
     };
     if !dry_run {
-        keep_approval(entry, &place, context).await?;
+        keep_approval(entry, &edit_target, context).await?;
     }
-    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), context).await?;
+    edits::report(&done_message, &Document::new(name, edit_target.scope, &edited, dry_run), context).await?;
     if !dry_run
-        && let Some(now) = context.read().await.entry(name)
-        && now.enabled != enabled
+        && let Some(current_entry) = context.read().await.entry(name)
+        && current_entry.enabled != enabled
     {
-        let by = now.switched_by.as_ref().unwrap_or(&now.source);
-        context.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
+        let deciding_source = current_entry.switched_by.as_ref().unwrap_or(&current_entry.source);
+        context.screen.warning(&format!("`{name}` is still not {state_word}: {deciding_source} decides"));
     }
     Ok(Exit::Ok)
 }
 
 /// Switching an entry in a project's file changes the content of the entry. Approves the new content if the user has
 /// approved the old one and nothing else has changed.
-async fn keep_approval(entry: &Entry, place: &EditTarget, context: &Context) -> Result<(), Failure> {
-    let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
+async fn keep_approval(entry: &Entry, edit_target: &EditTarget, context: &Context) -> Result<(), Failure> {
+    let is_own_entry =
+        edit_target.scope == ConfigScope::Project && entry.source.path.as_ref() == Some(&edit_target.path);
     if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {
         return Ok(());
     }
     let loaded = context.read().await;
     match loaded.entry(&entry.name) {
-        Some(now) if now.hash_unswitched == entry.hash_unswitched => context.approve(now).await,
+        Some(current_entry) if current_entry.hash_unswitched == entry.hash_unswitched => {
+            context.approve(current_entry).await
+        }
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ mod tools;
 use std::path::Path;
 
 use clap::Args;
-use toolrack_config::{Entry, Loaded, Scope as Layer, Shadowed};
+use toolrack_config::{Entry, Loaded, Scope as ConfigScope, Shadowed};
 use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
     egress::{Profile, Proxy},
@@ -47,17 +47,17 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
     let named = &args.only.servers;
     let loaded = context.read().await;
     for name in named {
-        edits::entry(&loaded, name)?;
+        edits::find_entry(&loaded, name)?;
     }
     let mut checks = Vec::new();
     if named.is_empty() {
-        checks.extend(files(&loaded));
-        checks.extend(data(context).await);
-        checks.extend(secrets(context).await);
-        checks.extend(egress(context));
-        checks.extend(sandbox());
-        checks.extend(path(context));
-        checks.extend(daemon(context).await);
+        checks.extend(file_checks(&loaded));
+        checks.extend(data_check(context).await);
+        checks.extend(secrets_check(context).await);
+        checks.extend(egress_check(context));
+        checks.extend(sandbox_checks());
+        checks.extend(path_check(context));
+        checks.extend(daemon_checks(context).await);
         checks.extend(container::engines(&loaded, context));
     }
     let is_selected = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
@@ -65,8 +65,8 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
         checks.extend(entry_checks(entry, &loaded, named, context).await);
     }
     if !args.offline {
-        let failed: Vec<_> = checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
-        checks.extend(connections(&loaded, named, &failed, context).await?);
+        let unusable: Vec<_> = checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
+        checks.extend(connection_checks(&loaded, named, &unusable, context).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
     if context.screen.json() {
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
 }
 
 /// Returns a check for each configuration file that exists, and one for each problem of a file.
-fn files(loaded: &Loaded) -> Vec<Check> {
+fn file_checks(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
     let idle = loaded.idle_rules();
     for file in &loaded.files {
@@ -88,22 +88,22 @@ fn files(loaded: &Loaded) -> Vec<Check> {
             .iter()
             .chain(&idle)
             .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
-            .map(Check::of_problem)
+            .map(Check::from_problem)
             .peekable();
         if problem_checks.peek().is_none() && file.path.exists() {
             let servers = loaded.entries.iter().filter(|entry| entry.source.path.as_ref() == Some(&file.path)).count();
-            let what = format!("read ({}), {}", file.scope, count(servers, "server"));
-            checks.push(Check::good("file", &path, what));
+            let message = format!("read ({}), {}", file.scope, count(servers, "server"));
+            checks.push(Check::good("file", &path, message));
         }
         checks.extend(problem_checks);
-        checks.extend(secrets_open_to_others(&file.path, file.scope, loaded));
+        checks.extend(exposed_secrets_check(&file.path, file.scope, loaded));
     }
     checks
 }
 
 /// Returns a warning if the user's own file at `path` may hold secrets and other users of this machine can read it.
-fn secrets_open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
-    let is_own = matches!(scope, Layer::User | Layer::Local);
+fn exposed_secrets_check(path: &Path, scope: ConfigScope, loaded: &Loaded) -> Option<Check> {
+    let is_own = matches!(scope, ConfigScope::User | ConfigScope::Local);
     // In the view of an entry, `***` stands for a value that may be a secret.
     let holds_secrets = loaded
         .entries
@@ -114,8 +114,8 @@ fn secrets_open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<
     }
     let path = path.display().to_string();
     let hint = format!("chmod 600 {}, or write ${{NAME}} instead of the value", shell_words::quote(&path));
-    let what = "the file holds values that may be secrets, and other users of this machine can read it";
-    Some(Check::doubtful("file", &path, what).hint(hint))
+    let message = "the file holds values that may be secrets, and other users of this machine can read it";
+    Some(Check::doubtful("file", &path, message).hint(hint))
 }
 
 #[cfg(unix)]
@@ -130,7 +130,7 @@ fn others_can_read(_: &Path) -> bool {
 }
 
 /// Checks that the database can be used.
-async fn data(context: &Context) -> Vec<Check> {
+async fn data_check(context: &Context) -> Vec<Check> {
     let path = context.store().map_or_else(|_| database::file(&context.places), |store| store.path().to_owned());
     let path = path.display().to_string();
     vec![match context.approvals().await {
@@ -141,9 +141,9 @@ async fn data(context: &Context) -> Vec<Check> {
 }
 
 /// Checks where the key to the stored secrets is, and whether it can open them.
-async fn secrets(context: &Context) -> Option<Check> {
+async fn secrets_check(context: &Context) -> Option<Check> {
     let stored = context.stored();
-    let place = stored.place();
+    let key_place = stored.place();
     // Without a database, no secret can be checked. The check `data` reports the missing database.
     let names = stored.names().await.ok()?;
     let mut unreadable = Vec::new();
@@ -154,56 +154,57 @@ async fn secrets(context: &Context) -> Option<Check> {
     }
     let secret_count = count(names.len(), "secret");
     Some(match unreadable.first() {
-        Some((name, error)) => Check::bad("secrets", &place, crate::error::with_causes(error), Exit::Other)
+        Some((name, error)) => Check::bad("secrets", &key_place, crate::error::with_causes(error), Exit::Other)
             .hint(format!("toolrack secret set {name}")),
-        None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
-        None => Check::good("secrets", &place, format!("{secret_count}, sealed with the key that is here")),
+        None if names.is_empty() => Check::good("secrets", &key_place, "none is stored"),
+        None => Check::good("secrets", &key_place, format!("{secret_count}, sealed with the key that is here")),
     })
 }
 
 /// Checks which layers of a sandbox this system can enforce.
-fn sandbox() -> impl Iterator<Item = Check> {
+fn sandbox_checks() -> impl Iterator<Item = Check> {
     supervisor::Layer::ALL.iter().map(|layer| Check::good("sandbox", layer.word(), layer.coverage()))
 }
 
 /// Returns a warning if the `PATH` has relative or empty folders, which are not searched for programs of servers.
-fn path(context: &Context) -> Option<Check> {
+fn path_check(context: &Context) -> Option<Check> {
     let path = context.environment.get("PATH")?;
     absolute_path(path)?;
-    let what = "it has a relative or empty folder, which means the working folder; servers get only the other folders";
-    Some(Check::doubtful("path", "PATH", what).hint("remove `.` and empty folders from PATH"))
+    let message =
+        "it has a relative or empty folder, which means the working folder; servers get only the other folders";
+    Some(Check::doubtful("path", "PATH", message).hint("remove `.` and empty folders from PATH"))
 }
 
 /// If a daemon runs, checks whether commands in this folder use it, and if not, why.
-async fn daemon(context: &Context) -> Vec<Check> {
+async fn daemon_checks(context: &Context) -> Vec<Check> {
     let Some(differences) = lending::differences(context.places.data(), context.screen.terminal()).await else {
         return Vec::new();
     };
     if differences.is_empty() {
         return vec![Check::good("daemon", "commands", "commands here use its servers")];
     }
-    let check = |why| Check::good("daemon", "commands", format!("commands here do not use it: {why}"));
-    differences.into_iter().map(check).collect()
+    let unused_check = |why| Check::good("daemon", "commands", format!("commands here do not use it: {why}"));
+    differences.into_iter().map(unused_check).collect()
 }
 
 /// Returns a description of the egress rules (which addresses this program may contact), if a setting changes them.
-fn egress(context: &Context) -> Option<Check> {
+fn egress_check(context: &Context) -> Option<Check> {
     let rules = context.egress().rules();
     if rules.source.is_empty() {
         return None;
     }
-    let mut what = match rules.profile {
+    let mut message = match rules.profile {
         Profile::Local => "configured addresses may be anywhere; addresses that servers name must be public".to_owned(),
         Profile::Hosted => "https to public addresses only".to_owned(),
     };
     if !rules.ports.is_empty() && rules.profile == Profile::Hosted {
         let ports: Vec<_> = rules.ports.iter().map(u16::to_string).collect();
-        what += &format!(", port 443 and {}", ports.join(", "));
+        message += &format!(", port 443 and {}", ports.join(", "));
     }
     if !rules.allow.is_empty() {
-        what += &format!(", and {} that `egress.allow` trusts", count(rules.allow.len(), "place"));
+        message += &format!(", and {} that `egress.allow` trusts", count(rules.allow.len(), "place"));
     }
-    what += match (&rules.proxy, rules.profile) {
+    message += match (&rules.proxy, rules.profile) {
         (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what no program may reach",
         (Proxy::Environment, Profile::Local) => "",
         (Proxy::Environment, Profile::Hosted) if context.has_proxy() => {
@@ -211,7 +212,7 @@ fn egress(context: &Context) -> Option<Check> {
         }
         _ => "; without a proxy",
     };
-    Some(Check::good("egress", &rules.profile.to_string(), what))
+    Some(Check::good("egress", &rules.profile.to_string(), message))
 }
 
 /// Makes the checks of an entry that do not start its server. `named` are the servers that the user named, if any.
@@ -220,55 +221,55 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context:
         .problems
         .iter()
         .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
-        .map(Check::of_problem)
+        .map(Check::from_problem)
         .collect();
     // The same file under two names is not a second entry.
     let canonical_path = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
     let is_other = |shadow: &&Shadowed| {
         canonical_path(&shadow.source).is_none_or(|path| canonical_path(&entry.source) != Some(path))
     };
-    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
-        let what =
+    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != ConfigScope::BuiltIn).filter(is_other) {
+        let message =
             format!("configured twice: the entry in {} is used, the one in {} is not", entry.source, shadow.source);
         let hint = format!("toolrack remove {} --scope {}", entry.name, shadow.scope);
-        checks.push(Check::doubtful("config", &entry.name, what).hint(hint));
+        checks.push(Check::doubtful("config", &entry.name, message).hint(hint));
     }
     if entry.trust == Trust::Pending {
-        let what = match &entry.depends_on {
+        let message = match &entry.depends_on {
             Some(word) => format!(
                 "`{word}` means something else in each folder, so the entry waits for your agreement in this one"
             ),
             None => format!("the entry comes from {}, and waits for your agreement", entry.source),
         };
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
-        let pending_check = Check::doubtful("trust", &entry.name, what).hint(hint);
+        let pending_check = Check::doubtful("trust", &entry.name, message).hint(hint);
         checks.push(if named.is_empty() { pending_check } else { pending_check.failing_with(Exit::NotTrusted) });
         return checks;
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
     if let Some(spec) = spec {
-        checks.extend(values_and_program(&entry.name, spec, context).await);
+        checks.extend(placeholder_and_program_check(&entry.name, spec, context).await);
         checks.extend(container::checks(&entry.name, spec, context).await);
     }
     checks
 }
 
 /// Checks that every placeholder of a server has a value and, outside a container, that its folder and program exist.
-async fn values_and_program(name: &str, spec: &ServerSpec, context: &Context) -> Option<Check> {
+async fn placeholder_and_program_check(name: &str, spec: &ServerSpec, context: &Context) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);
-    let unset = |error: toolrack_host::ResolveError| {
+    let unresolved_check = |error: toolrack_host::ResolveError| {
         Check::bad("variables", name, error.to_string(), Exit::Usage).hint(hint.clone())
     };
     let plan = match &spec.transport {
         Transport::Stdio(stdio) => match context.resolver().stdio(&server, stdio).await {
             Ok(plan) => plan,
-            Err(error) => return Some(unset(error)),
+            Err(error) => return Some(unresolved_check(error)),
         },
         Transport::Http(http) | Transport::Sse(http) => {
             let url = context.resolver().url(&server, http).await.map(drop);
             let headers = context.resolver().headers(&server, http).await.map(drop);
-            return url.and(headers).err().map(unset);
+            return url.and(headers).err().map(unresolved_check);
         }
         Transport::Native(_) => return None,
     };
@@ -279,45 +280,45 @@ async fn values_and_program(name: &str, spec: &ServerSpec, context: &Context) ->
     let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let folder = plan.cwd.unwrap_or_else(|| context.folder.clone());
     if !folder.is_dir() {
-        let what = format!("the working folder {} of the server does not exist", folder.display());
-        return Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint));
+        let message = format!("the working folder {} of the server does not exist", folder.display());
+        return Some(Check::bad("program", name, message, Exit::Unreachable).hint(hint));
     }
     match which::which_in(&plan.command, path, &folder) {
         Ok(program) => Some(Check::good("program", name, program.display().to_string())),
         Err(_) => {
-            let what = format!("there is no program `{}` on the PATH that the server gets", plan.command);
+            let message = format!("there is no program `{}` on the PATH that the server gets", plan.command);
             let hint = format!("install it, or give its full path in {}", spec.source);
-            Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint))
+            Some(Check::bad("program", name, message, Exit::Unreachable).hint(hint))
         }
     }
 }
 
 /// Connects each server, and reports at which step a connection failed. Skips the servers in `failed`, whose other
 /// checks show that they cannot start.
-async fn connections(
+async fn connection_checks(
     loaded: &Loaded,
     named: &[String],
-    failed: &[String],
+    unusable: &[String],
     context: &Context,
 ) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {
-        let is_this = |other: &String| other == name.as_str();
-        let is_wanted = named.is_empty() || named.iter().any(is_this);
-        is_wanted && spec.enabled && spec.trust == Trust::Trusted && !failed.iter().any(is_this)
+        let has_this_name = |other: &String| other == name.as_str();
+        let is_selected = named.is_empty() || named.iter().any(has_this_name);
+        is_selected && spec.enabled && spec.trust == Trust::Trusted && !unusable.iter().any(has_this_name)
     });
     let specs = desired.clone();
     let host = context.connect(desired).await?;
     let mut checks = tools::checks(&host);
     for status in host.status() {
-        let Some(failure) = reach::unusable(&host, &status) else {
-            checks.push(Check::good("server", status.name.as_str(), connected(&status)));
+        let Some(failure) = reach::server_failure(&host, &status) else {
+            checks.push(Check::good("server", status.name.as_str(), describe_connection(&status)));
             continue;
         };
         let why = host.why(status.name.as_str());
         let step = why.steps.iter().find(|step| !step.ok);
-        let what = step.map_or_else(|| failure.message.clone(), |step| format!("{}: {}", step.stage, step.what));
-        let mut check = Check::bad("server", status.name.as_str(), what, failure.exit);
+        let message = step.map_or_else(|| failure.message.clone(), |step| format!("{}: {}", step.stage, step.what));
+        let mut check = Check::bad("server", status.name.as_str(), message, failure.exit);
         check.hint = failure.hint;
         checks.push(check);
         if let Some(spec) = specs.get(&status.name) {
@@ -329,7 +330,7 @@ async fn connections(
 
 /// Describes a connected server. The era is the generation of MCP that it speaks: `modern` (2026-07-28), or `legacy`
 /// (older, with sessions).
-fn connected(status: &ServerStatus) -> String {
+fn describe_connection(status: &ServerStatus) -> String {
     let version = status.protocol_version.as_deref().unwrap_or("?");
     let era = status.era.map_or_else(String::new, |era| format!(" ({era} era)"));
     format!("connected, MCP {version}{era}, {}", count(status.tools, "tool"))

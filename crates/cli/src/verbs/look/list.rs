@@ -32,7 +32,7 @@ pub(crate) struct ListArgs {
 pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failure> {
     let named = &args.only.servers;
     let loaded = context.load().await?;
-    let mut servers = render::broken(&loaded, named);
+    let mut servers = render::broken_servers(&loaded, named);
     let mut usable = named.clone();
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // If the user named only broken entries, there is nothing to connect to.

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     let loaded = context.load().await?;
     let mut servers = Vec::new();
     for name in &args.only.servers {
-        let source = edits::entry(&loaded, name)?.source.path.as_ref();
+        let source = edits::find_entry(&loaded, name)?.source.path.as_ref();
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
     let mut query = LogQuery { servers, after: 0, limit: args.lines };

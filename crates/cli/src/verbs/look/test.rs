@@ -13,7 +13,7 @@ use crate::{
     error::{Exit, Failure},
     verbs::reach,
 };
-use render::{Document, Tested};
+use render::{Document, TestedServer};
 
 /// `test`.
 #[derive(Debug, Args)]
@@ -38,14 +38,14 @@ pub(crate) async fn run(args: TestArgs, context: &Context) -> Result<Exit, Failu
         // A server that the user switched off is not a failure.
         desired.retain(|_, spec| spec.enabled);
     }
-    let (host, took) = connect(desired, context).await?;
+    let (host, elapsed_times) = connect(desired, context).await?;
     let mut tested = Vec::new();
     let mut failures = Vec::new();
     for status in host.status() {
         let why = host.why(status.name.as_str());
-        failures.extend(reach::unusable(&host, &status));
-        let took = took.get(&status.name).copied();
-        tested.push(Tested::new(status, why, took));
+        failures.extend(reach::server_failure(&host, &status));
+        let elapsed = elapsed_times.get(&status.name).copied();
+        tested.push(TestedServer::new(status, why, elapsed));
     }
     if context.screen.json() {
         context.screen.document(&Document { servers: &tested }).await?;
@@ -62,12 +62,12 @@ async fn connect(
 ) -> Result<(Host, BTreeMap<ServerName, std::time::Duration>), Failure> {
     let mut events = context.host().events();
     let start = Instant::now();
-    let mut took = BTreeMap::new();
+    let mut elapsed_times = BTreeMap::new();
     let mut record_time = |event: Event| {
         if let Event::McpServerState { server, state } = event
             && !matches!(state, State::Connecting)
         {
-            took.insert(server, start.elapsed());
+            elapsed_times.insert(server, start.elapsed());
         }
     };
     let connecting = context.connect(desired);
@@ -82,5 +82,5 @@ async fn connect(
     while let Ok(event) = events.try_recv() {
         record_time(event);
     }
-    Ok((host, took))
+    Ok((host, elapsed_times))
 }

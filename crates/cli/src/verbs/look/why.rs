@@ -27,7 +27,7 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
     let loaded = context.load().await?;
     let target = Target::parse(&args.selector, &loaded)?;
     let mut desired = loaded.desired;
-    desired.retain(|name, _| target.may_be(name));
+    desired.retain(|name, _| target.may_be_on(name));
     let host = context.connect(desired).await?;
     let why = match &target {
         Target::Tool { server, tool } => host.why_of(server, tool, &args.selector),
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
     }
     // The server in question cannot be used, so the command ends with the same exit code as a call.
     let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == target.server());
-    if let Some(failure) = status.and_then(|status| reach::unusable(&host, &status)) {
+    if let Some(failure) = status.and_then(|status| reach::server_failure(&host, &status)) {
         return Err(failure);
     }
     Ok(if why.known { Exit::Ok } else { Exit::Tool })

@@ -80,8 +80,8 @@ pub(crate) struct CallArgs {
 
 pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failure> {
     // Check the command line before starting anything.
-    let as_call = arguments::as_command_line(&args.selector, &args.arguments);
-    let with_call_hint = |failure: Failure| match &as_call {
+    let corrected_words = arguments::as_command_line(&args.selector, &args.arguments);
+    let with_call_hint = |failure: Failure| match &corrected_words {
         Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
             failure.hint(format!("arguments come after the tool: toolrack call {words}"))
         }
@@ -94,13 +94,13 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     context.sample_with_configured_model(&loaded);
     // The tool may be in quarantine, because its definition differs from the trusted one. The host then refuses the
     // call below.
-    let (host, found) = find_tool(&args.selector, &loaded, context).await.map_err(with_call_hint)?;
-    let (server, tool) = (&found.server, found.tool());
+    let (host, catalog_tool) = find_tool(&args.selector, &loaded, context).await.map_err(with_call_hint)?;
+    let (server, tool) = (&catalog_tool.server, catalog_tool.tool());
     // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
     // important reason.
-    let is_checked = !args.no_validate && host.catalog().quarantined_tool(&found.selector()).is_none();
+    let is_checked = !args.no_validate && host.catalog().quarantined_tool(&catalog_tool.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-    let with_tool = |failure: Failure| {
+    let with_tool_hint = |failure: Failure| {
         failure
             .hint(format!("`{}` shows what it takes", tools_command(server, &tool.name, context)))
             .server(server.as_str())
@@ -108,12 +108,12 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     };
     let is_lenient = !is_checked;
     let arguments =
-        arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool(error.into()))?;
+        arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool_hint(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed(&arguments, &schema) {
             context.screen.warning(&remark);
         }
-        arguments::check(&arguments, schema).await.map_err(|error| with_tool(error.into()))?;
+        arguments::check(&arguments, schema).await.map_err(|error| with_tool_hint(error.into()))?;
     }
 
     let mut request =
@@ -123,14 +123,14 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     }
     let screen = Arc::clone(&context.screen);
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&progress::words(&progress))));
-    let failed = |error: CallError| {
+    let call_failure = |error: CallError| {
         let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
         if args.timeout.is_some() && is_timeout(&error) {
             return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
         }
         failure
     };
-    let outcome = host.call(request).await.map_err(failed)?;
+    let outcome = host.call(request).await.map_err(call_failure)?;
     show(outcome, args.output.as_deref(), context).await
 }
 
@@ -153,22 +153,22 @@ pub(crate) async fn find_tool(
     context: &Context,
 ) -> Result<(Host, CatalogTool), Failure> {
     let target = match context.one_off() {
-        Some(_) => Target::of_once(selector)?,
+        Some(_) => Target::of_one_off(selector)?,
         None => Target::parse(selector, loaded)?,
     };
     let mut desired = loaded.desired.clone();
-    desired.retain(|name, _| target.may_be(name));
+    desired.retain(|name, _| target.may_be_on(name));
     let host = context.connect(desired).await?;
     let catalog = host.catalog();
-    let found = match &target {
+    let catalog_tool = match &target {
         Target::Tool { server, tool } => catalog.tool_of(server, tool),
         Target::ModelName(_) => {
             let find_by_other_names = || catalog.by_usual_name(selector).or_else(|| catalog.quarantined_tool(selector));
             catalog.select(selector).ok().or_else(find_by_other_names)
         }
     };
-    match found {
-        Some(found) => Ok((host, found.clone())),
+    match catalog_tool {
+        Some(catalog_tool) => Ok((host, catalog_tool.clone())),
         None => {
             let mut failure = unknown_tool(&host, &catalog.unknown(selector), &target);
             if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
@@ -193,10 +193,10 @@ fn is_timeout(error: &CallError) -> bool {
 /// Returns why the selector of `unknown` names no tool. If the server of `target` cannot be used, returns the failure
 /// of that server instead.
 fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure {
-    let named = target.server();
+    let named_server = target.server();
     for server in host.status() {
-        if Some(&server.name) == named
-            && let Some(failure) = reach::unusable(host, &server)
+        if Some(&server.name) == named_server
+            && let Some(failure) = reach::server_failure(host, &server)
         {
             return failure;
         }
@@ -210,21 +210,21 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
         return failure;
     }
     let catalog = host.catalog();
-    let server_tools = || catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let server_tools = || catalog.tools().filter(|entry| Some(&entry.server) == named_server);
     let mut message = format!("there is no tool `{selector}`");
-    if named.is_some() && server_tools().next().is_none() {
+    if named_server.is_some() && server_tools().next().is_none() {
         message.push_str(": its server is connected, and offers no tools");
     }
     let server_tools = server_tools();
     let similar = closest(tool, server_tools.map(|entry| entry.tool().name.as_str()));
-    let hint = match (similar, named, unknown.suggestions.as_slice()) {
+    let hint = match (similar, named_server, unknown.suggestions.as_slice()) {
         (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
         (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
         (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
     };
     let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
-    Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
+    Failure { server: named_server.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
 /// Returns the failure for a tool that its server lists, but that the host has excluded because it cannot be used.
@@ -233,7 +233,7 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
         let server = &status.name;
         let model_prefix = format!("mcp__{server}__");
         let tool = match target {
-            Target::Tool { server: named, tool } if named == server => tool,
+            Target::Tool { server: named_server, tool } if named_server == server => tool,
             Target::Tool { .. } => return None,
             Target::ModelName(_) => selector.strip_prefix(&model_prefix).unwrap_or(selector),
         };
@@ -291,7 +291,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) ->
         // The error text of a tool does not belong in the output file.
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
-        let pages = deliver::Pages { shown: render::page(&outcome), plain };
+        let pages = deliver::Pages { escaped: render::page(&outcome), plain };
         deliver::deliver(&render::raw(&outcome), pages, output, &context.screen).await?;
         for warning in &outcome.warnings {
             context.screen.warning(warning);

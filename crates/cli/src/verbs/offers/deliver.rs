@@ -24,7 +24,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The output as a page for users, and for other programs.
 pub(crate) struct Pages {
     /// The text, with escapes for characters that a terminal would interpret.
-    pub(crate) shown: String,
+    pub(crate) escaped: String,
     /// The text exactly as it came; `None` if the text is only for users, such as the message of a tool that failed.
     pub(crate) plain: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Pages {
 /// the second case, the page is shown nevertheless: the user could see the result only by another call.
 pub(crate) async fn deliver(
     pieces: &[Raw<'_>],
-    Pages { shown: page, plain }: Pages,
+    Pages { escaped: page, plain }: Pages,
     output: Option<&Path>,
     screen: &Screen,
 ) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::{
     notebook::OfferList,
     verbs::reach::{self, Target},
 };
-use render::{FilledDocument, Offer};
+use render::{FilledDocument, ServerPrompts};
 
 /// `prompt`.
 #[derive(Debug, Args)]
@@ -37,24 +37,24 @@ pub(crate) struct PromptArgs {
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let (offers, complaints) = super::ask_named(context, &loaded, &args.servers, list_prompts).await?;
+    let (offers, failures) = super::ask_named_servers(context, &loaded, &args.servers, list_prompts).await?;
     let conceal = context.concealer();
-    let list = |offer: &Offer| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
-    context.note_offers(&loaded, offers.iter().map(list).collect()).await;
-    let warnings = reach::messages(&complaints);
+    let to_offer_list = |offer: &ServerPrompts| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
+    context.note_offers(&loaded, offers.iter().map(to_offer_list).collect()).await;
+    let warnings = reach::failure_messages(&failures);
     let document = render::document(&offers, &warnings);
-    super::show(context, &complaints, &document, || render::page(&offers), "there are no prompts").await?;
-    reach::conclude(context, complaints, &args.servers)
+    super::show(context, &failures, &document, || render::page(&offers), "there are no prompts").await?;
+    reach::conclude(context, failures, &args.servers)
 }
 
 /// The prompts of `servers`, and the failures of those that do not answer.
-pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    super::ask_each(host, servers, list_prompts).await
+pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Vec<ServerPrompts>, Vec<Failure>) {
+    super::ask_each_server(host, servers, list_prompts).await
 }
 
-async fn list_prompts(host: Host, server: ServerName) -> Result<Offer, Failure> {
+async fn list_prompts(host: Host, server: ServerName) -> Result<ServerPrompts, Failure> {
     let prompts = host.prompts(server.as_str()).await.map_err(|error| Failure::of_call(&error))?;
-    Ok(Offer { server: server.to_string(), prompts })
+    Ok(ServerPrompts { server: server.to_string(), prompts })
 }
 
 pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Failure> {
@@ -62,7 +62,7 @@ pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Fai
     let loaded = context.load().await?;
     let server_and_prompt = match args.selector.split_once('/') {
         // The command line itself describes the server.
-        _ if context.one_off().is_some() => Some(reach::split_once_selector(&args.selector)),
+        _ if context.one_off().is_some() => Some(reach::split_one_off_selector(&args.selector)),
         // `connect_to` reports a server that does not exist.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Target::parse(&args.selector, &loaded)? {

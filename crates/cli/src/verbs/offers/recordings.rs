@@ -69,8 +69,8 @@ impl Verb {
     ///
     /// # Errors
     /// When it is another verb.
-    pub(crate) fn check_taped(&self) -> Result<(), clap::Error> {
-        let is_suitable = matches!(
+    pub(crate) fn check_runs_with_tape(&self) -> Result<(), clap::Error> {
+        let uses_servers = matches!(
             self,
             Self::Tools(_)
                 | Self::Call(_)
@@ -84,7 +84,7 @@ impl Verb {
                 | Self::Test(_)
                 | Self::Why(_)
         );
-        if is_suitable {
+        if uses_servers {
             return Ok(());
         }
         let why = "`record` and `replay` take a command that uses servers: tools, call, resources, read, prompts, prompt, \
@@ -94,14 +94,14 @@ impl Verb {
 }
 
 /// Never called, because the parser replaces `record` and `replay` with the verb after them.
-fn not_replaced() -> Result<Exit, Failure> {
+fn not_replaced_by_parser() -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Other, "INTERNAL", "a recorded command was not understood"))
 }
 
 pub(crate) async fn record(_: RecordArgs, _: &Context) -> Result<Exit, Failure> {
-    not_replaced()
+    not_replaced_by_parser()
 }
 
 pub(crate) async fn replay(_: ReplayArgs, _: &Context) -> Result<Exit, Failure> {
-    not_replaced()
+    not_replaced_by_parser()
 }

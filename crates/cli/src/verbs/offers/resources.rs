@@ -16,7 +16,7 @@ use crate::{
     notebook::OfferList,
     verbs::reach,
 };
-use render::{Offer, ReadDocument};
+use render::{ReadDocument, ServerResources};
 
 /// `read`.
 #[derive(Debug, Args)]
@@ -49,27 +49,28 @@ pub(crate) struct ReadArgs {
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let (offers, complaints) = super::ask_named(context, &loaded, &args.servers, list_resources).await?;
+    let (offers, failures) = super::ask_named_servers(context, &loaded, &args.servers, list_resources).await?;
     let conceal = context.concealer();
-    let list = |offer: &Offer| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
-    context.note_offers(&loaded, offers.iter().map(list).collect()).await;
-    let warnings = reach::messages(&complaints);
+    let to_offer_list =
+        |offer: &ServerResources| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
+    context.note_offers(&loaded, offers.iter().map(to_offer_list).collect()).await;
+    let warnings = reach::failure_messages(&failures);
     let document = render::document(&offers, &warnings);
-    super::show(context, &complaints, &document, || render::page(&offers), "there are no resources").await?;
-    reach::conclude(context, complaints, &args.servers)
+    super::show(context, &failures, &document, || render::page(&offers), "there are no resources").await?;
+    reach::conclude(context, failures, &args.servers)
 }
 
 /// The resources of `servers`, and the failures of those that do not answer.
-pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    super::ask_each(host, servers, list_resources).await
+pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Vec<ServerResources>, Vec<Failure>) {
+    super::ask_each_server(host, servers, list_resources).await
 }
 
-async fn list_resources(host: Host, server: ServerName) -> Result<Offer, Failure> {
+async fn list_resources(host: Host, server: ServerName) -> Result<ServerResources, Failure> {
     let (resources, templates) =
         futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
             .await
             .map_err(|error| Failure::of_call(&error))?;
-    Ok(Offer { server: server.to_string(), resources, templates })
+    Ok(ServerResources { server: server.to_string(), resources, templates })
 }
 
 pub(crate) async fn read(args: ReadArgs, context: &Context) -> Result<Exit, Failure> {
@@ -99,7 +100,7 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
         // The next version must begin on a new line.
         plain.push('\n');
     }
-    let pages = deliver::Pages { shown: render::read_page(&contents), plain: Some(plain) };
+    let pages = deliver::Pages { escaped: render::read_page(&contents), plain: Some(plain) };
     deliver::deliver(&pieces, pages, args.output.as_deref(), &context.screen).await
 }
 
@@ -133,11 +134,12 @@ async fn wait_until_lost(host: &Host, server: &ServerName, events: &mut broadcas
         // Missed events do not matter, because the state below is the present one.
         let is_closed = matches!(events.recv().await, Err(broadcast::error::RecvError::Closed));
         let status = host.status().into_iter().find(|status| status.name == *server);
-        let no_server = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` no longer exists"));
+        let missing_server_failure =
+            || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` no longer exists"));
         match status {
             Some(status) if !is_final(&status.state) && !is_closed => {}
-            Some(status) => return reach::unusable(host, &status).unwrap_or_else(no_server),
-            None => return no_server(),
+            Some(status) => return reach::server_failure(host, &status).unwrap_or_else(missing_server_failure),
+            None => return missing_server_failure(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs `toolrack tools`. `Context` is what a command works with: its configuration, database, screen and servers.
 
-mod one;
 pub(crate) mod render;
+mod single_tool;
 
 use clap::Args;
 use toolrack_config::Loaded;
@@ -14,7 +14,7 @@ use crate::{
     error::{Exit, Failure, out_of_quarantine},
     verbs::{reach, safety::policy},
 };
-use render::{Detail, Shown};
+use render::{Detail, ListedTool};
 
 /// `tools`.
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
     let named = &args.servers;
     let loaded = context.load().await?;
     match named.as_slice() {
-        [word] if loaded.entry(word).is_none() => return show_one(word, &args, &loaded, context).await,
+        [word] if loaded.entry(word).is_none() => return show_single_tool(word, &args, &loaded, context).await,
         words => {
             let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
             if let Some(tool) = tool {
@@ -67,24 +67,24 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
     }
     let host = reach::connect_to_show(context, &loaded, named).await?;
     let servers = host.status();
-    let complaints = reach::complaints(&host, named);
+    let failures = reach::server_failures(&host, named);
     let catalog = host.catalog();
-    let found = match &args.search {
+    let listed_tools = match &args.search {
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
-        None => all(&catalog),
+        None => all_tools(&catalog),
     };
-    let empty_message = found.is_empty().then(|| nothing_found(&catalog, args.search.as_deref()));
+    let empty_message = listed_tools.is_empty().then(|| empty_list_message(&catalog, args.search.as_deref()));
     if context.screen.json() {
-        let mut warnings = reach::messages(&complaints);
+        let mut warnings = reach::failure_messages(&failures);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
         warnings.extend(empty_message.filter(|_| args.search.is_some()));
-        context.screen.document(&render::document(&found, &servers, &warnings)).await?;
+        context.screen.document(&render::document(&listed_tools, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
         let with_instructions = if named.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
-            Some(_) => render::ranked(&found, args.schema),
-            None => render::page(&found, with_instructions, args.detail()),
+            Some(_) => render::ranked(&listed_tools, args.schema),
+            None => render::page(&listed_tools, with_instructions, args.detail()),
         };
         context.screen.page(page).await?;
         for server in &servers {
@@ -98,11 +98,11 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
         if !context.can_ask() {
             context.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
-        if let Some(message) = empty_message.filter(|_| args.search.is_some() || complaints.is_empty()) {
+        if let Some(message) = empty_message.filter(|_| args.search.is_some() || failures.is_empty()) {
             context.screen.note(&message);
         }
     }
-    reach::conclude(context, complaints, named)
+    reach::conclude(context, failures, named)
 }
 
 impl ToolsArgs {
@@ -127,66 +127,66 @@ fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
 }
 
 /// Shows the tool that is called `word`, as a call would name it.
-async fn show_one(word: &str, args: &ToolsArgs, loaded: &Loaded, context: &Context) -> Result<Exit, Failure> {
+async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context: &Context) -> Result<Exit, Failure> {
     if args.search.is_some() {
         return Err(reach::no_such_server(word, loaded, Exit::Usage));
     }
-    let (host, found) = match call::find_tool(word, loaded, context).await {
+    let (host, catalog_tool) = match call::find_tool(word, loaded, context).await {
         // The user may also have misspelt the name of a server.
         Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
             let no_server = reach::no_such_server(word, loaded, Exit::Usage);
             if no_server.code != "UNKNOWN_SERVER" {
                 return Err(no_server);
             }
-            let is_near = no_server.hint.as_ref().is_some_and(|hint| hint.starts_with("did you mean"));
-            let hint = if is_near { no_server.hint.clone() } else { failure.hint };
+            let is_similar = no_server.hint.as_ref().is_some_and(|hint| hint.starts_with("did you mean"));
+            let hint = if is_similar { no_server.hint.clone() } else { failure.hint };
             return Err(Failure { message: format!("there is no server and no tool `{word}`"), hint, ..no_server });
         }
-        found => found?,
+        catalog_tool => catalog_tool?,
     };
-    let selector = found.selector();
+    let selector = catalog_tool.selector();
     if host.catalog().quarantined_tool(&selector).is_some() {
         let message = format!("`{selector}` is in quarantine: it differs from its pin");
         return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
             .hint(out_of_quarantine(&selector))
-            .server(found.server.as_str())
-            .tool(&found.tool().name));
+            .server(catalog_tool.server.as_str())
+            .tool(&catalog_tool.tool().name));
     }
-    let judged = policy::verdict_for_model(&found, loaded);
+    let verdict = policy::verdict_for_model(&catalog_tool, loaded);
     if context.screen.json() {
-        let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
+        let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == catalog_tool.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
-        context.screen.document(&render::one_document(&found, &judged, &servers, &warnings)).await?;
+        context.screen.document(&render::single_tool_document(&catalog_tool, &verdict, &servers, &warnings)).await?;
     } else {
-        context.screen.page(one::page(&found, &judged, args.detail())).await?;
+        context.screen.page(single_tool::page(&catalog_tool, &verdict, args.detail())).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Returns every tool, in the order of the servers.
-pub(crate) fn all(catalog: &Catalog) -> Vec<Shown> {
+pub(crate) fn all_tools(catalog: &Catalog) -> Vec<ListedTool> {
     let mut tools: Vec<CatalogTool> = catalog.tools().cloned().collect();
     tools.sort_by(|a, b| a.server.cmp(&b.server));
-    tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
+    tools.into_iter().map(|tool| ListedTool { tool, score: None }).collect()
 }
 
 /// Returns the tools that fit `words`, the best first.
-pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &Selection) -> Vec<Shown> {
+pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &Selection) -> Vec<ListedTool> {
     let hits = host.search(words, limit, selection).await;
-    hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
+    hits.into_iter().map(|hit| ListedTool { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 
 /// Returns the message for an empty list, with similar names if the user searched.
-fn nothing_found(catalog: &Catalog, searched: Option<&str>) -> String {
+fn empty_list_message(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();
     };
-    let none = format!("no tool fits `{}`", text::for_line(&text::clip(words, 200)));
+    let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, 200)));
     let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
     match similar.as_slice() {
-        [] => none,
+        [] => message,
         names => format!(
-            "{none}; did you mean {}?",
+            "{message}; did you mean {}?",
             names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         ),
     }

@@ -2,8 +2,8 @@
 //! configuration, database, screen and servers.
 
 pub(crate) mod args;
-mod exported;
 pub(crate) mod render;
+mod verify_export;
 
 use std::time::SystemTime;
 
@@ -24,19 +24,19 @@ const PAGE_ROWS: usize = 1_000;
 
 /// `audit list --json`.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListDocument {
     rows: Vec<Row>,
 }
 
 /// `audit export --json`.
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct ExportDocument<'a> {
     rows: Vec<ExportedRow<'a>>,
 }
 
 /// `audit verify --json`.
 #[derive(Debug, Default, Serialize)]
-struct Verified {
+struct VerifyDocument {
     ok: bool,
     rows: Option<u64>,
     first: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) async fn run(verb: AuditVerb, context: &Context) -> Result<Exit, Fail
         AuditVerb::List(args) => list(args, context).await,
         AuditVerb::Verify(args) => verify(args, context).await,
         AuditVerb::Export(args) => export(args, context).await,
-        AuditVerb::VerifyExport(args) => exported::run(args, context).await,
+        AuditVerb::VerifyExport(args) => verify_export::run(args, context).await,
     }
 }
 
@@ -59,7 +59,7 @@ async fn list(args: ListAuditArgs, context: &Context) -> Result<Exit, Failure> {
     let query = newest_query(args.newest, context);
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     if context.screen.json() {
-        context.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
+        context.screen.document(&ListDocument { rows: rows.into_iter().map(Row::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if rows.is_empty() {
@@ -71,14 +71,14 @@ async fn list(args: ListAuditArgs, context: &Context) -> Result<Exit, Failure> {
 
 async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failure> {
     // No secrets need to be hidden here: no content of a row is printed.
-    let found = context.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
-    match found {
+    let verification = context.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
+    match verification {
         Ok(chain) => {
             let end = chain.end.to_string();
             if context.screen.json() {
                 let (rows, first) = (Some(chain.rows), Some(chain.first));
-                let verified = Verified { ok: true, rows, first, end: Some(end), ..Verified::default() };
-                context.screen.document(&verified).await?;
+                let document = VerifyDocument { ok: true, rows, first, end: Some(end), ..VerifyDocument::default() };
+                context.screen.document(&document).await?;
             } else {
                 let rows = count(usize::try_from(chain.rows).unwrap_or(usize::MAX), "row");
                 context.screen.page(format!("{rows}, and nothing was changed\nend {end}")).await?;
@@ -87,7 +87,7 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
         }
         Err(broken) if context.screen.json() => {
             let (broken_at, why) = (Some(broken.row()), Some(broken.to_string()));
-            context.screen.document(&Verified { broken_at, why, ..Verified::default() }).await?;
+            context.screen.document(&VerifyDocument { broken_at, why, ..VerifyDocument::default() }).await?;
             Ok(Exit::Other)
         }
         Err(broken) => {
@@ -104,14 +104,14 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
 
 async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failure> {
     let store = context.store()?;
-    let mut query = AuditQuery { limit: PAGE_ROWS, ..query(args.filter, context) };
-    let mut all: Vec<AuditRow> = Vec::new();
+    let mut query = AuditQuery { limit: PAGE_ROWS, ..filter_query(args.filter, context) };
+    let mut all_rows: Vec<AuditRow> = Vec::new();
     loop {
         let rows = store.oldest_audit_rows(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
         if context.screen.json() {
-            all.extend(rows);
+            all_rows.extend(rows);
         } else {
             for row in &rows {
                 context.screen.record(&ExportedRow::from(row)).await?;
@@ -122,17 +122,17 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
         }
     }
     if context.screen.json() {
-        context.screen.document(&Document { rows: all.iter().map(ExportedRow::from).collect() }).await?;
+        context.screen.document(&ExportDocument { rows: all_rows.iter().map(ExportedRow::from).collect() }).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Returns the query for the newest rows.
 pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, context: &Context) -> AuditQuery {
-    AuditQuery { denied, limit, ..query(filter, context) }
+    AuditQuery { denied, limit, ..filter_query(filter, context) }
 }
 
-fn query(filter: AuditFilter, context: &Context) -> AuditQuery {
+fn filter_query(filter: AuditFilter, context: &Context) -> AuditQuery {
     let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: filter.server,

@@ -7,7 +7,7 @@ pub(crate) mod render;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
-use toolrack_daemon::shown::answers::{Forgotten, Shown};
+use toolrack_daemon::shown::answers::{Forgotten, Shown as ShownAnswer};
 use toolrack_host::{Caller, CatalogTool, DefaultEffect, GateRequest, Policy, ServerName, Way, mcp::Annotations};
 use toolrack_store::{OwnerFilter, StandingAnswer};
 
@@ -22,11 +22,11 @@ use crate::{
     verbs::{reach::no_such_server, talk::ask},
 };
 use args::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
-use render::{CallVerdict, RuleLine, Tested};
+use render::{CallVerdict, RuleLine, TestDocument};
 
 /// `policy list --json`.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListDocument {
     rules: Vec<RuleLine>,
     otherwise: DefaultEffect,
     allow_read_only: bool,
@@ -34,8 +34,8 @@ struct Listed {
 
 /// `policy answers --json`.
 #[derive(Debug, Serialize)]
-struct Answers {
-    answers: Vec<Shown>,
+struct AnswersDocument {
+    answers: Vec<ShownAnswer>,
 }
 
 pub(crate) async fn run(verb: PolicyVerb, context: &Context) -> Result<Exit, Failure> {
@@ -49,7 +49,7 @@ pub(crate) async fn run(verb: PolicyVerb, context: &Context) -> Result<Exit, Fai
 
 async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> {
     let typed_arguments = arguments::parse(&args.arguments)?;
-    let caller = caller(&args.client)?;
+    let caller = parse_caller(&args.client)?;
     let loaded = context.load().await?;
     for problem in loaded.idle_rules() {
         context.screen.problem(&problem);
@@ -65,9 +65,9 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
     let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
     let claims = known_claims(entry, tool, context).await;
-    let assumed = claims.clone().unwrap_or_default();
+    let assumed_claims = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
-    let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
+    let request = GateRequest::unlisted(&name, tool, &arguments, &assumed_claims).by(&caller);
     let answer = match context.store() {
         Ok(store) => {
             let answers = store.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
@@ -75,11 +75,11 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
         }
         Err(_) => None,
     };
-    let tested = Tested::new(&request, claims, &policy.explain(&request), answer);
+    let document = TestDocument::new(&request, claims, &policy.explain(&request), answer);
     if context.screen.json() {
-        context.screen.document(&tested).await?;
+        context.screen.document(&document).await?;
     } else {
-        context.screen.page(render::tested(&tested)).await?;
+        context.screen.page(render::test_page(&document)).await?;
     }
     Ok(Exit::Ok)
 }
@@ -112,7 +112,7 @@ async fn known_claims(entry: &Entry, tool: &str, context: &Context) -> Option<An
 }
 
 /// Parses a caller, such as `gateway/claude-code`.
-fn caller(typed: &str) -> Result<Caller, Failure> {
+fn parse_caller(typed: &str) -> Result<Caller, Failure> {
     let (way, name) = match typed.split_once('/') {
         Some((way, name)) => (way, Some(name)),
         None => (typed, None),
@@ -143,14 +143,14 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
     let (otherwise, allow_read_only) = policy.rest();
     if context.screen.json() {
-        context.screen.document(&Listed { rules, otherwise, allow_read_only }).await?;
+        context.screen.document(&ListDocument { rules, otherwise, allow_read_only }).await?;
         return Ok(Exit::Ok);
     }
     if rules.is_empty() {
         let file = context.places.settings();
         context.screen.note(&format!("there are no rules; `[policy]` in {} is where they go", file.display()));
     }
-    context.screen.page(render::listed(&rules, otherwise, allow_read_only)).await?;
+    context.screen.page(render::list_page(&rules, otherwise, allow_read_only)).await?;
     Ok(Exit::Ok)
 }
 
@@ -158,13 +158,16 @@ async fn answers(context: &Context) -> Result<Exit, Failure> {
     let answers: Vec<StandingAnswer> =
         context.store()?.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
     if context.screen.json() {
-        context.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
+        context
+            .screen
+            .document(&AnswersDocument { answers: answers.into_iter().map(ShownAnswer::from).collect() })
+            .await?;
         return Ok(Exit::Ok);
     }
     if answers.is_empty() {
         context.screen.note("there are no standing answers");
     }
-    context.screen.page(render::answers(&answers)).await?;
+    context.screen.page(render::answers_page(&answers)).await?;
     Ok(Exit::Ok)
 }
 

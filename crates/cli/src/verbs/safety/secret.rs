@@ -18,11 +18,11 @@ use crate::{
     verbs::input,
 };
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
-use render::{List, ListedSecret};
+use render::{ListedSecret, SecretList};
 
 /// A value with fewer characters is not hidden where a server repeats it, because it would be found by chance in other
 /// text.
-const MIN_HIDDEN: usize = 6;
+const MIN_HIDDEN_LENGTH: usize = 6;
 
 /// `secret set --json`.
 #[derive(Debug, Serialize)]
@@ -36,13 +36,13 @@ struct StoredSecret<'a> {
 
 /// `secret rm --json`.
 #[derive(Debug, Serialize)]
-struct Removed<'a> {
+struct RemoveDocument<'a> {
     removed: &'a str,
 }
 
 /// `secret key --json`.
 #[derive(Debug, Serialize)]
-struct Key {
+struct KeyDocument {
     /// The kind of place that has the key.
     source: Source,
     /// The place that has the key, in words.
@@ -70,12 +70,17 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
         let message = "the name of a secret has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
         return Err(Failure::usage(message).hint("toolrack secret set github"));
     }
-    let stored = context.stored();
-    let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
+    let secret_store = context.stored();
+    let replaced = secret_store
+        .names()
+        .await
+        .map_err(|error| secrets_failure(&error))?
+        .iter()
+        .any(|stored_name| stored_name == name);
     let value = read_value(name, context).await?;
-    let had_key = stored.source() != Source::None;
-    stored.set(name, &value).await.map_err(|error| failed(&error))?;
-    if value.trim().len() < MIN_HIDDEN {
+    let had_key = secret_store.source() != Source::None;
+    secret_store.set(name, &value).await.map_err(|error| secrets_failure(&error))?;
+    if value.trim().len() < MIN_HIDDEN_LENGTH {
         context.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
@@ -83,9 +88,9 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
         context.screen.document(&StoredSecret { name, replaced, used_by }).await?;
         return Ok(Exit::Ok);
     }
-    let done = if replaced { "replaced" } else { "stored" };
-    context.screen.page(format!("{done} the secret {name}")).await?;
-    if !had_key && let Some(message) = new_key_note(stored) {
+    let done_word = if replaced { "replaced" } else { "stored" };
+    context.screen.page(format!("{done_word} the secret {name}")).await?;
+    if !had_key && let Some(message) = new_key_note(secret_store) {
         context.screen.note(&message);
     }
     if used_by.is_empty() {
@@ -95,10 +100,10 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
-fn new_key_note(stored: &SecretStore) -> Option<String> {
-    match (stored.source(), stored.refusal()) {
-        (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
-        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", stored.place())),
+fn new_key_note(secret_store: &SecretStore) -> Option<String> {
+    match (secret_store.source(), secret_store.refusal()) {
+        (Source::Keychain, _) => Some(format!("the key to it is in {}", secret_store.place())),
+        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", secret_store.place())),
         _ => None,
     }
 }
@@ -122,15 +127,15 @@ async fn read_value(name: &str, context: &Context) -> Result<String, Failure> {
 
 async fn list(context: &Context) -> Result<Exit, Failure> {
     let mut servers = servers_by_secret(&context.load().await?);
-    let stored = context.stored();
-    let names = stored.names().await.map_err(|error| failed(&error))?;
+    let secret_store = context.stored();
+    let names = secret_store.names().await.map_err(|error| secrets_failure(&error))?;
     let mut secrets: Vec<ListedSecret> = names
         .into_iter()
         .map(|name| ListedSecret { used_by: servers.remove(&name).unwrap_or_default(), name, is_set: true })
         .collect();
     secrets.extend(servers.into_iter().map(|(name, used_by)| ListedSecret { name, is_set: false, used_by }));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
-    let list = List { secrets, key: stored.place() };
+    let list = SecretList { secrets, key: secret_store.place() };
     if context.screen.json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
@@ -139,26 +144,26 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
         context.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
     }
     context.screen.page(render::page(&list, context.screen.layout())).await?;
-    if list.secrets.iter().any(|named| named.is_set) {
+    if list.secrets.iter().any(|secret| secret.is_set) {
         context.screen.note(&format!("sealed with the key in {}", list.key));
     }
-    for named in list.secrets.iter().filter(|named| !named.is_set) {
-        context.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
+    for secret in list.secrets.iter().filter(|secret| !secret.is_set) {
+        context.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", secret.name));
     }
     Ok(Exit::Ok)
 }
 
 async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.name.as_str();
-    if !context.stored().remove(name).await.map_err(|error| failed(&error))? {
-        let names = context.stored().names().await.map_err(|error| failed(&error))?;
+    if !context.stored().remove(name).await.map_err(|error| secrets_failure(&error))? {
+        let names = context.stored().names().await.map_err(|error| secrets_failure(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
         let similar = closest(name, names.iter().map(String::as_str));
         return Err(unknown.meant(similar, "`toolrack secret list` shows all"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
     if context.screen.json() {
-        context.screen.document(&Removed { removed: name }).await?;
+        context.screen.document(&RemoveDocument { removed: name }).await?;
         return Ok(Exit::Ok);
     }
     context.screen.page(format!("deleted the secret {name}")).await?;
@@ -169,24 +174,24 @@ async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Fail
 }
 
 async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
-    let stored = context.stored();
+    let secret_store = context.stored();
     let moved = match args.to {
-        Some(to) => stored.move_key(to == KeyPlace::Keychain).await.map_err(|error| failed(&error))?,
+        Some(to) => secret_store.move_key(to == KeyPlace::Keychain).await.map_err(|error| secrets_failure(&error))?,
         None => false,
     };
     let resealed = match args.rotate {
         true => {
-            let typed_key = if stored.requires_given_key() { Some(new_key(context).await?) } else { None };
-            stored.rotate(typed_key).await.map_err(|error| failed(&error))?
+            let typed_key = if secret_store.requires_given_key() { Some(new_key(context).await?) } else { None };
+            secret_store.rotate(typed_key).await.map_err(|error| secrets_failure(&error))?
         }
         false => None,
     };
-    let (source, place) = (stored.source(), stored.place());
+    let (source, place) = (secret_store.source(), secret_store.place());
     // Without a database, the time of the change is not known, but the place is.
-    let changed_at = stored.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
+    let changed_at = secret_store.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
     let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
     if context.screen.json() {
-        context.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
+        context.screen.document(&KeyDocument { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
     let message = match (source, resealed) {
@@ -244,10 +249,11 @@ pub(crate) async fn unset_secrets(loaded: &Loaded, context: &Context) -> Vec<Str
     if servers.is_empty() {
         return Vec::new();
     }
-    let stored = context.stored().names().await.ok();
-    stored.map_or_else(Vec::new, |stored| servers.into_keys().filter(|name| !stored.contains(name)).collect())
+    let stored_names = context.stored().names().await.ok();
+    stored_names
+        .map_or_else(Vec::new, |stored_names| servers.into_keys().filter(|name| !stored_names.contains(name)).collect())
 }
 
-fn failed(error: &SecretsError) -> Failure {
+fn secrets_failure(error: &SecretsError) -> Failure {
     Failure::new(Exit::Other, "SECRETS", with_causes(error))
 }

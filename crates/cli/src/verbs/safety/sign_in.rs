@@ -23,7 +23,7 @@ use crate::{
     verbs::reach,
 };
 use args::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
-use render::{LoggedIn, LoggedOut, Row, Status};
+use render::{AccountRow, LoggedIn, LoggedOut, StatusDocument};
 
 /// A server that can be signed in to.
 struct Target {
@@ -46,14 +46,15 @@ pub(crate) async fn login(args: LoginArgs, context: &Context) -> Result<Exit, Fa
         (None, None) => return Err(Failure::usage("say which server")),
     };
     let loaded = context.load().await?;
-    let target = target(&server, &args.account, &loaded, context).await?;
+    let target = find_target(&server, &args.account, &loaded, context).await?;
     let has_header = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     if has_header {
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
         return Err(Failure::config(message).hint("remove the header from the entry").server(target.name.as_str()));
     }
-    let loopback =
-        Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(SIGN_IN, &error.into(), &target))?;
+    let loopback = Loopback::bind(args.port.unwrap_or(0))
+        .await
+        .map_err(|error| sign_in_failure(SIGN_IN, &error.into(), &target))?;
     let browser = TerminalBrowser {
         screen: Arc::clone(&context.screen),
         terminal: context.terminal(),
@@ -62,29 +63,34 @@ pub(crate) async fn login(args: LoginArgs, context: &Context) -> Result<Exit, Fa
         can_paste: args.no_browser && !context.has_no_input(),
     };
     let sign_in = context.sign_in();
-    let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &browser)).await;
-    let signed = signed.map_err(|error| failed(SIGN_IN, &error, &target))?;
+    let signed_in = Box::pin(sign_in.login(target.destination(), &args.scope, &browser)).await;
+    let signed_in = signed_in.map_err(|error| sign_in_failure(SIGN_IN, &error, &target))?;
     let account = args.account.account.as_deref();
-    finish(target, &signed, account, context).await
+    connect_and_show(target, &signed_in, account, context).await
 }
 
 /// Connects to the server with the new sign-in, and shows the sign-in and how many tools the server has.
-async fn finish(target: Target, signed: &SignedIn, account: Option<&str>, context: &Context) -> Result<Exit, Failure> {
+async fn connect_and_show(
+    target: Target,
+    signed_in: &SignedIn,
+    account: Option<&str>,
+    context: &Context,
+) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
     let mut tools = None;
     let mut failure = None;
     let host = context.connect(Desired::from([(name.clone(), spec)])).await?;
     for status in host.status() {
         tools = Some(status.tools);
-        failure = reach::unusable(&host, &status);
+        failure = reach::server_failure(&host, &status);
     }
     let logged_in = LoggedIn {
         server: name.as_str(),
         account,
-        issuer: &signed.issuer,
-        scopes: &signed.scopes,
-        expires_at: signed.expires,
-        renewable: signed.renewable,
+        issuer: &signed_in.issuer,
+        scopes: &signed_in.scopes,
+        expires_at: signed_in.expires,
+        renewable: signed_in.renewable,
         tools: tools.filter(|_| failure.is_none()),
     };
     if context.screen.json() {
@@ -97,9 +103,12 @@ async fn finish(target: Target, signed: &SignedIn, account: Option<&str>, contex
 
 pub(crate) async fn logout(args: LogoutArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let target = target(&args.server, &args.account, &loaded, context).await?;
-    let signed_out =
-        context.sign_in().logout(target.destination()).await.map_err(|error| failed("sign out of", &error, &target))?;
+    let target = find_target(&args.server, &args.account, &loaded, context).await?;
+    let signed_out = context
+        .sign_in()
+        .logout(target.destination())
+        .await
+        .map_err(|error| sign_in_failure("sign out of", &error, &target))?;
     let revoked = match &signed_out {
         SignedOut::WasNotSignedIn => None,
         SignedOut::Revoked => Some(true),
@@ -121,13 +130,13 @@ pub(crate) async fn logout(args: LogoutArgs, context: &Context) -> Result<Exit, 
 pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Failure> {
     let AuthVerb::Status = verb;
     let loaded = context.load().await?;
-    let accounts = context.sign_in().accounts().await.map_err(|error| unusable(&error))?;
+    let accounts = context.sign_in().accounts().await.map_err(|error| auth_failure(&error))?;
     let mut rows = Vec::new();
     for account in accounts {
-        let servers = servers_of(&account.key.resource, &account.key.account, &loaded, context).await;
-        rows.push(Row::new(account, servers));
+        let servers = servers_using_account(&account.key.resource, &account.key.account, &loaded, context).await;
+        rows.push(AccountRow::new(account, servers));
     }
-    let status = Status { accounts: rows };
+    let status = StatusDocument { accounts: rows };
     if context.screen.json() {
         context.screen.document(&status).await?;
         return Ok(Exit::Ok);
@@ -141,15 +150,15 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
 
 /// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
 /// user's agreement, because their placeholders must not be filled in yet.
-async fn servers_of(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
+async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
         let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
             continue;
         };
         let url = context.resolver().url(name, http).await.ok().and_then(|url| Url::parse(url.trim()).ok());
-        let fits = url.is_some_and(|url| toolrack_auth::TokenKey::of(&url).resource == resource);
-        if fits && http.oauth.account.as_deref().unwrap_or_default() == account {
+        let is_at_resource = url.is_some_and(|url| toolrack_auth::TokenKey::of(&url).resource == resource);
+        if is_at_resource && http.oauth.account.as_deref().unwrap_or_default() == account {
             servers.push(name.to_string());
         }
     }
@@ -157,13 +166,13 @@ async fn servers_of(resource: &str, account: &str, loaded: &Loaded, context: &Co
 }
 
 /// Returns the server that is called `name`. If the command line names an account, the server uses that account.
-async fn target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Context) -> Result<Target, Failure> {
+async fn find_target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Context) -> Result<Target, Failure> {
     let Some((name, spec)) = loaded.desired.get_key_value(name) else {
         return Err(reach::no_such_server(name, loaded, Exit::Usage));
     };
-    let refused = |message: String| Failure::config(message).server(name.as_str());
+    let config_failure = |message: String| Failure::config(message).server(name.as_str());
     if !spec.enabled {
-        return Err(refused(format!("`{name}` is switched off")).hint(format!("toolrack enable {name}")));
+        return Err(config_failure(format!("`{name}` is switched off")).hint(format!("toolrack enable {name}")));
     }
     if spec.trust != Trust::Trusted {
         let failure = Failure::new(Exit::NotTrusted, "NOT_TRUSTED", format!("`{name}` is not approved yet"));
@@ -172,7 +181,9 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Con
     let mut spec = spec.clone();
     let (Transport::Http(http) | Transport::Sse(http)) = &mut spec.transport else {
         let message = format!("`{name}` runs on this machine and needs no sign-in");
-        return Err(refused(message).hint("only servers with a URL have a sign-in; give others their secrets in `env`"));
+        return Err(
+            config_failure(message).hint("only servers with a URL have a sign-in; give others their secrets in `env`")
+        );
     };
     if let Some(account) = &account.account {
         if !is_account(account) {
@@ -182,9 +193,9 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Con
         http.oauth.account = Some(account.clone());
     }
     let http = http.clone();
-    let url = context.resolver().url(name, &http).await.map_err(|error| refused(error.to_string()))?;
+    let url = context.resolver().url(name, &http).await.map_err(|error| config_failure(error.to_string()))?;
     let url = Url::parse(url.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.ok_or_else(|| refused(format!("the url of `{name}` is neither http nor https")))?;
+    let url = url.ok_or_else(|| config_failure(format!("the url of `{name}` is neither http nor https")))?;
     Ok(Target { name: name.clone(), url, http, spec })
 }
 
@@ -192,15 +203,15 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, context: &Con
 const SIGN_IN: &str = "sign in to";
 
 /// The failure of `action` at a server, such as [`SIGN_IN`].
-fn failed(action: &str, error: &AuthError, target: &Target) -> Failure {
+fn sign_in_failure(action: &str, error: &AuthError, target: &Target) -> Failure {
     let Target { name, spec, .. } = target;
     let message = format!("cannot {action} `{name}` ({}): {error}", spec.source);
-    let mut failure = Failure { message, ..unusable(error) }.server(name.as_str());
+    let mut failure = Failure { message, ..auth_failure(error) }.server(name.as_str());
     failure.hint = error.hint().map(|hint| text::for_line(&hint).into_owned());
     failure
 }
 
-fn unusable(error: &AuthError) -> Failure {
+fn auth_failure(error: &AuthError) -> Failure {
     let exit = match error {
         AuthError::Unavailable { .. } => Exit::Unreachable,
         AuthError::Config { .. } | AuthError::Egress(_) => Exit::Usage,

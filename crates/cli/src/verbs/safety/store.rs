@@ -19,7 +19,7 @@ use crate::{
     error::{Exit, Failure, in_words},
     render::{Cell, Tone, columns, count},
     team_file,
-    verbs::serving::serve::record::Record,
+    verbs::serving::serve::record::DaemonRecord,
 };
 use args::{MigrateArgs, StoreVerb};
 
@@ -28,30 +28,30 @@ struct Source {
     /// The tenant; `None` for the daemon's own rows, and those of the team.
     tenant: Option<String>,
     /// The folder of the file.
-    data: PathBuf,
+    data_folder: PathBuf,
 }
 
 impl Source {
     /// Returns the source, if it has a file that was not moved yet.
     fn if_not_moved(self) -> Result<Option<Self>, Failure> {
-        let is_moved = link::read(&self.data)?.is_some();
-        Ok((!is_moved && database::file_in(&self.data).exists()).then_some(self))
+        let is_moved = link::read(&self.data_folder)?.is_some();
+        Ok((!is_moved && database::file_in(&self.data_folder).exists()).then_some(self))
     }
 
     async fn open(&self) -> Result<Store, Failure> {
-        Store::open(database::file_in(&self.data)).await.map_err(|error| database::unusable(&error))
+        Store::open(database::file_in(&self.data_folder)).await.map_err(|error| database::unusable(&error))
     }
 }
 
 /// `store migrate --json`.
 #[derive(Debug, Serialize)]
-struct Migrated {
-    moved: Vec<Moved>,
+struct MigrateDocument {
+    moved: Vec<MovedFile>,
 }
 
 /// What was moved from one file.
 #[derive(Debug, Serialize)]
-struct Moved {
+struct MovedFile {
     tenant: Option<String>,
     rows: u64,
     tables: Vec<Table>,
@@ -70,7 +70,7 @@ struct Table {
     rows: u64,
 }
 
-impl Moved {
+impl MovedFile {
     fn new(tenant: Option<String>, moved_rows: MovedRows) -> Self {
         let tables: Vec<_> = moved_rows.tables.into_iter().map(|(table, rows)| Table { table, rows }).collect();
         Self {
@@ -95,9 +95,9 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
     let team = args.team.canonicalize().map_err(|error| {
         Failure::config(format!("the team file {} cannot be used: {}", args.team.display(), in_words(&error)))
     })?;
-    let data = args.from.folder.unwrap_or_else(|| context.places.data().to_owned());
-    let sources = sources(&file, data);
-    sources.iter().try_for_each(|source| refuse_if_in_use(&source.data))?;
+    let data_folder = args.from.folder.unwrap_or_else(|| context.places.data().to_owned());
+    let sources = sources(&file, data_folder);
+    sources.iter().try_for_each(|source| refuse_if_in_use(&source.data_folder))?;
     let sources =
         sources.into_iter().filter_map(|source| source.if_not_moved().transpose()).collect::<Result<Vec<_>, _>>()?;
     let target_database = target_database(&file, args.to)?;
@@ -110,15 +110,15 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
             moved?
         }
     };
-    let migrated = Migrated { moved };
+    let document = MigrateDocument { moved };
     if context.screen.json() {
-        context.screen.document(&migrated).await?;
+        context.screen.document(&document).await?;
         return Ok(Exit::Ok);
     }
-    if migrated.moved.is_empty() {
+    if document.moved.is_empty() {
         context.screen.note("the folders of the team have no files with rows that were not moved yet");
     }
-    context.screen.page(page(&migrated)).await?;
+    context.screen.page(page(&document)).await?;
     if file.store.is_none() {
         // Without `[store]` in the team file, the URL came from `--to`.
         context
@@ -129,12 +129,12 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
 }
 
 /// Returns the files in the folders of the team. The daemon's file comes first, because its rows say who is a member.
-fn sources(file: &TeamFile, data: PathBuf) -> Vec<Source> {
-    let of_tenant = |tenant: &toolrack_team::Tenant| Source {
+fn sources(file: &TeamFile, data_folder: PathBuf) -> Vec<Source> {
+    let tenant_source = |tenant: &toolrack_team::Tenant| Source {
         tenant: Some(tenant.id.clone()),
-        data: Places::under(&tenant.home).data().to_owned(),
+        data_folder: Places::under(&tenant.home).data().to_owned(),
     };
-    std::iter::once(Source { tenant: None, data }).chain(file.tenants.iter().map(of_tenant)).collect()
+    std::iter::once(Source { tenant: None, data_folder }).chain(file.tenants.iter().map(tenant_source)).collect()
 }
 
 /// The database to move the rows to.
@@ -148,14 +148,19 @@ fn target_database(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Fa
     }
 }
 
-fn refuse_if_in_use(data: &Path) -> Result<(), Failure> {
-    let Some(record) = Record::read(data).filter(Record::is_alive) else { return Ok(()) };
-    let message = format!("a daemon (process {}) uses the rows of {}", record.pid, data.display());
+fn refuse_if_in_use(data_folder: &Path) -> Result<(), Failure> {
+    let Some(record) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) else { return Ok(()) };
+    let message = format!("a daemon (process {}) uses the rows of {}", record.pid, data_folder.display());
     Err(Failure::new(Exit::Other, "IN_USE", message).hint("end it first: `toolrack daemon stop`, or Ctrl-C"))
 }
 
 /// Moves the rows of `sources`, but only after a check that all of them can be moved.
-async fn move_all(sources: &[Source], team: &Path, server: &Server, context: &Context) -> Result<Vec<Moved>, Failure> {
+async fn move_all(
+    sources: &[Source],
+    team: &Path,
+    server: &Server,
+    context: &Context,
+) -> Result<Vec<MovedFile>, Failure> {
     for source in sources {
         let store = source.open().await?;
         // Fails if the rows cannot be moved; only this counts here. `move_rows` itself notices rows that were moved.
@@ -163,7 +168,7 @@ async fn move_all(sources: &[Source], team: &Path, server: &Server, context: &Co
         store.close().await;
         checked.map_err(|failure| with_source(failure, source))?;
     }
-    let mut all = Vec::new();
+    let mut moved_files = Vec::new();
     for source in sources {
         let name = source.tenant.as_deref().unwrap_or("the daemon");
         context.screen.progress(&format!("moving the rows of {name}"));
@@ -175,10 +180,10 @@ async fn move_all(sources: &[Source], team: &Path, server: &Server, context: &Co
             context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
         }
         // The link tells other commands that the rows are in the database now.
-        link::write(&source.data, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
-        all.push(Moved::new(source.tenant.clone(), moved_rows));
+        link::write(&source.data_folder, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
+        moved_files.push(MovedFile::new(source.tenant.clone(), moved_rows));
     }
-    Ok(all)
+    Ok(moved_files)
 }
 
 /// Adds to `failure` whose rows could not be moved.
@@ -191,8 +196,8 @@ fn with_source(failure: Failure, source: &Source) -> Failure {
 }
 
 /// Returns a line for each file.
-fn page(migrated: &Migrated) -> String {
-    let line = |moved: &Moved| {
+fn page(document: &MigrateDocument) -> String {
+    let line = |moved: &MovedFile| {
         let tables = moved.tables.iter().filter(|table| table.rows > 0).count();
         let rows = format!(
             "{} in {}",
@@ -207,5 +212,5 @@ fn page(migrated: &Migrated) -> String {
         let word = if moved.was_already_moved { "moved earlier" } else { "moved" };
         vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, word), Cell::new(Tone::Plain, rows), audit]
     };
-    columns(&migrated.moved.iter().map(line).collect::<Vec<_>>()).join("\n")
+    columns(&document.moved.iter().map(line).collect::<Vec<_>>()).join("\n")
 }

@@ -24,21 +24,21 @@ use crate::{
     render::count,
 };
 use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
-use render::{MadeToken, MemberToken, Members};
+use render::{MemberToken, MembersDocument, NewTokenDocument};
 
 /// The issuer of members that `team token` makes: they do not sign in at a provider.
 pub(super) const ISSUER: &str = "toolrack";
 
 /// `team revoke --json`.
 #[derive(Debug, Serialize)]
-struct Revoked {
+struct RevokeDocument {
     /// The number of tokens that were revoked.
     revoked: usize,
 }
 
 /// `team remove --json`.
 #[derive(Debug, Serialize)]
-struct Removed<'a> {
+struct RemoveDocument<'a> {
     removed: &'a str,
 }
 
@@ -61,12 +61,12 @@ fn operator() -> Caller {
 }
 
 /// The database, with the tables of a team.
-async fn store(context: &Context) -> Result<TeamStore, Failure> {
+async fn team_store(context: &Context) -> Result<TeamStore, Failure> {
     context.store()?.with_team().await.map_err(|error| database::unusable(&error))
 }
 
 async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
-    let store = &store(context).await?;
+    let store = &team_store(context).await?;
     let member = described_member(args, store).await?;
     store.put_member(&member, &operator()).await.map_err(|error| database::unusable(&error))?;
     let secret =
@@ -84,8 +84,8 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if context.screen.json() {
         let profile = args.profile.as_deref();
-        let made = MadeToken { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
-        context.screen.document(&made).await?;
+        let document = NewTokenDocument { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
+        context.screen.document(&document).await?;
         return Ok(Exit::Ok);
     }
     context.screen.verbatim(secret.reveal().to_owned()).await?;
@@ -102,38 +102,38 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
 async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = MemberIdentity { issuer: ISSUER, subject: &args.member };
-    let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;
-    let tenant = args.tenant.as_deref().or(known.as_ref().map(Principal::tenant)).ok_or_else(|| {
+    let existing = store.member(owner).await.map_err(|error| database::unusable(&error))?;
+    let tenant = args.tenant.as_deref().or(existing.as_ref().map(Principal::tenant)).ok_or_else(|| {
         Failure::usage(format!("the team has no member `{}` yet: say which tenant it belongs to", args.member))
             .hint(format!("toolrack team token {} --tenant TENANT", shell_words::quote(&args.member)))
     })?;
-    let kind = match &known {
+    let kind = match &existing {
         _ if args.service => Kind::Service,
-        Some(known) => known.kind(),
+        Some(existing) => existing.kind(),
         None => Kind::Person,
     };
-    let role = args.role.map(Into::into).or(known.as_ref().map(Principal::role)).unwrap_or_default();
-    let groups: Vec<&str> = match &known {
-        Some(known) if args.group.is_empty() => known.groups().collect(),
+    let role = args.role.map(Into::into).or(existing.as_ref().map(Principal::role)).unwrap_or_default();
+    let groups: Vec<&str> = match &existing {
+        Some(existing) if args.group.is_empty() => existing.groups().collect(),
         _ => args.group.iter().map(String::as_str).collect(),
     };
-    let refused = |error: BadPrincipal| Failure::usage(error.to_string());
-    let member = Principal::new(kind, tenant, ISSUER, &args.member).map_err(refused)?;
-    Ok(member.in_groups(groups).map_err(refused)?.with_role(role))
+    let invalid_member = |error: BadPrincipal| Failure::usage(error.to_string());
+    let member = Principal::new(kind, tenant, ISSUER, &args.member).map_err(invalid_member)?;
+    Ok(member.in_groups(groups).map_err(invalid_member)?.with_role(role))
 }
 
 async fn members(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
-    let members = store(context).await?.members(args.tenant.as_deref()).await;
+    let members = team_store(context).await?.members(args.tenant.as_deref()).await;
     let members = members.map_err(|error| database::unusable(&error))?;
-    let list = Members { members: members.iter().map(Into::into).collect() };
-    show(&list, render::members(&list), "members", context).await
+    let list = MembersDocument { members: members.iter().map(Into::into).collect() };
+    show(&list, render::members_page(&list), "members", context).await
 }
 
 async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
     let selection = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
-    let tokens = store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
-    let list = render::Tokens { tokens: tokens.iter().map(MemberToken::from).collect() };
-    show(&list, render::tokens(&list), "tokens", context).await
+    let tokens = team_store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
+    let list = render::TokensDocument { tokens: tokens.iter().map(MemberToken::from).collect() };
+    show(&list, render::tokens_page(&list), "tokens", context).await
 }
 
 /// Shows a list: as JSON, or as `page`, which must be empty if the list is empty. `plural` names its items in messages.
@@ -155,7 +155,7 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
         (Some(id), None) => Tokens::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
-    let revoked = store(context)
+    let revoked = team_store(context)
         .await?
         .revoke_tokens(selection, &operator())
         .await
@@ -165,7 +165,7 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
         return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
     }
     if context.screen.json() {
-        context.screen.document(&Revoked { revoked }).await?;
+        context.screen.document(&RevokeDocument { revoked }).await?;
         return Ok(Exit::Ok);
     }
     context.screen.page(format!("revoked {}", count(revoked, "token"))).await?;
@@ -174,15 +174,18 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
 
 async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Failure> {
     let owner = MemberIdentity { issuer: &args.issuer, subject: &args.member };
-    let removed =
-        store(context).await?.remove_member(owner, &operator()).await.map_err(|error| database::unusable(&error))?;
+    let removed = team_store(context)
+        .await?
+        .remove_member(owner, &operator())
+        .await
+        .map_err(|error| database::unusable(&error))?;
     if !removed {
-        let shown = text::for_line(&args.member);
-        let message = format!("the team has no member `{shown}` of {}", text::for_line(&args.issuer));
+        let member_name = text::for_line(&args.member);
+        let message = format!("the team has no member `{member_name}` of {}", text::for_line(&args.issuer));
         return Err(Failure::usage(message).hint("`toolrack team members` shows them, with their issuers"));
     }
     if context.screen.json() {
-        context.screen.document(&Removed { removed: &args.member }).await?;
+        context.screen.document(&RemoveDocument { removed: &args.member }).await?;
         return Ok(Exit::Ok);
     }
     context.screen.page(format!("removed {} and all its tokens", args.member)).await?;

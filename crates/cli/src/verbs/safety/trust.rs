@@ -23,19 +23,19 @@ use render::Pending;
 
 /// `trust --json`.
 #[derive(Debug, Serialize)]
-struct Trusted<'a> {
+struct TrustDocument<'a> {
     trusted: &'a [Pending<'a>],
 }
 
 /// `trust --refuse --json`.
 #[derive(Debug, Serialize)]
-struct Refused<'a> {
+struct RefuseDocument<'a> {
     refused: &'a [Pending<'a>],
 }
 
 /// `untrust --json`.
 #[derive(Debug, Serialize)]
-struct Untrusted {
+struct UntrustDocument {
     untrusted: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
     let refusals = context.refusals().await?;
     let (refused, waiting): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
         .into_iter()
-        .partition(|waiting| is_refused(waiting, &refusals));
+        .partition(|entry| is_refused(entry, &refusals));
     if context.screen.json() {
         context.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
     } else {
@@ -62,8 +62,8 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
             context.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
         }
     }
-    let fails = args.exit_code && !waiting.is_empty();
-    Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
+    let must_fail = args.exit_code && !waiting.is_empty();
+    Ok(if must_fail { Exit::NotTrusted } else { Exit::Ok })
 }
 
 pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Failure> {
@@ -75,7 +75,7 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
     let loaded = context.load().await?;
     let approvals = context.approvals().await?;
     for name in &args.servers {
-        if edits::entry(&loaded, name)?.project.is_none() {
+        if edits::find_entry(&loaded, name)?.project.is_none() {
             context.screen.note(&format!("`{name}` is your own and needs no agreement"));
         }
     }
@@ -85,7 +85,7 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
     }
     if args.servers.is_empty() {
         let refusals = context.refusals().await?;
-        waiting.retain(|waiting| !is_refused(waiting, &refusals));
+        waiting.retain(|entry| !is_refused(entry, &refusals));
     }
     if waiting.is_empty() {
         context.screen.note("nothing is pending here");
@@ -97,29 +97,29 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
         }
     }
-    for waiting in &waiting {
+    for pending in &waiting {
         // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
-        context.approve(waiting.entry()).await?;
+        context.approve(pending.entry()).await?;
     }
     if context.screen.json() {
-        context.screen.document(&Trusted { trusted: &waiting }).await?;
+        context.screen.document(&TrustDocument { trusted: &waiting }).await?;
     } else {
-        context.screen.page(render::agreed(&waiting, !args.yes, context.screen.layout())).await?;
+        context.screen.page(render::trusted_page(&waiting, !args.yes, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Refuses the entries in their present form: once one changes, it waits for an agreement again.
 async fn refuse(waiting: &[Pending<'_>], context: &Context) -> Result<Exit, Failure> {
-    for waiting in waiting {
-        context.refuse(waiting.entry()).await?;
+    for pending in waiting {
+        context.refuse(pending.entry()).await?;
     }
     if context.screen.json() {
-        context.screen.document(&Refused { refused: waiting }).await?;
+        context.screen.document(&RefuseDocument { refused: waiting }).await?;
     } else if waiting.is_empty() {
         context.screen.note("nothing is pending here");
     } else {
-        context.screen.page(render::refused(waiting, context.screen.layout())).await?;
+        context.screen.page(render::refused_page(waiting, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -140,11 +140,11 @@ pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit
     }
     let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
     if context.screen.json() {
-        context.screen.document(&Untrusted { untrusted: names }).await?;
+        context.screen.document(&UntrustDocument { untrusted: names }).await?;
     } else if names.is_empty() {
         context.screen.note("nothing is trusted here");
     } else {
-        let lines: Vec<_> = names.iter().map(|name| render::revoked(name)).collect();
+        let lines: Vec<_> = names.iter().map(|name| render::revoked_line(name)).collect();
         context.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
@@ -160,7 +160,7 @@ fn pending_entries<'a>(
     approvals: &'a [Approval],
 ) -> Result<Vec<Pending<'a>>, Failure> {
     for name in named {
-        if !edits::entry(loaded, name)?.is_valid {
+        if !edits::find_entry(loaded, name)?.is_valid {
             return Err(reach::no_such_server(name, loaded, Exit::Usage));
         }
     }
@@ -172,8 +172,8 @@ fn pending_entries<'a>(
 }
 
 /// Returns whether the user refused the entry in its present form.
-fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
-    let entry = waiting.entry();
+fn is_refused(pending: &Pending<'_>, refusals: &[Refusal]) -> bool {
+    let entry = pending.entry();
     let project = entry.project.as_deref();
     project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }

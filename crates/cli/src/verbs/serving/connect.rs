@@ -14,14 +14,14 @@ use toolrack_config::{
 };
 use url::Url;
 
-use super::serve::record::Record;
+use super::serve::record::DaemonRecord;
 use crate::{
     context::Context,
     error::{Exit, Failure},
     verbs::{Cli, Verb},
 };
 pub(crate) use args::ConnectArgs;
-use render::{Document, Request, Row};
+use render::{ClientRow, Document, Request};
 
 /// The name of this program on a path.
 const PROGRAM: &str = "toolrack";
@@ -37,20 +37,23 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
     let Some(client) = args.client else {
         return list(context).await;
     };
-    let place = place(client, args.project, context)?;
-    let reach = if args.undo { None } else { Some(reach(client, &args, context)?) };
+    let client_file = find_client_file(client, args.project, context)?;
+    let reach = if args.undo { None } else { Some(choose_reach(client, &args, context)?) };
     let spawn_computation = || {
         // A later undo needs what is stored in this folder.
         let undo_folder = context.places.data().join("connections");
-        let (place, name, reach) = (place.clone(), args.name.clone(), reach.clone());
+        let (client_file, name, reach) = (client_file.clone(), args.name.clone(), reach.clone());
         // The file may be large, and far away.
         tokio::task::spawn_blocking(move || match reach {
-            Some(reach) => connect::connect(&place, &name, &reach, &undo_folder),
-            None => connect::undo(&place, &name, &undo_folder),
+            Some(reach) => connect::connect(&client_file, &name, &reach, &undo_folder),
+            None => connect::undo(&client_file, &name, &undo_folder),
         })
     };
     let compute = || async {
-        spawn_computation().await.map_err(|_| task_failed())?.map_err(|error| failure(error, client, &args.name))
+        spawn_computation()
+            .await
+            .map_err(|_| task_failed())?
+            .map_err(|error| connect_failure(error, client, &args.name))
     };
     let mut change = compute().await?;
     if !args.dry_run && !change.is_nothing() {
@@ -58,7 +61,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
             require_agreement(&change, client, context).await?;
         }
         for attempt in 1.. {
-            match write(change).await? {
+            match write_change(change).await? {
                 (written, Ok(())) => {
                     change = written;
                     break;
@@ -66,14 +69,14 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
                     change = compute().await?
                 }
-                (_, Err(error)) => return Err(failure(error, client, &args.name)),
+                (_, Err(error)) => return Err(connect_failure(error, client, &args.name)),
             }
         }
     }
     let request = Request {
         client,
         name: &args.name,
-        of_project: args.project,
+        for_project: args.project,
         is_undo: args.undo,
         dry_run: args.dry_run,
         reach: reach.as_ref(),
@@ -82,7 +85,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
 }
 
 /// Writes the change; returns it with the outcome.
-async fn write(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
+async fn write_change(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
     tokio::task::spawn_blocking(move || {
         let written = change.write();
         (change, written)
@@ -95,9 +98,9 @@ fn task_failed() -> Failure {
     Failure::new(Exit::Other, "INTERNAL", "the file was not written")
 }
 
-fn place(client: Client, of_project: bool, context: &Context) -> Result<ClientFile, Failure> {
-    let find_place = if of_project { ClientFile::of_project } else { ClientFile::of_user };
-    find_place(client, &context.environment, &context.folder).map_err(|error| Failure::config(error.to_string()))
+fn find_client_file(client: Client, for_project: bool, context: &Context) -> Result<ClientFile, Failure> {
+    let find_file = if for_project { ClientFile::of_project } else { ClientFile::of_user };
+    find_file(client, &context.environment, &context.folder).map_err(|error| Failure::config(error.to_string()))
 }
 
 /// Shows the change and asks the user to agree to it.
@@ -123,16 +126,16 @@ async fn print_outcome(request: &Request<'_>, change: &Change, context: &Context
         return Ok(Exit::Ok);
     }
     screen.page(render::outcome(request, change)).await?;
-    if let Some(next) = render::next_step(request, change) {
-        screen.note(&next);
+    if let Some(next_step) = render::next_step(request, change) {
+        screen.note(&next_step);
     }
     Ok(Exit::Ok)
 }
 
 /// Decides how the client will reach Toolrack: by HTTP, or by a gateway that it starts.
-fn reach(client: Client, args: &ConnectArgs, context: &Context) -> Result<Reach, Failure> {
+fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result<Reach, Failure> {
     if let Some(url) = &args.http {
-        let running_daemon = || Record::read(context.places.data()).filter(Record::is_alive);
+        let running_daemon = || DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive);
         let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
         let url = if url.is_empty() { default_url() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -154,22 +157,22 @@ fn reach(client: Client, args: &ConnectArgs, context: &Context) -> Result<Reach,
         }
     }
     let args = std::iter::once("gateway".to_owned()).chain(args.gateway.iter().cloned()).collect();
-    Ok(Reach::Program { command: program(client, context)?, args })
+    Ok(Reach::Program { command: command_name(client, context)?, args })
 }
 
 /// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
-fn program(client: Client, context: &Context) -> Result<String, Failure> {
+fn command_name(client: Client, context: &Context) -> Result<String, Failure> {
     let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
     let path = context.environment.get("PATH");
-    let found = path.and_then(|path| which::which_in(PROGRAM, Some(path), &context.folder).ok());
-    let found = found.filter(|found| is_same_file(found, &this_program));
-    let program = match found {
+    let program_on_path = path.and_then(|path| which::which_in(PROGRAM, Some(path), &context.folder).ok());
+    let program_on_path = program_on_path.filter(|program_on_path| is_same_file(program_on_path, &this_program));
+    let command = match program_on_path {
         Some(_) if !starts_from_the_desktop(client) => PathBuf::from(PROGRAM),
-        Some(found) => found,
+        Some(program_on_path) => program_on_path,
         None => this_program,
     };
-    program.into_os_string().into_string().map_err(|_| {
+    command.into_os_string().into_string().map_err(|_| {
         Failure::usage("the path of this program is not text, and cannot be written into a file")
             .hint("put it on the PATH")
     })
@@ -191,24 +194,24 @@ fn is_same_file(first: &Path, second: &Path) -> bool {
 async fn list(context: &Context) -> Result<Exit, Failure> {
     let (environment, folder) = (context.environment.clone(), context.folder.clone());
     let rows = tokio::task::spawn_blocking(move || {
-        let rows = Client::ALL.iter().map(|client| Row::read(*client, &environment, &folder));
+        let rows = Client::ALL.iter().map(|client| ClientRow::read(*client, &environment, &folder));
         rows.collect::<Vec<_>>()
     });
     let rows =
         rows.await.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
     if context.screen.json() {
-        context.screen.document(&render::Clients { clients: &rows }).await?;
+        context.screen.document(&render::ClientsDocument { clients: &rows }).await?;
         return Ok(Exit::Ok);
     }
-    context.screen.page(render::clients(&rows, context.screen.layout())).await?;
+    context.screen.page(render::clients_page(&rows, context.screen.layout())).await?;
     rows.iter().filter_map(|row| row.problem.as_ref()).for_each(|problem| context.screen.warning(problem));
-    if let Some(row) = rows.iter().find(|row| row.is_there() && !row.is_connected() && row.problem.is_none()) {
+    if let Some(row) = rows.iter().find(|row| row.is_present() && !row.is_connected() && row.problem.is_none()) {
         context.screen.note(&format!("`toolrack connect {}` gives it the tools of all servers", row.client.id()));
     }
     Ok(Exit::Ok)
 }
 
-fn failure(error: ConnectError, client: Client, name: &str) -> Failure {
+fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
     let (exit, code) = match &error {
         ConnectError::Taken { .. } => (Exit::Usage, "EXISTS"),
         ConnectError::NotConnected { .. } => (Exit::Usage, "NOT_CONNECTED"),
@@ -217,7 +220,7 @@ fn failure(error: ConnectError, client: Client, name: &str) -> Failure {
         }
         _ => (Exit::Usage, "CONFIG"),
     };
-    let failure = Failure::new(exit, code, render::in_one_line(&error));
+    let failure = Failure::new(exit, code, render::error_line(&error));
     match error {
         ConnectError::Edit(EditError::Unreadable(_)) => {
             failure.hint("nothing was changed in it: correct it, and try again")

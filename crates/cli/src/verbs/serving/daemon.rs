@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use toolrack_host::text;
 
 use self::tail::Tail;
-use super::serve::{self, StartedDaemon, args::ServeArgs, record::Record};
+use super::serve::{self, StartedDaemon, args::ServeArgs, record::DaemonRecord};
 use crate::{
     args::duration,
     context::Context,
@@ -111,7 +111,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What `daemon status --json` prints.
 #[derive(Debug, Default, Serialize)]
-struct Status {
+struct StatusDocument {
     running: bool,
     /// Whether the daemon reports its status. A daemon that hangs or has another version does not report it.
     answers: bool,
@@ -131,7 +131,7 @@ struct Status {
 
 /// What `daemon stop --json` prints.
 #[derive(Debug, Default, Serialize)]
-struct Stopped {
+struct StopOutcome {
     stopped: bool,
     pid: Option<u32>,
     /// Whether the daemon was killed because it did not end in time.
@@ -140,16 +140,16 @@ struct Stopped {
 
 /// What `daemon restart --json` prints.
 #[derive(Debug, Serialize)]
-struct Restarted {
+struct RestartDocument {
     #[serde(flatten)]
     started: StartedDaemon,
     /// How the previous daemon ended.
-    before: Stopped,
+    before: StopOutcome,
 }
 
 /// What `daemon logs --json` prints.
 #[derive(Debug, Serialize)]
-struct Log<'a> {
+struct LogDocument<'a> {
     path: &'a Path,
     lines: Vec<&'a str>,
 }
@@ -189,9 +189,9 @@ fn refuse_with_parent(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Returns the running daemon. Removes the files that a dead daemon has left.
-fn running_daemon(context: &Context) -> Option<Record> {
+fn running_daemon(context: &Context) -> Option<DaemonRecord> {
     let data = context.places.data();
-    let record = Record::read(data)?;
+    let record = DaemonRecord::read(data)?;
     if record.is_alive() {
         return Some(record);
     }
@@ -212,7 +212,7 @@ async fn start(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Starts a daemon with the options that the user typed after `daemon VERB`.
-async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<Record, Failure> {
+async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<DaemonRecord, Failure> {
     if local_socket::is_in_a_server() {
         let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \
                        refuse commands from here";
@@ -225,10 +225,10 @@ async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<
 
 async fn restart(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
     let before = stop_running(STOP_TIMEOUT, context).await?;
-    context.screen.note(&message_of(&before));
+    context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;
     if context.screen.json() {
-        context.screen.document(&Restarted { started: StartedDaemon::from(&record), before }).await?;
+        context.screen.document(&RestartDocument { started: StartedDaemon::from(&record), before }).await?;
     } else {
         serve::print_address(&record, context).await?;
     }
@@ -239,7 +239,7 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
     let log = background::log_path(context.places.data());
     let Some(record) = running_daemon(context) else {
         if context.screen.json() {
-            context.screen.document(&Status { log, ..Status::default() }).await?;
+            context.screen.document(&StatusDocument { log, ..StatusDocument::default() }).await?;
         } else {
             context.screen.note("no daemon is up; `toolrack daemon start` starts one");
         }
@@ -247,7 +247,7 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
     };
     let reported = lending::daemon_status(context.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
-    let status = Status {
+    let status = StatusDocument {
         running: true,
         answers: reported.is_some(),
         pid: Some(record.pid),
@@ -270,7 +270,7 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn page(status: &Status) -> String {
+fn page(status: &StatusDocument) -> String {
     let total = status.servers.values().sum();
     let states: Vec<_> =
         status.servers.iter().map(|(state, number)| format!("{number} {}", state_in_words(state))).collect();
@@ -295,12 +295,12 @@ async fn stop(kill_after: Duration, context: &Context) -> Result<Exit, Failure> 
     if context.screen.json() {
         context.screen.document(&stopped).await?;
     } else {
-        context.screen.note(&message_of(&stopped));
+        context.screen.note(&stop_message(&stopped));
     }
     Ok(Exit::Ok)
 }
 
-fn message_of(stopped: &Stopped) -> String {
+fn stop_message(stopped: &StopOutcome) -> String {
     match stopped.pid {
         Some(pid) => format!("the daemon (process {pid}) has ended"),
         None => "no daemon is up".to_owned(),
@@ -308,9 +308,9 @@ fn message_of(stopped: &Stopped) -> String {
 }
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
-async fn stop_running(kill_after: Duration, context: &Context) -> Result<Stopped, Failure> {
+async fn stop_running(kill_after: Duration, context: &Context) -> Result<StopOutcome, Failure> {
     let Some(record) = running_daemon(context) else {
-        return Ok(Stopped::default());
+        return Ok(StopOutcome::default());
     };
     // If the system does not report start times, only a process that answers is certainly the daemon.
     if record.process_start.is_none() && lending::daemon_status(context.places.data()).await.is_none() {
@@ -328,10 +328,10 @@ async fn stop_running(kill_after: Duration, context: &Context) -> Result<Stopped
         context.screen.warning("the daemon did not end in time, and was killed");
     }
     record.remove(context.places.data());
-    Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
+    Ok(StopOutcome { stopped: true, pid: Some(record.pid), killed })
 }
 
-async fn wait_until_gone(record: &Record) {
+async fn wait_until_gone(record: &DaemonRecord) {
     while record.is_alive() {
         sleep(PROCESS_POLL_INTERVAL).await;
     }
@@ -343,7 +343,7 @@ async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure>
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
     if context.screen.json() {
-        context.screen.document(&Log { path: &path, lines }).await?;
+        context.screen.document(&LogDocument { path: &path, lines }).await?;
     } else {
         if lines.is_empty() {
             context.screen.note("no daemon in the background has written anything yet");
@@ -356,10 +356,10 @@ async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure>
 /// Prints the last lines, and then new ones, until the user interrupts the command.
 async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure> {
     let path = background::log_path(context.places.data());
-    let unusable = |error| background::unusable(&path, &error);
-    let mut tail = Tail::open(path.clone(), background::MAX_LOG).map_err(unusable)?;
+    let log_failure = |error| background::log_failure(&path, &error);
+    let mut tail = Tail::open(path.clone(), background::MAX_LOG_BYTES).map_err(log_failure)?;
     let mut last_lines = VecDeque::new();
-    while let Some(lines) = tail.read_lines().map_err(unusable)? {
+    while let Some(lines) = tail.read_lines().map_err(log_failure)? {
         last_lines.extend(lines);
         last_lines.drain(..last_lines.len().saturating_sub(args.lines));
     }
@@ -374,7 +374,7 @@ async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failur
             show(&lines_of_text, context).await?;
         }
         lines = loop {
-            match tail.read_lines().map_err(unusable)? {
+            match tail.read_lines().map_err(log_failure)? {
                 Some(lines) => break lines,
                 None => sleep(LOG_POLL_INTERVAL).await,
             }

@@ -17,7 +17,7 @@ use toolrack_daemon::gateway::{AnyClient, FIRST_LIST_TIMEOUT, Gateway, GatewayOp
 use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
 
 use self::shared::share;
-use super::serve::record::Record;
+use super::serve::record::DaemonRecord;
 use crate::{
     args::PolicyArgs,
     context::{Context, HostOptions, OnFailure},
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: GatewayArgs, context: &Context) -> Result<Exit, Fa
 /// Connects to the daemon of the same user, if one runs.
 async fn connect_to_daemon(context: &Context) -> Option<UnixStream> {
     let data = context.places.data();
-    Record::read(data).filter(Record::is_alive)?;
+    DaemonRecord::read(data).filter(DaemonRecord::is_alive)?;
     timeout(GREETING_TIMEOUT, local_socket::connect(data, LocalSocket::Clients)).await.ok()?.ok()
 }
 
@@ -87,11 +87,12 @@ async fn serve_alone(
     let mut desired = reach::select_servers(&loaded, &policy.server)?;
     let selection = match &*policy.tool {
         [] => Selection::all(),
-        only => Selection::all().only(only.iter().cloned()),
+        patterns => Selection::all().only(patterns.iter().cloned()),
     };
     let wants_code = policy.code && loaded.settings.role == Role::Worker;
-    let scripts = wants_code.then(|| ScriptServers::with_unused_names(&desired)).transpose()?;
-    let own_servers: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
+    let script_servers = wants_code.then(|| ScriptServers::with_unused_names(&desired)).transpose()?;
+    let own_servers: Vec<_> =
+        script_servers.iter().flat_map(|script_servers| [&script_servers.discovery, &script_servers.code]).collect();
     warn_of_useless_rules(&policy.rules, &loaded, &own_servers, &context.screen);
     context.quotas().set_profiles(&loaded.settings.profiles);
     let running = context.start(HostOptions {
@@ -105,24 +106,25 @@ async fn serve_alone(
     let mut options = GatewayOptions::default();
     options.profiles.set(loaded.settings.profiles.clone());
     options.profile = profile.as_deref().map(Arc::from);
-    options.selection = match scripts {
+    options.selection = match script_servers {
         None => {
             host.apply(desired).await;
             selection
         }
-        Some(scripts) => {
-            desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
+        Some(script_servers) => {
+            desired
+                .insert(script_servers.discovery.clone(), host.discovery(&script_servers.discovery, selection.clone()));
             host.apply(desired.clone()).await;
             // Add the script server last, because it describes the tools of all other servers to the model. Servers
             // that have not connected within the timeout are announced later.
             let _ = timeout(FIRST_LIST_TIMEOUT, host.settled()).await;
-            scripts.add_script_server(desired, selection, &host).await
+            script_servers.add_script_server(desired, selection, &host).await
         }
     };
     let gateway = Gateway::new(host, options);
-    let served = gateway.serve_stdio(reader, writer).await;
+    let outcome = gateway.serve_stdio(reader, writer).await;
     gateway.shutdown().await;
-    served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
+    outcome.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
     Ok(Exit::Ok)
 }
 
@@ -158,12 +160,12 @@ impl ScriptServers {
     /// resources and prompts of all servers stay visible.
     async fn add_script_server(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
         let Self { discovery, code, interpreter } = self;
-        let shown = [&discovery, &code].into_iter().filter_map(every_tool_of);
-        let shown = Selection::all().only(shown);
+        let visible = [&discovery, &code].into_iter().filter_map(every_tool_of);
+        let visible = Selection::all().only(visible);
         // Scripts can find tools without the discovery server.
         let callable = callable.without_servers([discovery]);
         desired.insert(code.clone(), host.scripts(&code, callable, interpreter));
         host.apply(desired).await;
-        shown
+        visible
     }
 }

@@ -29,7 +29,7 @@ use url::Url;
 
 use self::{
     certificate::CertificateFiles,
-    record::{Record, listen, make_socket_folder},
+    record::{DaemonRecord, listen, make_socket_folder},
     sessions::{UserParts, session_world_maker},
     team::ServedTeam,
 };
@@ -66,8 +66,8 @@ pub(crate) struct StartedDaemon {
     pid: u32,
 }
 
-impl From<&Record> for StartedDaemon {
-    fn from(record: &Record) -> Self {
+impl From<&DaemonRecord> for StartedDaemon {
+    fn from(record: &DaemonRecord) -> Self {
         Self {
             url: record.url(),
             address: record.address.clone(),
@@ -106,7 +106,8 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
         None => token_file::new_token()?,
     };
     let loaded = context.load().await?;
-    let mut options = descriptors::limit_connections(options(&args, &loaded.settings.serve, token), &context.screen);
+    let mut options =
+        descriptors::limit_connections(daemon_options(&args, &loaded.settings.serve, token), &context.screen);
     let certificate = CertificateFiles::from_args(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
     warn_of_useless_rules(&args.rules, &loaded, &[], &context.screen);
@@ -114,7 +115,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let (team, exporter) = match &args.team {
         Some(file) => {
-            let ServedTeam { team, replica, exporter } = team::read(file, &args, &world_options, context).await?;
+            let ServedTeam { team, replica, exporter } = team::prepare(file, &args, &world_options, context).await?;
             options.replica = replica;
             (Some(team), exporter)
         }
@@ -126,19 +127,19 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     let mut daemon = match Daemon::start(parts, make_agent_world, Some(make_session_world), team, options.clone()).await
     {
         Ok(daemon) => daemon,
-        Err(StartError::InUse(address)) => return address_in_use(&address.to_string(), &args, context).await,
-        Err(error) => return Err(not_started(&error)),
+        Err(StartError::InUse(address)) => return handle_address_in_use(&address.to_string(), &args, context).await,
+        Err(error) => return Err(start_failure(&error)),
     };
     if let Some(file) = &args.token_file {
         token_file::store(file, &options.token)?;
     }
     let address = daemon.address().to_string();
-    let record = Record::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
+    let record = DaemonRecord::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
     let data = context.places.data().to_owned();
     let command_socket = publish(&mut daemon, &record, context);
     // In the background, output goes to the log of the daemon, which must not contain the token.
     if !args.detached {
-        show(&record, args.no_open, context).await?;
+        show_address(&record, args.no_open, context).await?;
     }
     if !args.with_parent && !args.detached {
         context.screen.note("Ctrl-C ends the daemon");
@@ -173,7 +174,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
 }
 
 /// Returns the options from the command line and from `[serve]`. All other options have the daemon's defaults.
-fn options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options {
+fn daemon_options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options {
     let defaults = Options::local(0, token);
     Options {
         listen: args.listen,
@@ -194,14 +195,15 @@ fn options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options 
 
 /// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which the daemon
 /// accepts commands; warns and returns `None` if other commands will not find it.
-fn publish(daemon: &mut Daemon, record: &Record, context: &Context) -> Option<CommandSocket> {
-    if let Some(first) = Record::read(context.places.data()).filter(Record::is_alive) {
-        let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
+fn publish(daemon: &mut Daemon, record: &DaemonRecord, context: &Context) -> Option<CommandSocket> {
+    if let Some(other_daemon) = DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive) {
+        let message =
+            format!("another daemon is up at {}: it is the one that other commands find", other_daemon.address);
         context.screen.warning(&message);
         return None;
     }
-    let opened = open_sockets(daemon, record, context);
-    opened
+    let command_socket = open_sockets(daemon, record, context);
+    command_socket
         .inspect_err(|error| {
             context.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(error)));
         })
@@ -209,7 +211,7 @@ fn publish(daemon: &mut Daemon, record: &Record, context: &Context) -> Option<Co
 }
 
 /// Opens the local sockets, and writes the record in which other commands look for the daemon.
-fn open_sockets(daemon: &mut Daemon, record: &Record, context: &Context) -> io::Result<CommandSocket> {
+fn open_sockets(daemon: &mut Daemon, record: &DaemonRecord, context: &Context) -> io::Result<CommandSocket> {
     let data = context.places.data();
     make_socket_folder(data)?;
     // The witness records in the audit log which processes the guard refuses.
@@ -265,10 +267,10 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
     let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
     let running = context.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
-    let (expect_logs_of, set_audit, egress) =
+    let (add_log_sources, set_audit, egress) =
         (running.log_keeper(), context.audit_settings(), context.egress().clone());
     let quotas = context.quotas().clone();
-    let (host, host_to_name) = (running.host().clone(), running.host().clone());
+    let (host, host_for_naming) = (running.host().clone(), running.host().clone());
     Ok(Parts {
         host,
         request: context.request(),
@@ -279,16 +281,16 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
         vault: Arc::<SecretStore>::clone(context.stored()),
         questions,
         quotas: context.quotas().clone(),
-        models: models(world_options.model.clone(), context.model_context()),
-        sign_ins: sign_ins(context.sign_in().clone(), context.secrets()),
+        models: model_chooser(world_options.model.clone(), context.model_context()),
+        sign_ins: sign_in_starter(context.sign_in().clone(), context.secrets()),
         kind: WorldKind::Machine,
         credentials: MachineCredentials::finder(Arc::clone(context.stored())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
             live_rules.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-            expect_logs_of(&loaded.desired);
+            add_log_sources(&loaded.desired);
             set_audit(loaded.settings.audit);
-            host_to_name.set_naming(loaded.settings.tools.naming.clone());
+            host_for_naming.set_naming(loaded.settings.tools.naming.clone());
             egress.set(loaded.settings.egress.clone());
             quotas.set_profiles(&loaded.settings.profiles);
         }),
@@ -310,9 +312,9 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
         let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.start_log_keeper(&host);
-        let (sources, set_audit, typed_rules) =
+        let (log_sources, set_audit, typed_rules) =
             (log.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
-        let host_to_name = host.clone();
+        let host_for_naming = host.clone();
         let parts = Parts {
             host,
             request: Request { agent: Some(id), ..request.clone() },
@@ -323,19 +325,19 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
             vault: Arc::<SecretStore>::clone(&vault),
             questions,
             quotas: quotas.clone(),
-            models: models(world_options.model.clone(), model_context.clone()),
-            sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
+            models: model_chooser(world_options.model.clone(), model_context.clone()),
+            sign_ins: sign_in_starter(sign_in.clone(), Arc::clone(&secrets)),
             kind: kind.clone(),
             // No user gives values to the servers of an agent.
             credentials: Box::new(|_| None),
             own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-                if let Some(sources) = &sources {
-                    sources.add(&loaded.desired);
+                if let Some(log_sources) = &log_sources {
+                    log_sources.add(&loaded.desired);
                 }
                 set_audit(loaded.settings.audit);
-                host_to_name.set_naming(loaded.settings.tools.naming.clone());
+                host_for_naming.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
         let after_end = async move {
@@ -343,39 +345,39 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
                 log.close().await;
             }
         };
-        let parts = WorldParts {
+        let world_parts = WorldParts {
             parts,
             make_agent_world: None,
             make_member_world: None,
             make_session_world: None,
             after_end: Box::pin(after_end),
         };
-        Box::pin(async move { Ok(parts) })
+        Box::pin(async move { Ok(world_parts) })
     })
 }
 
 /// Returns the function that signs in to a server as `toolrack login` does, but in the browser with the dashboard.
-fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
+fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
     Box::new(move |server, http, page: SignInPage| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
         Box::pin(async move {
-            let refused = |error: &AuthError| NoSignIn {
+            let to_no_sign_in = |error: &AuthError| NoSignIn {
                 code: error.code(),
                 message: secrets.conceal(&format!("cannot sign in to `{server}`: {error}")).into_owned(),
                 hint: error.hint().map(Cow::into_owned),
             };
-            let bad_url = |why: String| refused(&AuthError::Config { why });
+            let bad_url = |why: String| to_no_sign_in(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its `url` is not a URL".to_owned()))?;
-            let browser = DashboardBrowser::bind(page).await.map_err(|error| refused(&error.into()))?;
+            let browser = DashboardBrowser::bind(page).await.map_err(|error| to_no_sign_in(&error.into()))?;
             let destination = Destination { server: &server, url: &url, spec: &http };
-            sign_in.login(destination, &[], &browser).await.map(drop).map_err(|error| refused(&error))
+            sign_in.login(destination, &[], &browser).await.map(drop).map_err(|error| to_no_sign_in(&error))
         })
     })
 }
 
 /// Returns the function that finds a model as `toolrack ask` does.
-fn models(args: ModelArgs, model_context: ModelContext) -> Models {
+fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
         let (mut model, model_context) = (args.clone(), model_context.clone());
         model.model = name.or(model.model);
@@ -383,9 +385,9 @@ fn models(args: ModelArgs, model_context: ModelContext) -> Models {
             ModelOptions { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
         Box::pin(async move {
             let chosen = model_options.chosen(&model_context).await;
-            let refused =
+            let to_no_model =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
-            chosen.map_err(refused).map(|Chosen { model, max_tokens, limits, has_price }| ChosenModel {
+            chosen.map_err(to_no_model).map(|Chosen { model, max_tokens, limits, has_price }| ChosenModel {
                 model,
                 max_tokens: max_tokens.map(Into::into),
                 limits,
@@ -396,7 +398,7 @@ fn models(args: ModelArgs, model_context: ModelContext) -> Models {
 }
 
 /// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
-async fn show(record: &Record, no_open: bool, context: &Context) -> Result<(), Failure> {
+async fn show_address(record: &DaemonRecord, no_open: bool, context: &Context) -> Result<(), Failure> {
     print_address(record, context).await?;
     if !no_open && context.screen.interactive() && !context.screen.json() {
         // If there is no browser, the user still sees the address on the screen.
@@ -406,7 +408,7 @@ async fn show(record: &Record, no_open: bool, context: &Context) -> Result<(), F
 }
 
 /// Prints the address of the dashboard and the address for MCP clients.
-pub(crate) async fn print_address(record: &Record, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn print_address(record: &DaemonRecord, context: &Context) -> Result<(), Failure> {
     let started = StartedDaemon::from(record);
     if context.screen.json() {
         return context.screen.document(&started).await;
@@ -418,18 +420,18 @@ pub(crate) async fn print_address(record: &Record, context: &Context) -> Result<
 
 /// Ends the command when its address is in use. The command succeeds if a daemon of the same user listens there,
 /// because that daemon is as good as a new one.
-async fn address_in_use(address: &str, args: &ServeArgs, context: &Context) -> Result<Exit, Failure> {
-    match Record::read(context.places.data()) {
+async fn handle_address_in_use(address: &str, args: &ServeArgs, context: &Context) -> Result<Exit, Failure> {
+    match DaemonRecord::read(context.places.data()) {
         Some(record) if record.address == address && record.is_alive() => {
             context.screen.note(&format!("a daemon is up already (process {})", record.pid));
-            show(&record, args.no_open, context).await?;
+            show_address(&record, args.no_open, context).await?;
             Ok(Exit::Ok)
         }
-        _ => Err(not_started(&StartError::InUse(args.listen))),
+        _ => Err(start_failure(&StartError::InUse(args.listen))),
     }
 }
 
-fn not_started(error: &StartError) -> Failure {
+fn start_failure(error: &StartError) -> Failure {
     let (exit, code, hint) = match error {
         StartError::Remote(_) => (Exit::Usage, "REMOTE", "listen on 127.0.0.1, or say --allow-remote"),
         StartError::InUse(_) => (Exit::Other, "ADDRESS_IN_USE", "choose another port with --listen 127.0.0.1:0"),

@@ -72,7 +72,7 @@ pub(crate) struct AskArgs {
 }
 
 pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, Failure> {
-    let prompt = prompt(&args.prompt, &context.screen).await?;
+    let prompt = read_prompt(&args.prompt, &context.screen).await?;
     let loaded = context.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
     let chosen = model_options.chosen(&context.model_context()).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
         Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &context.screen).await?),
         None => None,
     };
-    let mut turn = turn(opened, message, chosen.limits);
+    let mut turn = new_or_resumed_turn(opened, message, chosen.limits);
     let (agent, description) = tools.agent(&chosen, args.system.clone());
     context.screen.detail(&description);
 
@@ -104,9 +104,9 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
-        Ok(end) => exit_of(&end, &report.unasked),
+        Ok(end) => turn_exit(&end, &report.unasked),
         Err(error) => {
-            let failure = failed(&error);
+            let failure = turn_failure(&error);
             Err(match (&error, report.journal.session()) {
                 (AgentError::Model { .. }, Some(session)) => {
                     failure.hint(format!("`toolrack ask --session {}` continues this conversation", session.prefix))
@@ -126,7 +126,7 @@ struct Prompt {
 }
 
 /// Reads the typed words and the content of stdin; `None` when both are empty.
-async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
+async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
     let typed = words.join(" ").trim().to_owned();
     let piped = match std::io::stdin().is_terminal() {
         true => String::new(),
@@ -137,7 +137,7 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
 }
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
-fn turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
+fn new_or_resumed_turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
     let OpenedSession { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
@@ -157,12 +157,12 @@ pub(crate) struct Tools {
     host: Host,
     selection: Selection,
     /// The server with which a model finds tools that are not in its list.
-    discovery: ServerName,
+    discovery_server: ServerName,
     rules: Arc<LiveRules>,
     /// The server with which the model reads results that were too long for it.
     artifacts_server: ServerName,
     /// The server with which the model calls tools in scripts, if the user wants that.
-    code: Option<ServerName>,
+    code_server: Option<ServerName>,
     /// Hides from models the secrets that servers may repeat.
     conceal: Conceal,
     /// Whether the model gets tools at all.
@@ -186,7 +186,7 @@ impl Tools {
         context: &Context,
     ) -> Result<Self, Failure> {
         match args.no_tools {
-            true => Self::none(context).await,
+            true => Self::without_tools(context).await,
             false => Self::connect(&args.policy, loaded, on_failure, context).await,
         }
     }
@@ -199,7 +199,8 @@ impl Tools {
         context: &Context,
     ) -> Result<Self, Failure> {
         let mut desired = reach::select_servers(loaded, &policy.server)?;
-        let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
+        let (discovery_server, artifacts_server) =
+            (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
             patterns => Selection::all().only(patterns.iter().cloned().chain(every_tool_of(&artifacts_server))),
@@ -208,37 +209,37 @@ impl Tools {
         let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
         let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
-        let code = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
-        let own_servers: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
+        let code_server = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
+        let own_servers: Vec<_> = [&discovery_server, &artifacts_server].into_iter().chain(&code_server).collect();
         warn_of_useless_rules(&policy.rules, loaded, &own_servers, &context.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
         let running = context.start(HostOptions { gate, asker: context.terminal(), on_failure })?;
         // Add the discovery server from the beginning: whether the model needs it is known only once all tools are
         // known.
-        desired.insert(discovery.clone(), running.host().discovery(&discovery, selection.clone()));
+        desired.insert(discovery_server.clone(), running.host().discovery(&discovery_server, selection.clone()));
         let artifacts = context.artifacts();
         let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = running.connect(desired.clone()).await;
-        if let (Some(name), Some(interpreter)) = (&code, interpreter) {
-            // Add the server for scripts last, because it describes the tools of all other servers to the model. Scripts can
-            // find tools without the discovery server.
-            let callable = selection.clone().without_servers([discovery.clone()]);
+        if let (Some(name), Some(interpreter)) = (&code_server, interpreter) {
+            // Add the server for scripts last, because it describes the tools of all other servers to the model.
+            // Scripts can find tools without the discovery server.
+            let callable = selection.clone().without_servers([discovery_server.clone()]);
             desired.insert(name.clone(), host.scripts(name, callable, interpreter));
             host = running.connect(desired).await;
         }
-        for failure in reach::complaints(&host, &policy.server) {
+        for failure in reach::server_failures(&host, &policy.server) {
             context.screen.warning(&failure.message);
         }
         warn_of_unmatched(policy, &host, &context.screen);
         Ok(Self {
             host,
             selection,
-            discovery,
+            discovery_server,
             artifacts_server,
             rules,
-            code,
+            code_server,
             conceal: context.conceal(),
             role,
             renews_tools,
@@ -246,18 +247,19 @@ impl Tools {
     }
 
     /// Returns no tools at all, and starts no server.
-    async fn none(context: &Context) -> Result<Self, Failure> {
+    async fn without_tools(context: &Context) -> Result<Self, Failure> {
         let desired = Desired::new();
-        let (discovery, artifacts_server) = (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
+        let (discovery_server, artifacts_server) =
+            (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let host = context.connect(desired).await?;
         let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
         Ok(Self {
             host,
             selection,
-            discovery,
+            discovery_server,
             artifacts_server,
             rules,
-            code: None,
+            code_server: None,
             conceal: context.conceal(),
             role: Role::Worker,
             renews_tools: false,
@@ -296,12 +298,12 @@ impl Tools {
 
     /// Returns the user's servers, and their states.
     pub(crate) fn servers(&self) -> Vec<ServerStatus> {
-        self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
+        self.host.status().into_iter().filter(|server| !self.is_own_server(&server.name)).collect()
     }
 
     /// Returns the user's servers that are connected, so that they can be asked for resources and prompts.
     pub(crate) fn connected(&self) -> Vec<ServerName> {
-        reach::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
+        reach::connected_servers(&self.host).into_iter().filter(|server| !self.is_own_server(server)).collect()
     }
 
     /// Returns the host that connects the servers.
@@ -310,26 +312,28 @@ impl Tools {
     }
 
     /// Returns whether `server` is one of the program's own servers, which only the model uses.
-    pub(crate) fn is_own(&self, server: &ServerName) -> bool {
-        [&self.discovery, &self.artifacts_server].into_iter().chain(&self.code).any(|own| own == server)
+    pub(crate) fn is_own_server(&self, server: &ServerName) -> bool {
+        [&self.discovery_server, &self.artifacts_server].into_iter().chain(&self.code_server).any(|own| own == server)
     }
 
     /// Returns the tools of the user's servers that may be used.
     pub(crate) fn user_tools(&self) -> Selection {
-        self.usable().without_servers([self.artifacts_server.clone()])
+        self.usable_tools().without_servers([self.artifacts_server.clone()])
     }
 
     /// Returns all tools that a model may find and use. Those of the discovery server and of the server for scripts are
     /// not among them: the model gets these in other ways.
-    fn usable(&self) -> Selection {
-        self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
+    fn usable_tools(&self) -> Selection {
+        self.selection
+            .clone()
+            .without_servers([self.discovery_server.clone()].into_iter().chain(self.code_server.clone()))
     }
 
     /// Returns the agent with these tools, and a description of its tools.
     pub(crate) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (findable, (selection, tools)) = match self.role {
-            Role::Worker => (self.usable(), self.clone().offered_to(&*model)),
+            Role::Worker => (self.usable_tools(), self.clone().tools_for_model(&*model)),
             Role::Channel => (Selection::none(), (Selection::none(), "no tools: its role is \"channel\"".to_owned())),
         };
         let description = format!("{}; {tools}", model.name());
@@ -345,28 +349,28 @@ impl Tools {
 
     /// Returns the tools in the list of `model`, and a description of them for the user. The list has all tools if they
     /// leave enough room for the conversation; otherwise the model has to find them.
-    fn offered_to(self, model: &dyn Model) -> (Selection, String) {
-        let usable = self.usable();
+    fn tools_for_model(self, model: &dyn Model) -> (Selection, String) {
+        let usable_tools = self.usable_tools();
         let catalog = self.host.catalog();
-        let tools = catalog.tools().filter(|tool| usable.has(tool)).count();
+        let tool_count = catalog.tools().filter(|tool| usable_tools.has(tool)).count();
         let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
         // The wire is the API format of the provider, which may limit the number of tools.
         let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
         let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
         // The program's own servers do not count: those for discovery, for artifacts and for scripts.
-        let own_servers = 2 + usize::from(self.code.is_some());
-        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own_servers);
+        let own_servers = 2 + usize::from(self.code_server.is_some());
+        let server_count = self.host.status().iter().filter(is_connected).count().saturating_sub(own_servers);
         // The only tool of the artifacts server does not count either, although it is usable.
-        let user_tools = tools.saturating_sub(1);
-        let description = format!("{}, {}", count(servers, "server"), count(user_tools, "tool"));
-        if let Some(code) = self.code {
-            let shown = Selection::all().of_servers([code, self.discovery, self.artifacts_server]);
-            return (shown, format!("{description}, called by scripts"));
+        let user_tools = tool_count.saturating_sub(1);
+        let description = format!("{}, {}", count(server_count, "server"), count(user_tools, "tool"));
+        if let Some(code_server) = self.code_server {
+            let visible = Selection::all().of_servers([code_server, self.discovery_server, self.artifacts_server]);
+            return (visible, format!("{description}, called by scripts"));
         }
-        match catalog.offer(&budget, &usable) {
-            Offer::All => (usable, description),
+        match catalog.offer(&budget, &usable_tools) {
+            Offer::All => (usable_tools, description),
             Offer::Discovery => (
-                Selection::all().of_servers([self.discovery, self.artifacts_server]),
+                Selection::all().of_servers([self.discovery_server, self.artifacts_server]),
                 format!("{description}, found by searching"),
             ),
         }
@@ -388,11 +392,11 @@ pub(crate) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
 /// Returns the rules of the files and those that the user typed. Also allows all tools of built-in servers and of
 /// `own_servers`, because they only read.
 pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName]) -> Policy {
-    let built_in = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
-    let built_in = built_in.filter_map(|entry| ServerName::new(&*entry.name).ok());
-    let own = built_in.chain(own_servers.iter().map(|name| (*name).clone()));
-    let own = own.filter_map(|name| every_tool_of(&name));
-    let policy = args.allow.iter().cloned().chain(own).fold(loaded.settings.policy.clone(), Policy::allow);
+    let built_in_servers = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
+    let built_in_servers = built_in_servers.filter_map(|entry| ServerName::new(&*entry.name).ok());
+    let allowed_servers = built_in_servers.chain(own_servers.iter().map(|name| (*name).clone()));
+    let allowed_patterns = allowed_servers.filter_map(|name| every_tool_of(&name));
+    let policy = args.allow.iter().cloned().chain(allowed_patterns).fold(loaded.settings.policy.clone(), Policy::allow);
     let policy = args.deny.iter().cloned().fold(policy, Policy::deny);
     if args.yes_read_only { policy.allow_read_only(true) } else { policy }
 }
@@ -436,7 +440,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
 }
 
 /// Returns the failure of a turn that an error has ended.
-pub(crate) fn failed(error: &AgentError) -> Failure {
+pub(crate) fn turn_failure(error: &AgentError) -> Failure {
     match error {
         AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
         error => Failure::new(Exit::Other, "NOT_KEPT", error.to_string()),
@@ -445,19 +449,21 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
 
 /// Returns the exit code or the failure for a turn that has ended with `end`. `unasked` are the tools that needed an
 /// approval when no user could be asked.
-pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
-    let stopped = |code, message: &str| Failure::new(Exit::TurnLimit, code, message);
-    let limit = |code, message: &str, option: &str| {
+pub(crate) fn turn_exit(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
+    let limit_failure = |code, message: &str| Failure::new(Exit::TurnLimit, code, message);
+    let limit_error = |code, message: &str, option: &str| {
         let hint = format!("allow more with {option}, or go on with `toolrack ask --session last \"go on\"`");
-        Err(stopped(code, message).hint(hint))
+        Err(limit_failure(code, message).hint(hint))
     };
     match end {
-        End::RoundLimit => {
-            limit("ROUND_LIMIT", "the model gave all the answers that it may give, and was not done", "--max-rounds")
-        }
-        End::TokenLimit => limit("BUDGET", "the turn used all the tokens that it may use", "--max-total-tokens"),
-        End::CostLimit => limit("BUDGET", "the turn cost all that it may cost", "--max-cost"),
-        End::Repeating => Err(stopped("REPEATING", "the model made the same call again and again")
+        End::RoundLimit => limit_error(
+            "ROUND_LIMIT",
+            "the model gave all the answers that it may give, and was not done",
+            "--max-rounds",
+        ),
+        End::TokenLimit => limit_error("BUDGET", "the turn used all the tokens that it may use", "--max-total-tokens"),
+        End::CostLimit => limit_error("BUDGET", "the turn cost all that it may cost", "--max-cost"),
+        End::Repeating => Err(limit_failure("REPEATING", "the model made the same call again and again")
             .hint("ask in another way, or choose another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
         _ => match unasked {

@@ -2,12 +2,12 @@
 
 mod actions;
 mod commands;
+mod completer;
 mod editor;
-mod known;
+mod input;
+mod known_items;
 mod news;
-mod offer;
 mod prompt;
-mod typed;
 
 use std::{pin::pin, sync::Arc};
 
@@ -33,9 +33,9 @@ use crate::{
     stop::Stop,
 };
 use actions::NextStep;
-use known::{ItemCollector, KnownItems};
+use input::{InputSource, UserInput};
+use known_items::{ItemCollector, KnownItems};
 use news::News;
-use typed::{Input, Typed};
 
 /// `chat`.
 #[derive(Debug, Args)]
@@ -73,16 +73,16 @@ const REPLAYED_MESSAGES: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, context: &Context) -> Result<Exit, Failure> {
     let mut interrupts = Stop::new()?;
-    let started = tokio::select! {
+    let prepared = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
-        started = start(&args, context) => started?,
+        prepared = start(&args, context) => prepared?,
     };
-    let Started { tools, agent, model_options, limits, conversation } = started;
+    let PreparedChat { tools, agent, model_options, limits, conversation } = prepared;
     let news = News::subscribe(&agent.host, context.screen.layout());
     let mut chat = Chat { context, tools, agent, model_options, limits, news, interrupts };
-    let first = args.prompt.join(" ");
-    chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
+    let first_message = args.prompt.join(" ");
+    chat.talk(conversation, Some(first_message).filter(|first_message| !first_message.trim().is_empty())).await
 }
 
 /// The conversation so far, and where it is stored.
@@ -92,7 +92,7 @@ struct Conversation {
 }
 
 /// Everything that a conversation needs, once the servers are connected.
-struct Started {
+struct PreparedChat {
     tools: ask::Tools,
     agent: Agent,
     model_options: ModelOptions,
@@ -101,7 +101,7 @@ struct Started {
 }
 
 /// Chooses the model, opens the conversation and connects the servers.
-async fn start(args: &ChatArgs, context: &Context) -> Result<Started, Failure> {
+async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failure> {
     let loaded = context.load().await?;
     let model_options = ModelOptions::of(&args.talk, &loaded);
     let chosen = model_options.chosen(&context.model_context()).await?;
@@ -120,7 +120,7 @@ async fn start(args: &ChatArgs, context: &Context) -> Result<Started, Failure> {
     if context.screen.interactive() {
         context.screen.note(&description);
     }
-    Ok(Started { tools, agent, model_options, limits: chosen.limits, conversation })
+    Ok(PreparedChat { tools, agent, model_options, limits: chosen.limits, conversation })
 }
 
 impl Conversation {
@@ -140,7 +140,7 @@ impl ask::Tools {
     /// Collects the prompts and resources of the user's servers while the returned value exists.
     fn collect_items(&self, known: &Arc<KnownItems>) -> ItemCollector {
         let tools = self.clone();
-        ItemCollector::start(self.host(), known, move |server| !tools.is_own(server))
+        ItemCollector::start(self.host(), known, move |server| !tools.is_own_server(server))
     }
 }
 
@@ -169,39 +169,43 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     /// Runs one turn after another, until the user leaves.
-    async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
+    async fn talk(
+        &mut self,
+        mut conversation: Conversation,
+        mut first_message: Option<String>,
+    ) -> Result<Exit, Failure> {
         let known = Arc::<KnownItems>::default();
-        let input = Input::open(self.context, &known)?;
+        let input = InputSource::open(self.context, &known)?;
         // Collects items for the completion until the conversation ends.
         let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
-        self.greet(&conversation).await?;
+        self.show_resumed(&conversation).await?;
         // Whether the user has just pressed Ctrl-C: another Ctrl-C then ends the conversation.
         let mut interrupted_before = false;
         loop {
-            let typed = match first.take() {
-                Some(first) => Typed::Text(first),
+            let user_input = match first_message.take() {
+                Some(first_message) => UserInput::Text(first_message),
                 None => tokio::select! {
-                    typed = read_input(&input, &mut self.news, &self.context.screen) => typed?,
+                    user_input = read_input(&input, &mut self.news, &self.context.screen) => user_input?,
                     () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
                 },
             };
-            let prompt = match typed {
-                Typed::Text(text) if text.trim().is_empty() => continue,
-                Typed::Text(text) => text,
-                Typed::Interrupted if interrupted_before => return Ok(self.leave(&conversation, Exit::Ok)),
-                Typed::Interrupted => {
+            let prompt = match user_input {
+                UserInput::Text(text) if text.trim().is_empty() => continue,
+                UserInput::Text(text) => text,
+                UserInput::Interrupted if interrupted_before => return Ok(self.leave(&conversation, Exit::Ok)),
+                UserInput::Interrupted => {
                     interrupted_before = true;
                     self.context.screen.note("press Ctrl-C again, or Ctrl-D, to leave");
                     continue;
                 }
-                Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
+                UserInput::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
             let outcome = match self.handle(&prompt, &mut conversation).await {
                 Ok(NextStep::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
                 Ok(NextStep::ReadInput) => Outcome::Ended(Ok(Exit::Ok)),
-                Ok(NextStep::Say(messages)) => {
-                    let (next, outcome) = self.turn(conversation, messages).await?;
-                    conversation = next;
+                Ok(NextStep::SendTurn(messages)) => {
+                    let (continued, outcome) = self.turn(conversation, messages).await?;
+                    conversation = continued;
                     outcome
                 }
                 Err(failure) => Outcome::Ended(Err(failure)),
@@ -224,16 +228,16 @@ impl Chat<'_> {
     async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         // A separate receiver, because the command borrows all of `self`.
         let mut interrupts = Stop::new()?;
-        let done = tokio::select! {
+        let next_step = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            done = self.run_or_compose(typed, conversation) => Some(done),
+            next_step = self.run_or_compose(typed, conversation) => Some(next_step),
         };
-        if done.is_none() {
+        if next_step.is_none() {
             // The old receiver would report the same Ctrl-C once more.
             self.interrupts = interrupts;
         }
-        done.unwrap_or(Ok(NextStep::ReadInput))
+        next_step.unwrap_or(Ok(NextStep::ReadInput))
     }
 
     async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
@@ -242,13 +246,13 @@ impl Chat<'_> {
             Some(command) => self.run_command(command?, conversation).await,
             None => {
                 let message = self.tools.compose(typed, None, &self.context.screen).await?;
-                Ok(NextStep::Say(vec![message]))
+                Ok(NextStep::SendTurn(vec![message]))
             }
         }
     }
 
     /// Shows the end of a resumed conversation, at a terminal.
-    async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
+    async fn show_resumed(&self, conversation: &Conversation) -> Result<(), Failure> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());
         };
@@ -274,28 +278,32 @@ impl Chat<'_> {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    async fn turn(&mut self, so_far: Conversation, next: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
-        let Conversation { journal, mut messages } = so_far;
-        messages.extend(next);
+    async fn turn(
+        &mut self,
+        conversation: Conversation,
+        new_messages: Vec<Message>,
+    ) -> Result<(Conversation, Outcome), Failure> {
+        let Conversation { journal, mut messages } = conversation;
+        messages.extend(new_messages);
         let mut turn = Turn::new(messages, self.limits);
-        let shown = if self.context.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
+        let format = if self.context.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
         let screen = Arc::clone(&self.context.screen);
-        let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
+        let mut live = Live::new(screen, self.agent.host.catalog(), journal, format);
         let ended = self.run_turn(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
         let is_interactive = self.context.screen.interactive();
-        let cancelled = match &ended {
+        let cancel_result = match &ended {
             None => live.cancel(&mut turn).await,
             Some(Err(AgentError::Model { .. })) if is_interactive => live.cancel(&mut turn).await,
             _ => Ok(()),
         };
         let report = live.finish(&turn, &self.agent).await?;
-        let outcome = match (cancelled, ended) {
-            (Err(not_stored), _) => Outcome::Broken(ask::failed(&not_stored.into())),
-            (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::failed(&error)),
-            (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
+        let outcome = match (cancel_result, ended) {
+            (Err(not_stored), _) => Outcome::Broken(ask::turn_failure(&not_stored.into())),
+            (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::turn_failure(&error)),
+            (_, Some(Err(error))) => Outcome::Ended(Err(ask::turn_failure(&error))),
             (_, None) => Outcome::Cancelled,
-            (_, Some(Ok(end))) => Outcome::Ended(ask::exit_of(&end, &report.unasked).map_err(|failure| match end {
+            (_, Some(Ok(end))) => Outcome::Ended(ask::turn_exit(&end, &report.unasked).map_err(|failure| match end {
                 End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to continue"),
                 _ => failure,
             })),
@@ -325,12 +333,12 @@ impl Chat<'_> {
 }
 
 /// Reads the user's next message, and meanwhile shows changes of the servers.
-async fn read_input(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
+async fn read_input(input: &InputSource, news: &mut News, screen: &Screen) -> Result<UserInput, Failure> {
     let mut next = pin!(input.next());
     loop {
         tokio::select! {
-            typed = &mut next => return typed,
-            line = news.next() => input.show_above(&line, screen),
+            user_input = &mut next => return user_input,
+            line = news.next() => input.show_line(&line, screen),
         }
     }
 }

@@ -21,26 +21,26 @@ use crate::{
 use args::{
     DeleteSessionsArgs, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs, SessionsVerb, ShowSessionArgs,
 };
-use render::{Document, List, ShownSession, replay};
+use render::{ListDocument, SessionDocument, ShownSession, replay};
 
 /// How many of the newest sessions are searched for one with a similar id or title.
 const MAX_SEARCHED: usize = 500;
 
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
-struct Renamed {
+struct RenameDocument {
     session: ShownSession,
 }
 
 /// `sessions delete --json`.
 #[derive(Debug, Serialize)]
-struct Deleted {
+struct DeleteDocument {
     deleted: Vec<ShownSession>,
 }
 
 /// `sessions import --json`.
 #[derive(Debug, Serialize)]
-struct ImportOutcome {
+struct ImportDocument {
     file: String,
     sessions: u64,
     messages: u64,
@@ -65,8 +65,10 @@ pub(crate) async fn run(verb: SessionsVerb, context: &Context) -> Result<Exit, F
 pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Session, Failure> {
     let store = context.store()?;
     match store.find_session(typed, OwnerFilter::All).await {
-        Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), context).await),
-        found => found.map_err(|error| failed(&error)),
+        Err(error @ StoreError::UnknownSession { .. }) => {
+            Err(with_suggestion(typed, session_failure(&error), context).await)
+        }
+        found => found.map_err(|error| session_failure(&error)),
     }
 }
 
@@ -76,11 +78,11 @@ pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Sessi
 /// As for [`find_session`], and when the conversation cannot be opened.
 pub(crate) async fn resume(typed: &str, model: &str, context: &Context) -> Result<(Journal, OpenedSession), Failure> {
     let session = find_session(typed, context).await?;
-    Journal::open(context.store()?, session, model, context.conceal()).await.map_err(|error| failed(&error))
+    Journal::open(context.store()?, session, model, context.conceal()).await.map_err(|error| session_failure(&error))
 }
 
 /// Returns the failure for a session that cannot be read or changed.
-pub(crate) fn failed(error: &StoreError) -> Failure {
+pub(crate) fn session_failure(error: &StoreError) -> Failure {
     let (exit, code) = match error {
         StoreError::UnknownSession { .. } => (Exit::Usage, "UNKNOWN_SESSION"),
         StoreError::AmbiguousSession { .. } => (Exit::Usage, "AMBIGUOUS_SESSION"),
@@ -96,7 +98,7 @@ pub(crate) fn failed(error: &StoreError) -> Failure {
 }
 
 /// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
-async fn unknown(typed: &str, failure: Failure, context: &Context) -> Failure {
+async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
     let newest = match context.store() {
         Ok(store) => store.sessions(&query).await.unwrap_or_default(),
@@ -145,13 +147,13 @@ async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure
         limit: args.limit.saturating_add(1),
         ..SessionQuery::default()
     };
-    let mut found = store.sessions(&query).await.map_err(|error| failed(&error))?;
-    let has_more = found.len() > args.limit;
-    found.truncate(args.limit);
-    let totals = store.session_totals(OwnerFilter::All).await.map_err(|error| failed(&error))?.into();
+    let mut page_sessions = store.sessions(&query).await.map_err(|error| session_failure(&error))?;
+    let has_more = page_sessions.len() > args.limit;
+    page_sessions.truncate(args.limit);
+    let totals = store.session_totals(OwnerFilter::All).await.map_err(|error| session_failure(&error))?.into();
     let conceal = context.concealer_of_configured(&loaded).await;
-    let sessions = found.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
-    let list = List { sessions, totals };
+    let sessions = page_sessions.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
+    let list = ListDocument { sessions, totals };
     if context.screen.json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
@@ -182,7 +184,8 @@ async fn transcript(
     start: u64,
     context: &Context,
 ) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
-    let messages = context.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| failed(&error))?;
+    let messages =
+        context.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((ShownSession::new(session.clone(), &conceal), messages))
@@ -190,10 +193,10 @@ async fn transcript(
 
 async fn show(args: ShowSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
-    let last = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (shown, messages) = transcript(&session, session.messages.saturating_sub(last), context).await?;
+    let limit = args.limit.map_or(u64::MAX, |limit| limit as u64);
+    let (shown, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
     if context.screen.json() {
-        context.screen.document(&Document { session: &shown, messages: &messages }).await?;
+        context.screen.document(&SessionDocument { session: &shown, messages: &messages }).await?;
     } else {
         context.screen.page(replay::page(&shown, &messages, args.full, context.screen.layout())).await?;
     }
@@ -207,12 +210,12 @@ async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Fail
     }
     let session = find_session(&args.session, context).await?;
     let store = context.store()?;
-    store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
-    let session = store.session(session.id).await.map_err(|error| failed(&error))?;
+    store.rename_session(session.id, title).await.map_err(|error| session_failure(&error))?;
+    let session = store.session(session.id).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
     let shown = ShownSession::new(session, &conceal);
     if context.screen.json() {
-        context.screen.document(&Renamed { session: shown }).await?;
+        context.screen.document(&RenameDocument { session: shown }).await?;
     } else {
         context.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
     }
@@ -241,11 +244,11 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
         match context.store()?.delete_session(id).await {
             // Another process may have deleted it meanwhile.
             Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(session_failure(&error)),
         }
     }
     if context.screen.json() {
-        context.screen.document(&Deleted { deleted: shown }).await?;
+        context.screen.document(&DeleteDocument { deleted: shown }).await?;
     } else {
         let lines: Vec<_> =
             shown.iter().map(|shown| format!("deleted {} {}", shown.session.prefix, shown.name())).collect();
@@ -255,11 +258,11 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
 }
 
 async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Failure> {
-    let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| failed(&error))?;
+    let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
     if context.screen.json() {
         let file = args.file.display().to_string();
         let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
-        context.screen.document(&ImportOutcome { file, sessions, messages, known }).await?;
+        context.screen.document(&ImportDocument { file, sessions, messages, known }).await?;
     } else {
         context.screen.page(render::import_outcome(imported)).await?;
         if imported.sessions > 0 {

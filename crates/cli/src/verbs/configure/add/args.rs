@@ -61,7 +61,7 @@ pub(crate) struct AddOptions {
     pub(crate) header: Vec<(String, String)>,
 
     /// Send the value of this environment variable as a bearer token
-    #[arg(long, value_name = "VARIABLE", value_parser = variable)]
+    #[arg(long, value_name = "VARIABLE", value_parser = variable_name)]
     pub(crate) bearer_token_env: Option<String>,
 
     /// The folder in which to start the server
@@ -251,13 +251,13 @@ pub(super) fn looks_like_url(word: &str) -> bool {
 pub(super) fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
     match word.split_once('=') {
         Some(("", _)) => Err("write NAME=VALUE".to_owned()),
-        Some((name, value)) => variable(name).map(|name| (name, Some(value.to_owned()))),
-        None => variable(word).map(|name| (name, None)),
+        Some((name, value)) => variable_name(name).map(|name| (name, Some(value.to_owned()))),
+        None => variable_name(word).map(|name| (name, None)),
     }
 }
 
 /// Parses the name of an environment variable.
-fn variable(word: &str) -> Result<String, String> {
+fn variable_name(word: &str) -> Result<String, String> {
     let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
         && !word.is_empty()
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

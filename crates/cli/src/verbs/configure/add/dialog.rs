@@ -4,7 +4,7 @@ use toolrack_host::text;
 
 use super::{
     args::{AddArgs, env_pair},
-    new_name,
+    parse_new_name,
 };
 use crate::{
     context::Context,
@@ -15,19 +15,21 @@ use crate::{
 ///
 /// # Errors
 /// When no user can be asked, or the user leaves.
-pub(super) async fn complete(args: &mut AddArgs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn ask_for_missing(args: &mut AddArgs, context: &Context) -> Result<(), Failure> {
     if args.name.is_some() && !args.rest.is_empty() {
         return Ok(());
     }
     if !context.screen.interactive() || context.screen.json() {
-        let name = if args.name.is_none() { "no name, and " } else { "" };
-        return Err(Failure::usage(format!("nothing says what to add: there is {name}no command or URL"))
+        let missing_name = if args.name.is_none() { "no name, and " } else { "" };
+        return Err(Failure::usage(format!("nothing says what to add: there is {missing_name}no command or URL"))
             .hint("toolrack add NAME -- COMMAND [ARGUMENT]..., toolrack add NAME URL, or toolrack add --help"));
     }
     if args.name.is_none() {
-        args.name = Some(ask_until("Name of the server: ", context, |typed| Ok(new_name(typed)?.to_string())).await?);
+        args.name = Some(
+            ask_until_valid("Name of the server: ", context, |typed| Ok(parse_new_name(typed)?.to_string())).await?,
+        );
     }
-    args.rest = ask_until("Its command or its URL: ", context, |typed| {
+    args.rest = ask_until_valid("Its command or its URL: ", context, |typed| {
         let words = shell_words::split(typed).map_err(|_| Failure::usage("a quotation mark is not closed"))?;
         if words.is_empty() {
             Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"))
@@ -41,7 +43,7 @@ pub(super) async fn complete(args: &mut AddArgs, context: &Context) -> Result<()
         return Ok(());
     }
     loop {
-        let variable = ask_until(
+        let variable = ask_until_valid(
             "A variable it needs (NAME=VALUE, or NAME to type the value unseen; none: Enter): ",
             context,
             |typed| {
@@ -56,7 +58,7 @@ pub(super) async fn complete(args: &mut AddArgs, context: &Context) -> Result<()
 }
 
 /// Repeats the question until `parse` accepts the answer.
-async fn ask_until<T>(
+async fn ask_until_valid<T>(
     question: &str,
     context: &Context,
     parse: impl Fn(&str) -> Result<T, Failure>,

@@ -38,21 +38,22 @@ struct ShadowedDocument {
 
 impl<'a> Document<'a> {
     pub(crate) fn new(entry: &'a Entry, loaded: &Loaded) -> Self {
-        let path = |source: &toolrack_host::spec::Source| source.path.as_ref().map(|path| path.display().to_string());
+        let source_path =
+            |source: &toolrack_host::spec::Source| source.path.as_ref().map(|path| path.display().to_string());
         let shadows = entry.shadows.iter();
         Self {
             name: &entry.name,
             scope: entry.scope.as_str(),
-            source: path(&entry.source),
+            source: source_path(&entry.source),
             line: entry.line,
             valid: entry.is_valid,
             enabled: entry.enabled,
-            switched_by: entry.switched_by.as_ref().and_then(path),
+            switched_by: entry.switched_by.as_ref().and_then(source_path),
             trusted: entry.trust == Trust::Trusted,
             entry: &entry.view,
             hash: &entry.hash,
             shadows: shadows
-                .map(|shadow| ShadowedDocument { scope: shadow.scope.as_str(), source: path(&shadow.source) })
+                .map(|shadow| ShadowedDocument { scope: shadow.scope.as_str(), source: source_path(&shadow.source) })
                 .collect(),
             // `{:#}` is the headline of a problem, without the snippet of the file and the hint.
             problems: problems(entry, loaded).map(|problem| format!("{problem:#}")).collect(),
@@ -82,9 +83,9 @@ pub(crate) fn page(entry: &Entry, loaded: &Loaded, layout: Layout) -> String {
     let sign = paint(tone, layout.sign(sign));
     let mut lines = vec![format!("{sign} {name}  {}  {}", paint(tone, state), paint(Tone::Faint, &location(entry)))];
     lines.extend(details(&entry.view));
-    if let Some(by) = &entry.switched_by {
-        let word = if entry.enabled { "on" } else { "off" };
-        lines.push(paint(Tone::Faint, &format!("  switched {word} by {by}")));
+    if let Some(source) = &entry.switched_by {
+        let state_word = if entry.enabled { "on" } else { "off" };
+        lines.push(paint(Tone::Faint, &format!("  switched {state_word} by {source}")));
     }
     for shadow in &entry.shadows {
         lines.push(paint(Tone::Faint, &format!("  replaces the entry of {} ({})", shadow.source, shadow.scope)));
@@ -109,36 +110,36 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     let nothing = Map::new();
     let fields = view.as_object().unwrap_or(&nothing);
     let mut lines = Vec::new();
-    let mut line = |label: &str, words: &str| {
+    let mut push_line = |label: &str, words: &str| {
         lines.push(format!("  {} {}", paint(Tone::Faint, &format!("{label:<9}")), text::for_line(words)));
     };
     let args = fields.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     match fields.get("command").and_then(Value::as_str) {
-        Some(command) => line("runs", &shell_words::join(std::iter::once(command).chain(args))),
+        Some(command) => push_line("runs", &shell_words::join(std::iter::once(command).chain(args))),
         None if fields.contains_key("container") => {
-            line("runs", format!("the command of its image {}", shell_words::join(args)).trim_end());
+            push_line("runs", format!("the command of its image {}", shell_words::join(args)).trim_end());
         }
         None => {}
     }
     if let Some(url) = fields.get("url").and_then(Value::as_str) {
-        line("contacts", url);
+        push_line("contacts", url);
     }
     if let Some(folder) = fields.get("cwd").and_then(Value::as_str) {
-        line("in", folder);
+        push_line("in", folder);
     }
     for (field, label, separator) in [("env", "with", "="), ("headers", "sends", ": ")] {
         for (name, value) in fields.get(field).and_then(Value::as_object).into_iter().flatten() {
-            line(label, &format!("{name}{separator}{}", value.as_str().unwrap_or_default()));
+            push_line(label, &format!("{name}{separator}{}", value.as_str().unwrap_or_default()));
         }
     }
     // Only an entry that the user is asked to agree to has `files`.
     for (name, fingerprint) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
-        line("file", &format!("{name}  {}", fingerprint.as_str().unwrap_or_default()));
+        push_line("file", &format!("{name}  {}", fingerprint.as_str().unwrap_or_default()));
     }
     // `runs` or `contacts` stands for `type`, and the caller shows in its first line whether the entry is enabled.
     let shown_elsewhere = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
     for (name, value) in fields.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())) {
-        line("setting", &format!("{name} = {value}"));
+        push_line("setting", &format!("{name} = {value}"));
     }
     lines
 }

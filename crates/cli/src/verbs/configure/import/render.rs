@@ -13,14 +13,14 @@ use crate::render::{Cell, Layout, Sign, Tone, columns, paint};
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) offers: &'a [ListedOffer<'a>],
-    pub(crate) added: &'a [Added],
+    pub(crate) added: &'a [AddedServer],
     pub(crate) dry_run: bool,
 }
 
 /// How an offer relates to the configured servers and to the other offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum OfferState {
     /// No server here has its name yet.
     New,
     /// The same server is configured here already, or an earlier offer is the same server.
@@ -43,8 +43,7 @@ pub(crate) struct ListedOffer<'a> {
     from_project: bool,
     /// The only folder in which the server is used; `None` if it is used everywhere.
     private_to: Option<String>,
-    #[serde(rename = "state")]
-    pub(crate) standing: Standing,
+    pub(crate) state: OfferState,
     /// The entry that would be written, without secrets.
     entry: &'a Value,
     notes: &'a [String],
@@ -53,7 +52,7 @@ pub(crate) struct ListedOffer<'a> {
 }
 
 impl<'a> ListedOffer<'a> {
-    pub(crate) fn new(offer: &'a Offer, standing: Standing) -> Self {
+    pub(crate) fn new(offer: &'a Offer, state: OfferState) -> Self {
         Self {
             client: offer.client.id(),
             name: &offer.name,
@@ -61,7 +60,7 @@ impl<'a> ListedOffer<'a> {
             line: offer.line,
             from_project: offer.from_project,
             private_to: offer.private_to.as_ref().map(|folder| folder.display().to_string()),
-            standing,
+            state,
             entry: &offer.view,
             notes: &offer.notes,
             offer,
@@ -71,7 +70,7 @@ impl<'a> ListedOffer<'a> {
 
 /// A server that was added, or that a dry run would add.
 #[derive(Debug, Serialize)]
-pub(crate) struct Added {
+pub(crate) struct AddedServer {
     pub(crate) name: String,
     pub(crate) client: &'static str,
     pub(crate) scope: &'static str,
@@ -83,48 +82,48 @@ pub(crate) struct Added {
 }
 
 /// Shows the offers of each file below the name of the program.
-pub(crate) fn page(offered: &[ListedOffer<'_>], layout: Layout) -> String {
+pub(crate) fn page(listed: &[ListedOffer<'_>], layout: Layout) -> String {
     let mut lines = Vec::new();
-    for offers_of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
+    for offers_of_file in listed.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
         let Some(first) = offers_of_file.first() else { continue };
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let from = if first.from_project { ", this project's" } else { "" };
-        let about = format!("({}{from})", text::for_line(&first.source));
-        lines.push(format!("{} {}", paint(Tone::Strong, first.offer.client.title()), paint(Tone::Faint, &about)));
-        let rows: Vec<_> = offers_of_file.iter().map(|offered| row(offered, layout)).collect();
-        for (offered, line) in offers_of_file.iter().zip(columns(&rows)) {
+        let origin = if first.from_project { ", this project's" } else { "" };
+        let source = format!("({}{origin})", text::for_line(&first.source));
+        lines.push(format!("{} {}", paint(Tone::Strong, first.offer.client.title()), paint(Tone::Faint, &source)));
+        let rows: Vec<_> = offers_of_file.iter().map(|listed| row(listed, layout)).collect();
+        for (listed, line) in offers_of_file.iter().zip(columns(&rows)) {
             lines.push(format!("  {line}"));
-            let private =
-                offered.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
-            lines.extend(private.map(|private| paint(Tone::Faint, &private)));
-            let notes = offered.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
+            let private_note =
+                listed.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
+            lines.extend(private_note.map(|private_note| paint(Tone::Faint, &private_note)));
+            let notes = listed.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
             lines.extend(notes);
         }
     }
     lines.join("\n")
 }
 
-fn row(offered: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
-    let (sign, tone, state) = match offered.standing {
-        Standing::New => (Sign::Good, Tone::Good, "new"),
-        Standing::Same => (Sign::Off, Tone::Faint, "already here"),
-        Standing::Taken => (Sign::Doubtful, Tone::Waiting, "another one here has this name"),
-        Standing::Rival => (Sign::Doubtful, Tone::Waiting, "another program means something else by this name"),
+fn row(listed: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
+    let (sign, tone, state) = match listed.state {
+        OfferState::New => (Sign::Good, Tone::Good, "new"),
+        OfferState::Same => (Sign::Off, Tone::Faint, "already here"),
+        OfferState::Taken => (Sign::Doubtful, Tone::Waiting, "another one here has this name"),
+        OfferState::Rival => (Sign::Doubtful, Tone::Waiting, "another program means something else by this name"),
     };
     vec![
         Cell::new(tone, layout.sign(sign)),
-        Cell::new(Tone::Strong, text::for_line(offered.name)),
+        Cell::new(Tone::Strong, text::for_line(listed.name)),
         Cell::new(tone, state),
-        Cell::new(Tone::Plain, text::for_line(&summary(offered.entry))),
+        Cell::new(Tone::Plain, text::for_line(&summary(listed.entry))),
     ]
 }
 
 /// Returns the line of an offer in a list to choose from.
-pub(crate) fn line(offered: &ListedOffer<'_>) -> String {
-    let from = if offered.from_project { ", project" } else { "" };
-    let line = format!("{} ({}{from})  {}", offered.name, offered.offer.client.title(), summary(offered.entry));
+pub(crate) fn line(listed: &ListedOffer<'_>) -> String {
+    let origin = if listed.from_project { ", project" } else { "" };
+    let line = format!("{} ({}{origin})  {}", listed.name, listed.offer.client.title(), summary(listed.entry));
     text::for_line(&line).into_owned()
 }
 
@@ -139,7 +138,7 @@ fn summary(entry: &Value) -> String {
 }
 
 /// Returns the line for an added server, and the remaining steps.
-pub(crate) fn outcome(added: &Added) -> String {
+pub(crate) fn outcome(added: &AddedServer) -> String {
     let path = added.path.display().to_string();
     let mut lines = vec![format!("added {} to {}", text::for_line(&added.name), text::for_line(&path))];
     lines.extend(added.notes.iter().map(|note| format!("  {}", text::for_line(note))));

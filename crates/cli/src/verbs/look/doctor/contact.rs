@@ -46,28 +46,28 @@ async fn check_name_and_port(name: &str, host: &str, port: u16) -> Vec<Check> {
         Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
         Err(_) => {
-            let what = format!("no address of {host} was found within {} s", STEP_TIMEOUT.as_secs());
-            return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the network")];
+            let message = format!("no address of {host} was found within {} s", STEP_TIMEOUT.as_secs());
+            return vec![Check::bad("dns", name, message, Exit::Unreachable).hint("check the network")];
         }
     };
-    let Some(first) = addresses.first() else {
-        let what = format!("{host} has no address");
-        return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the name, and the network")];
+    let Some(first_address) = addresses.first() else {
+        let message = format!("{host} has no address");
+        return vec![Check::bad("dns", name, message, Exit::Unreachable).hint("check the name, and the network")];
     };
-    let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first.ip()))];
+    let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first_address.ip()))];
     let start = Instant::now();
     checks.push(match tokio::time::timeout(STEP_TIMEOUT, TcpStream::connect(&addresses[..])).await {
         Ok(Ok(_)) => {
-            let took = start.elapsed().as_millis();
-            Check::good("tcp", name, format!("port {port} answers in {took} ms: the problem is TLS or HTTP"))
+            let elapsed_ms = start.elapsed().as_millis();
+            Check::good("tcp", name, format!("port {port} answers in {elapsed_ms} ms: the problem is TLS or HTTP"))
         }
         Ok(Err(error)) => {
-            let what = format!("port {port} of {host}: {}", in_words(&error));
-            Check::bad("tcp", name, what, Exit::Unreachable).hint("is the server running, and is the port right?")
+            let message = format!("port {port} of {host}: {}", in_words(&error));
+            Check::bad("tcp", name, message, Exit::Unreachable).hint("is the server running, and is the port right?")
         }
         Err(_) => {
-            let what = format!("port {port} of {host} does not answer within {} s", STEP_TIMEOUT.as_secs());
-            Check::bad("tcp", name, what, Exit::Unreachable).hint("a firewall may drop what is sent there")
+            let message = format!("port {port} of {host} does not answer within {} s", STEP_TIMEOUT.as_secs());
+            Check::bad("tcp", name, message, Exit::Unreachable).hint("a firewall may drop what is sent there")
         }
     });
     checks

@@ -15,25 +15,27 @@ use crate::{
 
 /// If no entry uses a container, reports which engines are installed. Starts no engine.
 pub(super) fn engines(loaded: &Loaded, context: &Context) -> Option<Check> {
-    if loaded.desired.values().any(|spec| container_of(spec).is_some()) {
+    if loaded.desired.values().any(|spec| container_and_stdio(spec).is_some()) {
         return None;
     }
     let path = context.environment.get("PATH").map(ToOwned::to_owned);
     let is_installed = |program: &&&str| which::which_in(program, path.clone(), &context.folder).is_ok();
     let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_installed).copied().collect();
-    let what = match installed.as_slice() {
+    let message = match installed.as_slice() {
         [] => {
             let engines = Engine::Auto.programs().join(" and no ");
             format!("no {engines} is installed: an entry with `container` does not start")
         }
         engines => format!("{} is installed, and no entry has a `container`", engines.join(" and ")),
     };
-    Some(Check::good("container", "engine", what))
+    Some(Check::good("container", "engine", message))
 }
 
 /// Checks whether the engine and the image of a server's container are there.
 pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> Vec<Check> {
-    let (Some((container, stdio)), Ok(server)) = (container_of(spec), ServerName::new(name)) else { return Vec::new() };
+    let (Some((container, stdio)), Ok(server)) = (container_and_stdio(spec), ServerName::new(name)) else {
+        return Vec::new();
+    };
     // The checks of placeholders report a missing value already.
     let Ok(plan) = context.resolver().stdio(&server, stdio).await else { return Vec::new() };
     let inspection = match inspect_engine(&server, &plan).await {
@@ -48,13 +50,13 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> 
     let program = text::for_line(&inspection.program.display().to_string()).into_owned();
     let engine = match &inspection.engine {
         Ok(facts) => {
-            let who = if facts.rootless { "rootless" } else { "as root" };
-            Check::good("container", name, format!("{program} {} answers, {who}", facts.version))
+            let privileges = if facts.rootless { "rootless" } else { "as root" };
+            Check::good("container", name, format!("{program} {} answers, {privileges}", facts.version))
         }
         Err(why) => {
-            let what = format!("{program} is installed and does not answer: {why}");
+            let message = format!("{program} is installed and does not answer: {why}");
             let hint = "start it (`systemctl start docker`, `podman machine start`)";
-            return vec![Check::bad("container", name, what, Exit::Unreachable).hint(hint)];
+            return vec![Check::bad("container", name, message, Exit::Unreachable).hint(hint)];
         }
     };
     let image = plan.container.as_ref().map_or(container, |plan| &plan.container);
@@ -67,32 +69,33 @@ fn image_check(name: &str, container: &Container, inspection: &EngineReport) -> 
         ImageStatus::Present { digests } => Some(digests.as_slice()),
         ImageStatus::Missing | ImageStatus::NotAsked => None,
         ImageStatus::Unknown { why } => {
-            let what = format!("whether the image {image} is here is not known: {why}");
-            return Check::doubtful("container", name, what);
+            let message = format!("whether the image {image} is here is not known: {why}");
+            return Check::doubtful("container", name, message);
         }
     };
-    let place = match (digests, container.pull) {
+    let availability = match (digests, container.pull) {
         (Some(_), _) => "is here",
         (None, Pull::Missing) => "is not here, and is fetched at the first start, within `startup_timeout`",
         (None, Pull::Never) => {
-            let what = format!("the image {image} is not here, and `container.pull` is `never`");
+            let message = format!("the image {image} is not here, and `container.pull` is `never`");
             let program = inspection.program.file_name().unwrap_or_default().to_string_lossy();
             let hint = format!("{program} pull {}", shell_words::quote(&image));
-            return Check::bad("container", name, what, Exit::Unreachable).hint(hint);
+            return Check::bad("container", name, message, Exit::Unreachable).hint(hint);
         }
     };
     if container.is_pinned() {
-        return Check::good("container", name, format!("the image {image} {place}"));
+        return Check::good("container", name, format!("the image {image} {availability}"));
     }
-    let what = format!("the image {image} {place}; it has no digest, so the same name may mean another image tomorrow");
+    let message =
+        format!("the image {image} {availability}; it has no digest, so the same name may mean another image tomorrow");
     let hint = match digests.and_then(<[String]>::first) {
         Some(pinned) => format!("write \"image\": \"{pinned}\""),
         None => format!("write \"image\": \"{image}@sha256:…\""),
     };
-    Check::doubtful("container", name, what).hint(hint)
+    Check::doubtful("container", name, message).hint(hint)
 }
 
-fn container_of(spec: &ServerSpec) -> Option<(&Container, &toolrack_host::spec::Stdio)> {
+fn container_and_stdio(spec: &ServerSpec) -> Option<(&Container, &toolrack_host::spec::Stdio)> {
     match &spec.transport {
         Transport::Stdio(stdio) => Some((stdio.container.as_deref()?, stdio)),
         _ => None,

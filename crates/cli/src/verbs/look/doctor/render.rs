@@ -26,7 +26,8 @@ pub(crate) struct Check {
     subject: String,
     #[serde(rename = "status")]
     pub(crate) health: Health,
-    what: String,
+    #[serde(rename = "what")]
+    message: String,
     /// The next step.
     pub(crate) hint: Option<String>,
     #[serde(skip)]
@@ -45,20 +46,20 @@ pub(crate) enum Health {
 }
 
 impl Check {
-    fn new(area: &'static str, subject: &str, health: Health, what: impl Into<String>) -> Self {
-        Self { area, subject: subject.to_owned(), health, what: what.into(), hint: None, exit: Exit::Ok }
+    fn new(area: &'static str, subject: &str, health: Health, message: impl Into<String>) -> Self {
+        Self { area, subject: subject.to_owned(), health, message: message.into(), hint: None, exit: Exit::Ok }
     }
 
-    pub(crate) fn good(area: &'static str, subject: &str, what: impl Into<String>) -> Self {
-        Self::new(area, subject, Health::Good, what)
+    pub(crate) fn good(area: &'static str, subject: &str, message: impl Into<String>) -> Self {
+        Self::new(area, subject, Health::Good, message)
     }
 
-    pub(crate) fn doubtful(area: &'static str, subject: &str, what: impl Into<String>) -> Self {
-        Self::new(area, subject, Health::Doubtful, what)
+    pub(crate) fn doubtful(area: &'static str, subject: &str, message: impl Into<String>) -> Self {
+        Self::new(area, subject, Health::Doubtful, message)
     }
 
-    pub(crate) fn bad(area: &'static str, subject: &str, what: impl Into<String>, exit: Exit) -> Self {
-        Self { exit, ..Self::new(area, subject, Health::Bad, what) }
+    pub(crate) fn bad(area: &'static str, subject: &str, message: impl Into<String>, exit: Exit) -> Self {
+        Self { exit, ..Self::new(area, subject, Health::Bad, message) }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
@@ -78,16 +79,16 @@ impl Check {
     }
 
     /// Makes the check that reports a problem of a file.
-    pub(crate) fn of_problem(problem: &Problem) -> Self {
-        let place = problem.place();
-        let what = match &problem.entry {
+    pub(crate) fn from_problem(problem: &Problem) -> Self {
+        let location = problem.place();
+        let message = match &problem.entry {
             Some(entry) => format!("`{entry}`: {}", problem.message),
             None => problem.message.clone(),
         };
         let check = if problem.is_error() {
-            Self::bad("config", &place, what, Exit::Usage)
+            Self::bad("config", &location, message, Exit::Usage)
         } else {
-            Self::doubtful("config", &place, what)
+            Self::doubtful("config", &location, message)
         };
         Self { hint: problem.hint.clone(), ..check }
     }
@@ -105,7 +106,7 @@ pub(crate) fn page(checks: &[Check], layout: Layout) -> String {
             Cell::new(tone, layout.sign(sign)),
             Cell::new(Tone::Faint, check.area),
             Cell::new(Tone::Strong, text::for_line(&check.subject)),
-            Cell::new(Tone::Plain, text::for_line(&check.what)),
+            Cell::new(Tone::Plain, text::for_line(&check.message)),
         ]
     };
     let rows: Vec<_> = checks.iter().map(row).collect();

@@ -42,7 +42,7 @@ pub(crate) struct Server {
     findings: FindingCount,
     error: Option<String>,
     #[serde(skip)]
-    shown: Shown,
+    page_data: PageData,
 }
 
 /// How many findings there are in the definitions of a server's tools, and of which kinds. `toolrack doctor` shows
@@ -55,7 +55,7 @@ pub(crate) struct FindingCount {
 
 /// Data that only the page for people needs.
 #[derive(Debug)]
-struct Shown {
+struct PageData {
     state: State,
     source: Source,
     warnings: Vec<String>,
@@ -69,13 +69,13 @@ impl From<ServerStatus> for Server {
             transport: Some(status.transport),
             era: status.era,
             scope: status.source.scope.clone(),
-            source: path(&status.source),
+            source: source_path(&status.source),
             enabled: status.enabled,
             tools: status.tools,
             quarantined: status.quarantined.iter().map(|quarantined| quarantined.tool.clone()).collect(),
             findings: FindingCount::default(),
             error: status.state.error().map(str::to_owned),
-            shown: Shown { state: status.state, source: status.source, warnings: status.warnings },
+            page_data: PageData { state: status.state, source: status.source, warnings: status.warnings },
         }
     }
 }
@@ -87,15 +87,15 @@ impl Server {
 
     /// Counts the findings about tools of this server. `findings` are those of all servers.
     pub(crate) fn count_findings(&mut self, findings: &Findings) {
-        for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
-            self.findings.count += found.len();
-            self.findings.kinds.extend(found.iter().map(|finding| finding.kind));
+        for ((_, _), tool_findings) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
+            self.findings.count += tool_findings.len();
+            self.findings.kinds.extend(tool_findings.iter().map(|finding| finding.kind));
         }
     }
 
     /// Returns whether the server waits for the user's approval.
     pub(crate) fn is_pending(&self) -> bool {
-        self.shown.state == State::PendingTrust
+        self.page_data.state == State::PendingTrust
     }
 
     /// Returns whether a tool of the server differs from its pin.
@@ -105,7 +105,7 @@ impl Server {
 
     /// The exit code of a server that should be connected and is not.
     pub(crate) fn failure_exit(&self) -> Option<Exit> {
-        match &self.shown.state {
+        match &self.page_data.state {
             State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
             State::PendingTrust => Some(Exit::NotTrusted),
             State::NeedsAuth { .. } => Some(Exit::SignIn),
@@ -123,24 +123,24 @@ impl Server {
             transport: None,
             era: None,
             scope: entry.source.scope.clone(),
-            source: path(&entry.source),
+            source: source_path(&entry.source),
             enabled: false,
             tools: 0,
             quarantined: Vec::new(),
             findings: FindingCount::default(),
             error: Some(why),
-            shown: Shown { state, source: entry.source.clone(), warnings: Vec::new() },
+            page_data: PageData { state, source: entry.source.clone(), warnings: Vec::new() },
         }
     }
 }
 
-fn path(source: &Source) -> Option<String> {
+fn source_path(source: &Source) -> Option<String> {
     source.path.as_ref().map(|path| path.display().to_string())
 }
 
 /// The broken entries among `named`; all broken entries if `named` is empty. The list shows them as broken instead of
 /// leaving them out.
-pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
+pub(crate) fn broken_servers(loaded: &Loaded, named: &[String]) -> Vec<Server> {
     loaded
         .entries
         .iter()
@@ -159,7 +159,7 @@ pub(crate) fn page(servers: &[Server], layout: Layout) -> String {
     let rows: Vec<_> = servers
         .iter()
         .map(|server| {
-            let (sign, tone, words) = in_words(&server.shown.state, layout);
+            let (sign, tone, words) = describe_state(&server.page_data.state, layout);
             vec![
                 Cell::new(tone, layout.sign(sign)),
                 Cell::new(Tone::Strong, text::for_line(&server.name)),
@@ -173,10 +173,10 @@ pub(crate) fn page(servers: &[Server], layout: Layout) -> String {
     for (server, line) in servers.iter().zip(columns(&rows)) {
         lines.push(line);
         if server.error.is_some() {
-            let source = format!("  configured in {}", server.shown.source);
+            let source = format!("  configured in {}", server.page_data.source);
             lines.push(paint(Tone::Faint, &source));
         }
-        for warning in &server.shown.warnings {
+        for warning in &server.page_data.warnings {
             let warning = format!("  {}", text::for_line(warning));
             lines.push(paint(Tone::Waiting, &warning));
         }
@@ -185,14 +185,14 @@ pub(crate) fn page(servers: &[Server], layout: Layout) -> String {
 }
 
 /// A state as a sign, a colour and words; the words alone say everything.
-fn in_words(state: &State, layout: Layout) -> (Sign, Tone, String) {
-    let because = |words: &str, why: &str| format!("{words} {} {}", layout.dash(), text::for_line(why));
+fn describe_state(state: &State, layout: Layout) -> (Sign, Tone, String) {
+    let with_reason = |words: &str, why: &str| format!("{words} {} {}", layout.dash(), text::for_line(why));
     match state {
         State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
         State::ToolsFailed { error } => (
             Sign::Doubtful,
             Tone::Waiting,
-            because(&format!("connected {} tools failed", layout.dot()), error.as_str()),
+            with_reason(&format!("connected {} tools failed", layout.dot()), error.as_str()),
         ),
         State::Idle { tools } => {
             let words = format!("idle ({}; starts when called)", count(*tools, "tool"));
@@ -203,12 +203,12 @@ fn in_words(state: &State, layout: Layout) -> (Sign, Tone, String) {
         State::Reconnecting { attempt, attempts, in_ms, error } => {
             let wait = in_ms.div_ceil(1000);
             let words = format!("reconnecting {attempt}/{attempts} in {wait}s");
-            (Sign::Again, Tone::Waiting, because(&words, error.as_str()))
+            (Sign::Again, Tone::Waiting, with_reason(&words, error.as_str()))
         }
         State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
         State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("needs sign-in: {how}")),
         State::Disabled => (Sign::Off, Tone::Faint, "disabled".to_owned()),
-        State::Failed { error } => (Sign::Bad, Tone::Bad, because("failed", error.as_str())),
+        State::Failed { error } => (Sign::Bad, Tone::Bad, with_reason("failed", error.as_str())),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
             quarantined: Vec::new(),
             findings: FindingCount::default(),
             error: state.error().map(str::to_owned),
-            shown: Shown { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
+            page_data: PageData { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
         }
     }
 

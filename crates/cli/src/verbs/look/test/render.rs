@@ -10,12 +10,12 @@ use crate::render::{Cell, Layout, Sign, Tone, columns, count, excerpt, paint};
 /// `test --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) servers: &'a [Tested],
+    pub(crate) servers: &'a [TestedServer],
 }
 
 /// A server that was tested.
 #[derive(Debug, Serialize)]
-pub(crate) struct Tested {
+pub(crate) struct TestedServer {
     name: String,
     ok: bool,
     state: &'static str,
@@ -34,8 +34,8 @@ pub(crate) struct Tested {
     error: Option<String>,
 }
 
-impl Tested {
-    pub(crate) fn new(status: ServerStatus, why: Why, took: Option<Duration>) -> Self {
+impl TestedServer {
+    pub(crate) fn new(status: ServerStatus, why: Why, elapsed: Option<Duration>) -> Self {
         let error = status.state.error().map(str::to_owned);
         Self {
             name: status.name.to_string(),
@@ -48,7 +48,7 @@ impl Tested {
             server_info: status.server_info,
             instructions: status.instructions,
             tools: status.tools,
-            duration_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
+            duration_ms: elapsed.and_then(|elapsed| u64::try_from(elapsed.as_millis()).ok()),
             steps: why.steps,
             error,
         }
@@ -56,26 +56,26 @@ impl Tested {
 }
 
 /// The outcome for each server, with its steps below.
-pub(crate) fn page(tested: &[Tested], layout: Layout) -> String {
+pub(crate) fn page(tested: &[TestedServer], layout: Layout) -> String {
     let blocks: Vec<_> = tested.iter().map(|server| block(server, layout)).collect();
     blocks.join("\n\n")
 }
 
-fn block(server: &Tested, layout: Layout) -> String {
+fn block(server: &TestedServer, layout: Layout) -> String {
     let (sign, tone) = if server.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
     let name = paint(Tone::Strong, &text::for_line(&server.name));
-    let mut about = if server.ok {
+    let mut verdict = if server.ok {
         format!("works: {}, about {}", count(server.tools, "tool"), count(server.tokens, "token"))
     } else {
         "does not work".to_owned()
     };
-    if let Some(took) = server.duration_ms {
-        about += &format!(", {took} ms");
+    if let Some(elapsed_ms) = server.duration_ms {
+        verdict += &format!(", {elapsed_ms} ms");
     }
-    let mut lines = vec![format!("{} {name}  {}", paint(tone, layout.sign(sign)), paint(tone, &about))];
+    let mut lines = vec![format!("{} {name}  {}", paint(tone, layout.sign(sign)), paint(tone, &verdict))];
     if let Some(ServerInfo { name, version, .. }) = &server.server_info {
-        let says = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
-        lines.push(paint(Tone::Faint, says.trim_end()));
+        let identity = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
+        lines.push(paint(Tone::Faint, identity.trim_end()));
     }
     let is_full = false;
     lines.extend(instructions(&server.name, server.instructions.as_deref(), is_full));

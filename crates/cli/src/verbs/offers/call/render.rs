@@ -62,13 +62,13 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
 /// The result for a file or another program: every text exactly as it came. If there is only text, no line break is
 /// added at the end.
 pub(crate) fn plain(outcome: &ToolOutcome) -> String {
-    let exact = |piece: &Content| match piece {
+    let unchanged = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
         Content::Resource { resource } => plain_contents(resource),
         Content::Other(value) => pretty(value),
         other => anstream::adapter::strip_str(&content(other)).to_string(),
     };
-    let mut parts: Vec<String> = outcome.content.iter().map(exact).collect();
+    let mut parts: Vec<String> = outcome.content.iter().map(unchanged).collect();
     let mut only_text = outcome.content.iter().all(is_text);
     if !has_text(outcome)
         && let Some(structured) = &outcome.structured

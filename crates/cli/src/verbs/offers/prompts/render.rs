@@ -13,7 +13,7 @@ use crate::{
 
 /// The prompts of one server.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct ServerPrompts {
     pub(crate) server: String,
     pub(crate) prompts: Vec<Prompt>,
 }
@@ -26,12 +26,12 @@ pub(crate) struct Document<'a> {
 }
 
 /// The output of `prompts --json`.
-pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
+pub(crate) fn document<'a>(offers: &'a [ServerPrompts], warnings: &'a [String]) -> Document<'a> {
     Document { prompts: ServerItem::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
 }
 
 /// The prompts of each server below its name.
-pub(crate) fn page(offers: &[Offer]) -> String {
+pub(crate) fn page(offers: &[ServerPrompts]) -> String {
     let mut lines = Vec::new();
     for offer in offers.iter().filter(|offer| !offer.prompts.is_empty()) {
         if !lines.is_empty() {

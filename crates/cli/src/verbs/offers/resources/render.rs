@@ -13,7 +13,7 @@ use crate::{
 
 /// The resources of one server.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct ServerResources {
     pub(crate) server: String,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<ResourceTemplate>,
@@ -28,7 +28,7 @@ pub(crate) struct Document<'a> {
 }
 
 /// The output of `resources --json`.
-pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
+pub(crate) fn document<'a>(offers: &'a [ServerResources], warnings: &'a [String]) -> Document<'a> {
     Document {
         resources: ServerItem::all(offers, |offer| (&offer.server, &offer.resources)),
         templates: ServerItem::all(offers, |offer| (&offer.server, &offer.templates)),
@@ -37,7 +37,7 @@ pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Docum
 }
 
 /// The resources of each server below its name, then its templates.
-pub(crate) fn page(offers: &[Offer]) -> String {
+pub(crate) fn page(offers: &[ServerResources]) -> String {
     let mut lines = Vec::new();
     for offer in offers {
         if offer.resources.is_empty() && offer.templates.is_empty() {

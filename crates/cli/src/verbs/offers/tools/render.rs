@@ -11,7 +11,7 @@ use crate::{
 
 /// A tool that is shown.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ListedTool {
     pub(crate) tool: CatalogTool,
     /// How well the tool fits the search; `None` without a search.
     pub(crate) score: Option<f32>,
@@ -48,8 +48,12 @@ struct Tool<'a> {
 }
 
 /// The output of `tools --json`.
-pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warnings: &'a [String]) -> Document<'a> {
-    let tools = tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect();
+pub(crate) fn document<'a>(
+    tools: &'a [ListedTool],
+    servers: &'a [ServerStatus],
+    warnings: &'a [String],
+) -> Document<'a> {
+    let tools = tools.iter().map(|shown| tool_document(&shown.tool, shown.score, None)).collect();
     Document { tools, servers: with_instructions(servers), warnings }
 }
 
@@ -60,16 +64,16 @@ fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
 }
 
 /// The output of `tools --json` for the one tool that was named.
-pub(crate) fn one_document<'a>(
+pub(crate) fn single_tool_document<'a>(
     tool: &'a CatalogTool,
-    judged: &'a CallVerdict,
+    verdict: &'a CallVerdict,
     servers: &'a [ServerStatus],
     warnings: &'a [String],
 ) -> Document<'a> {
-    Document { tools: vec![as_json(tool, None, Some(judged))], servers: with_instructions(servers), warnings }
+    Document { tools: vec![tool_document(tool, None, Some(verdict))], servers: with_instructions(servers), warnings }
 }
 
-fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a CallVerdict>) -> Tool<'a> {
+fn tool_document<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a CallVerdict>) -> Tool<'a> {
     let tool = entry.tool();
     Tool {
         name: &entry.name,
@@ -96,7 +100,7 @@ pub(crate) struct Detail {
 /// The tools of each server below its name: signature, badges, the first line of the description.
 ///
 /// `tools` are in the order of their servers. The instructions of each of `servers` follow its name.
-pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) -> String {
+pub(crate) fn page(tools: &[ListedTool], servers: &[ServerStatus], detail: Detail) -> String {
     let Detail { with_schema, is_full } = detail;
     let mut lines = Vec::new();
     for tools_of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
@@ -117,8 +121,8 @@ pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], detail: Detail) ->
 }
 
 /// Tools of any server, in the given order, each with its server.
-pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
-    let lines = tools.iter().flat_map(|Shown { tool, .. }| tool_lines(tool, &tool.selector(), "", with_schema));
+pub(crate) fn ranked(tools: &[ListedTool], with_schema: bool) -> String {
+    let lines = tools.iter().flat_map(|ListedTool { tool, .. }| tool_lines(tool, &tool.selector(), "", with_schema));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -17,18 +17,19 @@ pub(crate) fn cells(row: &AuditRow) -> Vec<Cell> {
     let entry = &row.entry;
     let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
     let (tone, outcome) = outcome(entry);
-    let shown = |text: &str| text::for_line(text).into_owned();
-    let whose = entry.agent.as_deref().map(|agent| format!("for {agent}"));
-    let who = [&entry.who, &entry.client, &whose].into_iter().flatten();
-    let who = who.map(|text| shown(text)).collect::<Vec<_>>().join(" ");
-    let what = [&entry.server, &entry.tool].into_iter().flatten().map(|text| shown(text)).collect::<Vec<_>>().join("/");
+    let escaped = |text: &str| text::for_line(text).into_owned();
+    let agent_text = entry.agent.as_deref().map(|agent| format!("for {agent}"));
+    let caller = [&entry.who, &entry.client, &agent_text].into_iter().flatten();
+    let caller = caller.map(|text| escaped(text)).collect::<Vec<_>>().join(" ");
+    let target =
+        [&entry.server, &entry.tool].into_iter().flatten().map(|text| escaped(text)).collect::<Vec<_>>().join("/");
     vec![
         Cell::new(Tone::Faint, row.seq.to_string()),
         Cell::new(Tone::Faint, at.format("%Y-%m-%d %H:%M:%S").to_string()),
-        Cell::new(Tone::Plain, who),
-        Cell::new(Tone::Strong, what),
-        Cell::new(tone, shown(&outcome)),
-        Cell::new(Tone::Faint, shown(&details(entry))),
+        Cell::new(Tone::Plain, caller),
+        Cell::new(Tone::Strong, target),
+        Cell::new(tone, escaped(&outcome)),
+        Cell::new(Tone::Faint, escaped(&details(entry))),
     ]
 }
 
@@ -52,8 +53,8 @@ fn outcome(entry: &Entry) -> (Tone, String) {
 /// The other details of a row.
 fn details(entry: &Entry) -> String {
     let mut facts = Vec::new();
-    if let Some(took) = entry.duration_us {
-        facts.push(format!("{} ms", took / 1_000));
+    if let Some(duration_us) = entry.duration_us {
+        facts.push(format!("{} ms", duration_us / 1_000));
     }
     if let Some(number) = entry.count.and_then(|number| usize::try_from(number).ok()) {
         facts.push(match entry.kind.as_str() {
@@ -62,8 +63,8 @@ fn details(entry: &Entry) -> String {
             _ => count(number, "tool"),
         });
     }
-    if let Some(through) = entry.through {
-        facts.push(format!("rows up to {through}"));
+    if let Some(last_row) = entry.through {
+        facts.push(format!("rows up to {last_row}"));
     }
     let words = [&entry.code, &entry.why, &entry.project];
     facts.extend(words.into_iter().flatten().cloned());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_daemon::shown::answers::Shown;
+use toolrack_daemon::shown::answers::Shown as ShownAnswer;
 use toolrack_host::{
     DefaultEffect, GateRequest, Verdict,
     mcp::Annotations,
@@ -88,40 +88,40 @@ impl CallVerdict {
 
 /// `policy test --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Tested {
+pub(crate) struct TestDocument {
     server: String,
     tool: String,
     client: &'static str,
     client_name: Option<String>,
     #[serde(flatten)]
-    judged: CallVerdict,
+    call_verdict: CallVerdict,
     rules: Vec<MatchedLine>,
     /// The server's claims about the tool when it was last connected; `null` if they are not known.
     annotations: Option<Annotations>,
     /// The user's standing answer (`always`), if the verdict is to ask. The answer is valid only as long as the tool
     /// has the same definition.
-    answer: Option<Shown>,
+    answer: Option<ShownAnswer>,
     #[serde(skip)]
     answered_at: Option<String>,
 }
 
-impl Tested {
+impl TestDocument {
     pub(crate) fn new(
         request: &GateRequest<'_>,
         annotations: Option<Annotations>,
         explained: &Explained<'_>,
         answer: Option<StandingAnswer>,
     ) -> Self {
-        let judged = CallVerdict::from(&explained.verdict);
-        let answer = answer.filter(|_| judged.verdict == Effect::Confirm);
+        let call_verdict = CallVerdict::from(&explained.verdict);
+        let answer = answer.filter(|_| call_verdict.verdict == Effect::Confirm);
         Self {
             server: request.server.to_string(),
             tool: request.tool.to_owned(),
             client: request.caller.way().word(),
             client_name: request.caller.client_name().map(str::to_owned),
             answered_at: answer.as_ref().map(answered_at),
-            answer: answer.map(Shown::from),
-            judged,
+            answer: answer.map(ShownAnswer::from),
+            call_verdict,
             rules: explained.rules.iter().map(MatchedLine::from).collect(),
             annotations,
         }
@@ -141,25 +141,25 @@ fn safe(foreign: &str) -> String {
 }
 
 /// Shows the verdict, the facts behind the verdict, and every rule for the tool.
-pub(crate) fn tested(tested: &Tested) -> String {
-    let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
-    if let Some(at) = &tested.answered_at {
+pub(crate) fn test_page(document: &TestDocument) -> String {
+    let mut lines = vec![document.call_verdict.line(&format!("{}/{}", document.server, safe(&document.tool)))];
+    if let Some(at) = &document.answered_at {
         lines.push(format!(
             "it runs without asking until the definition of the tool changes, because the user answered `always` on {at}"
         ));
     }
-    let rows: Vec<_> = tested.rules.iter().map(matched).collect();
+    let rows: Vec<_> = document.rules.iter().map(matched_cells).collect();
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(columns(&rows));
     }
     lines.push(String::new());
-    lines.push(claimed(tested.annotations.as_ref()));
+    lines.push(claims_line(document.annotations.as_ref()));
     lines.join("\n")
 }
 
 /// Describes what the server claims about a tool, if that is known.
-pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
+pub(crate) fn claims_line(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
     let claims = match annotations {
         None => "the server's claims about it are not known: it counts as a tool without claims".to_owned(),
@@ -181,33 +181,33 @@ pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
     paint(Tone::Faint, &claims)
 }
 
-fn matched(line: &MatchedLine) -> Vec<Cell> {
+fn matched_cells(line: &MatchedLine) -> Vec<Cell> {
     let fate = match line.because {
         None => line.fate.to_owned(),
         Some(because) => because.to_owned(),
     };
     let origin = if line.only_stricter { "project" } else { "" };
-    let mut cells = rule(&line.rule);
+    let mut cells = rule_cells(&line.rule);
     cells.push(Cell::new(Tone::Faint, origin));
     cells.push(Cell::new(if line.because.is_none() { Tone::Strong } else { Tone::Faint }, fate));
     cells
 }
 
-fn rule(line: &RuleLine) -> Vec<Cell> {
-    let place = match (&line.path, line.line) {
+fn rule_cells(line: &RuleLine) -> Vec<Cell> {
+    let location = match (&line.path, line.line) {
         (Some(path), Some(line)) => format!("{}:{line}", safe(&path.display().to_string())),
         _ => "toolrack itself".to_owned(),
     };
     vec![
         Cell::new(tone(line.effect), line.effect.to_string()),
         Cell::new(Tone::Plain, safe(&line.conditions.join(", "))),
-        Cell::new(Tone::Faint, place),
+        Cell::new(Tone::Faint, location),
     ]
 }
 
 /// Shows every rule, and what happens to calls that match no rule.
-pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
-    let rows: Vec<_> = rules.iter().map(rule).collect();
+pub(crate) fn list_page(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
+    let rows: Vec<_> = rules.iter().map(rule_cells).collect();
     let mut lines = columns(&rows);
     let rest = match otherwise {
         DefaultEffect::Allow => "runs",
@@ -226,7 +226,7 @@ fn answered_at(answer: &StandingAnswer) -> String {
 }
 
 /// Returns a line for each answer.
-pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
+pub(crate) fn answers_page(answers: &[StandingAnswer]) -> String {
     let rows: Vec<_> = answers
         .iter()
         .map(|answer| {

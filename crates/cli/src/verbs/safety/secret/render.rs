@@ -7,7 +7,7 @@ use crate::render::{Cell, Layout, Sign, Tone, columns};
 
 /// `secret list --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct List {
+pub(crate) struct SecretList {
     pub(crate) secrets: Vec<ListedSecret>,
     /// The place of the key.
     pub(crate) key: String,
@@ -24,13 +24,13 @@ pub(crate) struct ListedSecret {
 }
 
 /// Returns a line for each secret.
-pub(crate) fn page(list: &List, layout: Layout) -> String {
-    let row = |named: &ListedSecret| {
-        let (sign, tone) = if named.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
-        let used = named.used_by.join(", ");
-        let mut cells = vec![Cell::new(tone, layout.sign(sign)), Cell::new(Tone::Strong, text::for_line(&named.name))];
-        if !used.is_empty() {
-            cells.push(Cell::new(Tone::Faint, text::for_line(&used)));
+pub(crate) fn page(list: &SecretList, layout: Layout) -> String {
+    let row = |secret: &ListedSecret| {
+        let (sign, tone) = if secret.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
+        let servers = secret.used_by.join(", ");
+        let mut cells = vec![Cell::new(tone, layout.sign(sign)), Cell::new(Tone::Strong, text::for_line(&secret.name))];
+        if !servers.is_empty() {
+            cells.push(Cell::new(Tone::Faint, text::for_line(&servers)));
         }
         cells
     };

@@ -14,7 +14,7 @@ pub(crate) struct LoggedIn<'a> {
     pub(crate) account: Option<&'a str>,
     pub(crate) issuer: &'a str,
     pub(crate) scopes: &'a [String],
-    #[serde(serialize_with = "as_time")]
+    #[serde(serialize_with = "serialize_time")]
     pub(crate) expires_at: Option<u64>,
     pub(crate) renewable: bool,
     /// How many tools the server has; `None` if it could not be connected.
@@ -32,26 +32,26 @@ pub(crate) struct LoggedOut<'a> {
 
 /// `auth status --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Status {
-    pub(crate) accounts: Vec<Row>,
+pub(crate) struct StatusDocument {
+    pub(crate) accounts: Vec<AccountRow>,
 }
 
 /// A sign-in.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct AccountRow {
     url: String,
     account: Option<String>,
     /// The configured servers that use this sign-in.
     servers: Vec<String>,
     issuer: String,
     scopes: Vec<String>,
-    #[serde(serialize_with = "as_time")]
+    #[serde(serialize_with = "serialize_time")]
     expires_at: Option<u64>,
     renewable: bool,
     signed_in: bool,
 }
 
-impl Row {
+impl AccountRow {
     pub(crate) fn new(account: Account, servers: Vec<String>) -> Self {
         Self {
             url: account.key.resource,
@@ -66,14 +66,14 @@ impl Row {
     }
 }
 
-fn time(seconds: u64) -> Option<DateTime<Utc>> {
+fn timestamp(seconds: u64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)
 }
 
 #[expect(clippy::ref_option, reason = "serde hands a field over by reference")]
-fn as_time<S: serde::Serializer>(seconds: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    let written = seconds.and_then(time).map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true));
-    written.serialize(serializer)
+fn serialize_time<S: serde::Serializer>(seconds: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let formatted = seconds.and_then(timestamp).map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true));
+    formatted.serialize(serializer)
 }
 
 /// The result of a sign-in.
@@ -103,17 +103,17 @@ pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
 }
 
 /// Returns a line for each sign-in.
-pub(crate) fn page(status: &Status, layout: Layout) -> String {
-    let row = |row: &Row| {
+pub(crate) fn page(status: &StatusDocument, layout: Layout) -> String {
+    let row = |row: &AccountRow| {
         let now = Utc::now();
-        let expires = row.expires_at.and_then(time);
-        let is_valid = row.signed_in && (row.renewable || expires.is_none_or(|expires| expires > now));
+        let expires_at = row.expires_at.and_then(timestamp);
+        let is_valid = row.signed_in && (row.renewable || expires_at.is_none_or(|expires_at| expires_at > now));
         let (sign, tone) = if is_valid { (Sign::Good, Tone::Good) } else { (Sign::Key, Tone::Waiting) };
-        let state = match expires {
+        let state = match expires_at {
             _ if !row.signed_in => "signed out by the server".to_owned(),
             _ if row.renewable => "signed in".to_owned(),
-            Some(expires) if expires <= now => "expired".to_owned(),
-            Some(expires) => format!("until {}", expires.with_timezone(&Local).format("%Y-%m-%d %H:%M")),
+            Some(expires_at) if expires_at <= now => "expired".to_owned(),
+            Some(expires_at) => format!("until {}", expires_at.with_timezone(&Local).format("%Y-%m-%d %H:%M")),
             None => "signed in".to_owned(),
         };
         let name = if row.servers.is_empty() { row.url.clone() } else { row.servers.join(", ") };

@@ -19,22 +19,22 @@ use crate::{args::Scope, context::Context, error::Failure, verbs::configure::edi
 pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context) -> Result<String, Failure> {
     let url = gateway_url(to)?;
     let loaded = context.read().await;
-    if let Some(known) = server_with_url(&url, &loaded) {
+    if let Some(existing) = server_with_url(&url, &loaded) {
         return match name {
-            Some(name) if name != known => {
-                let message = format!("{url} is the server `{known}` already");
-                Err(Failure::usage(message).hint(format!("toolrack login {known}")))
+            Some(name) if name != existing => {
+                let message = format!("{url} is the server `{existing}` already");
+                Err(Failure::usage(message).hint(format!("toolrack login {existing}")))
             }
-            _ => Ok(known),
+            _ => Ok(existing),
         };
     }
     let name = name.unwrap_or_else(|| default_name(&url));
     let server = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let entry = json!({ "type": "http", "url": url.as_str() });
-    let (hash, place) = (content_hash(&entry), edits::place_for_new(Scope::User, context));
-    let (path, added) = (place.path, server.clone());
+    let (hash, edit_target) = (content_hash(&entry), edits::target_for_new_entry(Scope::User, context));
+    let (path, added_name) = (edit_target.path, server.clone());
     let options = Options { replace: false, dry_run: false };
-    let edited = edits::run(server.as_str(), move || edit::add(&path, added.as_str(), &entry, options)).await;
+    let edited = edits::run(server.as_str(), move || edit::add(&path, added_name.as_str(), &entry, options)).await;
     let edited = edited.map_err(|failure| match failure.code == "EXISTS" {
         true => failure.hint("give the team another name: toolrack login NAME --to URL"),
         false => failure,
@@ -46,14 +46,14 @@ pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context)
 
 /// Returns the address of the team's MCP endpoint. `to` is the address of the team or of the endpoint.
 fn gateway_url(to: &str) -> Result<Url, Failure> {
-    let refused = || {
+    let address_failure = || {
         let message = format!("`{}` is not an address of a team", text::for_line(&text::clip(to, 200)));
         Failure::usage(message).hint("it begins with https://, such as https://tools.example")
     };
-    let mut url = Url::parse(to).map_err(|_| refused())?;
+    let mut url = Url::parse(to).map_err(|_| address_failure())?;
     let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
     if !matches!(url.scheme(), "http" | "https") || !is_plain || url.password().is_some() {
-        return Err(refused());
+        return Err(address_failure());
     }
     if url.path() == "/" {
         url.set_path("/mcp");
@@ -64,7 +64,7 @@ fn gateway_url(to: &str) -> Result<Url, Failure> {
 /// Returns the configured server with this address.
 fn server_with_url(url: &Url, loaded: &Loaded) -> Option<String> {
     let has_url = |transport: &Transport| match transport {
-        Transport::Http(http) => Url::parse(http.url.trim()).is_ok_and(|known| known == *url),
+        Transport::Http(http) => Url::parse(http.url.trim()).is_ok_and(|server_url| server_url == *url),
         _ => false,
     };
     loaded.desired.iter().find(|(_, spec)| has_url(&spec.transport)).map(|(name, _)| name.to_string())

@@ -15,7 +15,7 @@ use crate::{
     team_file,
     verbs::{
         safety::audit::{newest_query, render::cells},
-        serving::serve::team::store_of,
+        serving::serve::team::open_tenant_store,
     },
 };
 
@@ -23,7 +23,7 @@ use crate::{
 const MAX_SEARCHED: usize = 10_000;
 
 /// A row, and the tenant in whose audit log it is.
-struct Found {
+struct LogRow {
     /// `None` for the daemon's own log, which has sign-ins and refused requests.
     tenant: Option<String>,
     row: AuditRow,
@@ -31,12 +31,12 @@ struct Found {
 
 /// `team audit --json`.
 #[derive(Debug, Serialize)]
-struct Listed {
-    rows: Vec<Shown>,
+struct AuditDocument {
+    rows: Vec<ShownRow>,
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownRow {
     /// The tenant whose log has the row; `None` for the daemon's own log.
     log: Option<String>,
     #[serde(flatten)]
@@ -47,16 +47,16 @@ pub(super) async fn run(args: &TeamAuditArgs, context: &Context) -> Result<Exit,
     let file = team_file::read(&args.team)?;
     let tenants = selected_tenants(&file, args.tenant.as_deref())?;
     let query = newest_query(args.newest.clone(), context);
-    let mut found = daemon_rows(args.tenant.as_deref(), &query, context).await?;
+    let mut log_rows = daemon_rows(args.tenant.as_deref(), &query, context).await?;
     for tenant in tenants {
-        found.extend(tenant_rows(tenant, &query, context).await?);
+        log_rows.extend(tenant_rows(tenant, &query, context).await?);
     }
     // The sort is stable: rows of one log stay in their order.
-    found.sort_by_key(|found| found.row.at);
-    let newest = found.split_off(found.len().saturating_sub(query.limit));
+    log_rows.sort_by_key(|log_row| log_row.row.at);
+    let newest = log_rows.split_off(log_rows.len().saturating_sub(query.limit));
     if context.screen.json() {
-        let rows = newest.into_iter().map(|Found { tenant, row }| Shown { log: tenant, row: Row::from(row) });
-        context.screen.document(&Listed { rows: rows.collect() }).await?;
+        let rows = newest.into_iter().map(|LogRow { tenant, row }| ShownRow { log: tenant, row: Row::from(row) });
+        context.screen.document(&AuditDocument { rows: rows.collect() }).await?;
         return Ok(Exit::Ok);
     }
     if newest.is_empty() {
@@ -66,41 +66,41 @@ pub(super) async fn run(args: &TeamAuditArgs, context: &Context) -> Result<Exit,
     Ok(Exit::Ok)
 }
 
-/// The tenants of the team file, or only the tenant `named`.
-pub(super) fn selected_tenants<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
-    let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
-    let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
+/// The tenants of the team file, or only the tenant `id`.
+pub(super) fn selected_tenants<'a>(file: &'a TeamFile, id: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
+    let Some(id) = id else { return Ok(file.tenants.iter().collect()) };
+    let tenant = file.tenants.iter().find(|tenant| tenant.id == id);
     tenant.map(|tenant| vec![tenant]).ok_or_else(|| {
         let known = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
-        let message = format!("the team file has no tenant `{}`", text::for_line(named));
+        let message = format!("the team file has no tenant `{}`", text::for_line(id));
         Failure::usage(message).hint(format!("it has {known}"))
     })
 }
 
 /// The rows of the daemon's own log, or only those about the members of a tenant.
-async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context) -> Result<Vec<Found>, Failure> {
+async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context) -> Result<Vec<LogRow>, Failure> {
     let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     let is_about = |row: &AuditRow| tenant.is_none_or(|tenant| row.entry.concerns_tenant(tenant));
-    Ok(rows.into_iter().filter(is_about).map(|row| Found { tenant: None, row }).collect())
+    Ok(rows.into_iter().filter(is_about).map(|row| LogRow { tenant: None, row }).collect())
 }
 
 /// The rows of a tenant; none if it was never used.
-async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> Result<Vec<Found>, Failure> {
-    let Some(store) = store_of(tenant, context.server()).await? else { return Ok(Vec::new()) };
+async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> Result<Vec<LogRow>, Failure> {
+    let Some(store) = open_tenant_store(tenant, context.server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
     store.close_at_exit().await;
     let rows = rows.map_err(|error| database::unusable(&error))?;
-    Ok(rows.into_iter().map(|row| Found { tenant: Some(tenant.id.clone()), row }).collect())
+    Ok(rows.into_iter().map(|row| LogRow { tenant: Some(tenant.id.clone()), row }).collect())
 }
 
 /// Returns a line for each row, which begins with the log that has the row, and ends with the member who acted.
-fn page(found: &[Found]) -> String {
-    let line = |Found { tenant, row }: &Found| {
+fn page(log_rows: &[LogRow]) -> String {
+    let line = |LogRow { tenant, row }: &LogRow| {
         let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(team)"))];
         line.extend(cells(row));
         line.push(Cell::new(Tone::Faint, text::for_line(row.entry.name.as_deref().unwrap_or_default())));
         line
     };
-    columns(&found.iter().map(line).collect::<Vec<_>>()).join("\n")
+    columns(&log_rows.iter().map(line).collect::<Vec<_>>()).join("\n")
 }

@@ -1,7 +1,7 @@
 //! Runs `toolrack team quotas`, which shows how much of their quotas all tenants have used.
 
 use serde::Serialize;
-use toolrack_daemon::shown::{quotas::Shown, seconds};
+use toolrack_daemon::shown::{quotas::Shown as ShownQuota, seconds};
 use toolrack_host::text;
 use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
 
@@ -12,12 +12,12 @@ use crate::{
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
     team_file,
-    verbs::serving::serve::team::store_of,
+    verbs::serving::serve::team::open_tenant_store,
 };
 
 /// `team quotas --json`.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct QuotasDocument {
     quotas: Vec<TenantUsage>,
 }
 
@@ -26,34 +26,34 @@ struct Listed {
 struct TenantUsage {
     tenant: String,
     #[serde(flatten)]
-    shown: Shown,
+    shown: ShownQuota,
 }
 
 pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit, Failure> {
     let file = team_file::read(&args.team)?;
-    let mut found = Vec::new();
+    let mut usages = Vec::new();
     for tenant in selected_tenants(&file, args.tenant.as_deref())? {
-        found.extend(usage_of(tenant, context).await?.into_iter().map(|usage| (tenant, usage)));
+        usages.extend(tenant_usage(tenant, context).await?.into_iter().map(|usage| (tenant, usage)));
     }
     if context.screen.json() {
         let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), shown: usage.into() };
-        let quotas = found.into_iter().map(row).collect();
-        context.screen.document(&Listed { quotas }).await?;
+        let quotas = usages.into_iter().map(row).collect();
+        context.screen.document(&QuotasDocument { quotas }).await?;
         return Ok(Exit::Ok);
     }
-    if found.is_empty() {
+    if usages.is_empty() {
         context
             .screen
             .note("the team has no quota of a minute or longer; `[tenants.limits]` of the team file sets them");
     }
-    context.screen.page(page(&found)).await?;
+    context.screen.page(page(&usages)).await?;
     Ok(Exit::Ok)
 }
 
 /// The use of the quotas of a tenant.
-async fn usage_of(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Failure> {
+async fn tenant_usage(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
-    if let Some(store) = store_of(tenant, context.server()).await? {
+    if let Some(store) = open_tenant_store(tenant, context.server()).await? {
         let resumed = quotas.resume(&store).await;
         store.close_at_exit().await;
         resumed.map_err(|error| database::unusable(&error))?;
@@ -62,25 +62,25 @@ async fn usage_of(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Fail
 }
 
 /// Returns a line for each quota.
-fn page(found: &[(&Tenant, Usage)]) -> String {
+fn page(usages: &[(&Tenant, Usage)]) -> String {
     let line = |(tenant, usage): &(&Tenant, Usage)| {
-        let who = match &usage.holder {
+        let holder = match &usage.holder {
             // Without a name, the beginning of the member's key tells members apart.
             Holder::Member { key, name } => name.clone().unwrap_or_else(|| key.chars().take(12).collect()),
             Holder::Profile { name } => format!("profile {name}"),
             Holder::Tenant => "all together".to_owned(),
         };
-        let free = match (usage.free_at, usage.renews_at) {
+        let renewal = match (usage.free_at, usage.renews_at) {
             (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", seconds(at))),
             (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", seconds(at))),
             (None, None) => Cell::new(Tone::Faint, "nothing is used"),
         };
         vec![
             Cell::new(Tone::Plain, tenant.id.as_str()),
-            Cell::new(Tone::Strong, text::for_line(&who).into_owned()),
+            Cell::new(Tone::Strong, text::for_line(&holder).into_owned()),
             Cell::new(Tone::Plain, usage.quota.used_in_words(usage.used)),
-            free,
+            renewal,
         ]
     };
-    columns(&found.iter().map(line).collect::<Vec<_>>()).join("\n")
+    columns(&usages.iter().map(line).collect::<Vec<_>>()).join("\n")
 }

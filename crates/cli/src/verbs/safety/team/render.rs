@@ -9,7 +9,7 @@ use crate::render::{Cell, Tone, columns};
 
 /// `team token --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct MadeToken<'a> {
+pub(crate) struct NewTokenDocument<'a> {
     /// The token itself, which is shown only here.
     pub(crate) token: &'a str,
     pub(crate) id: String,
@@ -21,13 +21,13 @@ pub(crate) struct MadeToken<'a> {
 
 /// `team members --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Members {
+pub(crate) struct MembersDocument {
     pub(crate) members: Vec<Member>,
 }
 
 /// `team tokens --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Tokens {
+pub(crate) struct TokensDocument {
     pub(crate) tokens: Vec<MemberToken>,
 }
 
@@ -46,7 +46,7 @@ impl From<&TeamToken> for MemberToken {
 }
 
 /// Returns a line for each member.
-pub(crate) fn members(list: &Members) -> String {
+pub(crate) fn members_page(list: &MembersDocument) -> String {
     let row = |member: &Member| {
         vec![
             Cell::new(Tone::Strong, text::for_line(&member.name)),
@@ -60,14 +60,14 @@ pub(crate) fn members(list: &Members) -> String {
 }
 
 /// Returns a line for each token.
-pub(crate) fn tokens(list: &Tokens) -> String {
+pub(crate) fn tokens_page(list: &TokensDocument) -> String {
     let row = |MemberToken { member, token }: &MemberToken| {
-        let ends = token.ends_at.as_deref().map_or_else(|| "has no end".to_owned(), |at| format!("until {at}"));
+        let expiry = token.ends_at.as_deref().map_or_else(|| "has no end".to_owned(), |at| format!("until {at}"));
         vec![
             Cell::new(Tone::Strong, token.id.clone()),
             Cell::new(Tone::Plain, text::for_line(&format!("{} of {}", member.name, member.tenant))),
             Cell::new(Tone::Plain, token.purpose),
-            Cell::new(Tone::Faint, ends),
+            Cell::new(Tone::Faint, expiry),
             Cell::new(Tone::Faint, text::for_line(&token.label)),
         ]
     };

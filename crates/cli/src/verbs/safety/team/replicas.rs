@@ -5,7 +5,7 @@ use serde::Serialize;
 use toolrack_host::text;
 use toolrack_store::ReplicaHomes;
 
-use super::{args::ReplicasArgs, store};
+use super::{args::ReplicasArgs, team_store};
 use crate::{
     context::Context,
     database,
@@ -16,12 +16,12 @@ use crate::{
 
 /// `team replicas --json`.
 #[derive(Debug, Serialize)]
-struct Listed {
-    replicas: Vec<Shown>,
+struct ReplicasDocument {
+    replicas: Vec<ShownReplica>,
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownReplica {
     /// The replica gets a new id each time that it joins the others.
     id: String,
     /// The address at which the other replicas reach it.
@@ -32,7 +32,7 @@ struct Shown {
     tenants: i64,
 }
 
-impl From<ReplicaHomes> for Shown {
+impl From<ReplicaHomes> for ShownReplica {
     fn from(ReplicaHomes { last: last_heartbeat, tenants }: ReplicaHomes) -> Self {
         let (replica, heartbeats) = (last_heartbeat.replica, last_heartbeat.number);
         Self { id: replica.id, address: replica.address, heartbeats, tenants }
@@ -42,10 +42,10 @@ impl From<ReplicaHomes> for Shown {
 pub(super) async fn run(args: &ReplicasArgs, context: &Context) -> Result<Exit, Failure> {
     // Only refuses a broken file: `Context` has opened the database that the file names.
     team_file::read(&args.team)?;
-    let found = store(context).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
-    let replicas: Vec<Shown> = found.into_iter().map(Shown::from).collect();
+    let replica_homes = team_store(context).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
+    let replicas: Vec<ShownReplica> = replica_homes.into_iter().map(ShownReplica::from).collect();
     if context.screen.json() {
-        context.screen.document(&Listed { replicas }).await?;
+        context.screen.document(&ReplicasDocument { replicas }).await?;
         return Ok(Exit::Ok);
     }
     if replicas.is_empty() {
@@ -56,12 +56,12 @@ pub(super) async fn run(args: &ReplicasArgs, context: &Context) -> Result<Exit, 
 }
 
 /// Returns a line for each replica.
-fn page(replicas: &[Shown]) -> String {
-    let line = |shown: &Shown| {
+fn page(replicas: &[ShownReplica]) -> String {
+    let line = |replica: &ShownReplica| {
         vec![
-            Cell::new(Tone::Strong, text::for_line(&shown.address).into_owned()),
-            Cell::new(Tone::Plain, count(usize::try_from(shown.tenants).unwrap_or_default(), "tenant")),
-            Cell::new(Tone::Faint, format!("heartbeat {}", shown.heartbeats)),
+            Cell::new(Tone::Strong, text::for_line(&replica.address).into_owned()),
+            Cell::new(Tone::Plain, count(usize::try_from(replica.tenants).unwrap_or_default(), "tenant")),
+            Cell::new(Tone::Faint, format!("heartbeat {}", replica.heartbeats)),
         ]
     };
     columns(&replicas.iter().map(line).collect::<Vec<_>>()).join("\n")

@@ -20,25 +20,25 @@ pub(crate) struct Change {
 /// Returns the differences between two values, in the order of `after`. Removed fields come last.
 pub(crate) fn between(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
-    collect("", Some(before), Some(after), &mut changes);
+    collect_changes("", Some(before), Some(after), &mut changes);
     changes
 }
 
-fn collect(field: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<Change>) {
+fn collect_changes(field: &str, before: Option<&Value>, after: Option<&Value>, changes: &mut Vec<Change>) {
     match (before, after) {
         (before, after) if before == after => {}
         (Some(Value::Object(before)), Some(Value::Object(after))) => {
             let path = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
             for (name, value) in after {
-                collect(&path(name), before.get(name), Some(value), changes);
+                collect_changes(&path(name), before.get(name), Some(value), changes);
             }
             for (name, value) in before.iter().filter(|(name, _)| !after.contains_key(*name)) {
-                collect(&path(name), Some(value), None, changes);
+                collect_changes(&path(name), Some(value), None, changes);
             }
         }
         (Some(Value::Array(before)), Some(Value::Array(after))) => {
             for index in 0..before.len().max(after.len()) {
-                collect(&format!("{field}[{index}]"), before.get(index), after.get(index), changes);
+                collect_changes(&format!("{field}[{index}]"), before.get(index), after.get(index), changes);
             }
         }
         (before, after) => {

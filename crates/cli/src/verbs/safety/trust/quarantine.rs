@@ -18,18 +18,18 @@ use crate::render::{Layout, Sign, Tone, paint};
 /// `trust diff --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) quarantined: &'a [Shown<'a>],
+    pub(crate) quarantined: &'a [ShownTool<'a>],
 }
 
 /// `trust approve --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Released<'a> {
-    pub(crate) approved: &'a [Shown<'a>],
+pub(crate) struct ApproveDocument<'a> {
+    pub(crate) approved: &'a [ShownTool<'a>],
 }
 
 /// A tool that waits for approval.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct ShownTool<'a> {
     server: &'a str,
     tool: &'a str,
     /// The file in which the server is configured, or a description if there is none.
@@ -39,7 +39,7 @@ pub(crate) struct Shown<'a> {
     /// The earlier name of a renamed tool.
     was: Option<&'a str>,
     #[serde(skip)]
-    why: &'a Cause,
+    full_cause: &'a Cause,
     /// In RFC 3339.
     since: Option<String>,
     /// The hash of the current definition, to which an approval applies.
@@ -67,15 +67,15 @@ struct TrustedDefinition<'a> {
     day: String,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownTool<'a> {
     pub(crate) fn new(quarantined: &'a QuarantinedTool) -> Self {
-        let now = definition(&quarantined.mismatch.definition.text);
+        let current = definition(&quarantined.mismatch.definition.text);
         let pinned = quarantined.pinned.as_ref().map(|pinned| TrustedDefinition {
             hash: pinned.definition.hash,
             definition: definition(&pinned.definition.text),
-            at: moment(pinned.at),
+            at: rfc3339(pinned.at),
             approved_by: pinned.approved_by.as_deref(),
-            day: day(pinned.at),
+            day: local_day(pinned.at),
         });
         let (cause, was) = match &quarantined.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(was.as_str())),
@@ -90,12 +90,12 @@ impl<'a> Shown<'a> {
             source: &quarantined.pinned_server.source,
             cause,
             was,
-            why: &quarantined.mismatch.cause,
-            since: moment(quarantined.since),
+            full_cause: &quarantined.mismatch.cause,
+            since: rfc3339(quarantined.since),
             hash: quarantined.mismatch.definition.hash,
-            changes: if pinned.is_some() { changes::between(before, &now) } else { Vec::new() },
-            findings: findings::in_definition(&now),
-            definition: now,
+            changes: if pinned.is_some() { changes::between(before, &current) } else { Vec::new() },
+            findings: findings::in_definition(&current),
+            definition: current,
             pinned,
         }
     }
@@ -107,43 +107,43 @@ fn definition(stored: &str) -> Value {
     serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
 }
 
-fn moment(seconds: i64) -> Option<String> {
+fn rfc3339(seconds: i64) -> Option<String> {
     DateTime::from_timestamp(seconds, 0).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
-fn day(seconds: i64) -> String {
+fn local_day(seconds: i64) -> String {
     let at = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
     at.with_timezone(&Local).format("%Y-%m-%d").to_string()
 }
 
 /// Each tool with its changes and findings.
-pub(crate) fn page(shown: &[Shown<'_>], layout: Layout) -> String {
+pub(crate) fn page(shown: &[ShownTool<'_>], layout: Layout) -> String {
     let blocks: Vec<_> = shown.iter().map(|shown| block(shown, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(shown: &Shown<'_>, layout: Layout) -> Vec<String> {
+fn block(tool: &ShownTool<'_>, layout: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
-    let from = paint(Tone::Faint, &text::for_line(shown.source));
-    let mut lines = vec![format!("{sign} {}  {from}", name(shown))];
-    let trusted = shown.pinned.as_ref().map(|pinned| match pinned.approved_by {
+    let source = paint(Tone::Faint, &text::for_line(tool.source));
+    let mut lines = vec![format!("{sign} {}  {source}", tool_name(tool))];
+    let pin_note = tool.pinned.as_ref().map(|pinned| match pinned.approved_by {
         Some(_) => format!("; the trusted definition was approved on {}", pinned.day),
         None => format!("; the trusted definition was first seen on {}", pinned.day),
     });
-    lines.push(paint(Tone::Waiting, &format!("  {}{}", shown.why, trusted.unwrap_or_default())));
-    match shown.pinned {
-        Some(_) => lines.extend(difference(&shown.changes)),
-        None => lines.extend(difference(&changes::between(&Value::Null, &shown.definition))),
+    lines.push(paint(Tone::Waiting, &format!("  {}{}", tool.full_cause, pin_note.unwrap_or_default())));
+    match tool.pinned {
+        Some(_) => lines.extend(difference(&tool.changes)),
+        None => lines.extend(difference(&changes::between(&Value::Null, &tool.definition))),
     }
-    for Finding { place, what, .. } in &shown.findings {
+    for Finding { place, what, .. } in &tool.findings {
         lines.push(format!("  {} {place}: {what}", paint(Tone::Bad, layout.sign(Sign::Doubtful))));
     }
-    lines.push(paint(Tone::Faint, &format!("  hash {}", shown.hash)));
+    lines.push(paint(Tone::Faint, &format!("  hash {}", tool.hash)));
     lines
 }
 
-fn name(shown: &Shown<'_>) -> String {
-    paint(Tone::Strong, &text::for_line(&format!("{}/{}", shown.server, shown.tool)))
+fn tool_name(tool: &ShownTool<'_>) -> String {
+    paint(Tone::Strong, &text::for_line(&format!("{}/{}", tool.server, tool.tool)))
 }
 
 /// Shows the changes. Texts of several lines are compared line by line.
@@ -170,27 +170,32 @@ fn difference(changes: &[Change]) -> Vec<String> {
 fn line_diff(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     // How many lines are the same at the start, and at the end.
-    let start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(old, new)| old == new).count();
-    let context = |line: &&str| format!("  {}", text::for_line(line));
-    let mut lines: Vec<_> = old[start.saturating_sub(1)..start].iter().map(context).collect();
+    let same_at_start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let same_at_end = old[same_at_start..]
+        .iter()
+        .rev()
+        .zip(new[same_at_start..].iter().rev())
+        .take_while(|(old, new)| old == new)
+        .count();
+    let unchanged_line = |line: &&str| format!("  {}", text::for_line(line));
+    let mut lines: Vec<_> = old[same_at_start.saturating_sub(1)..same_at_start].iter().map(unchanged_line).collect();
     let mut push_marked = |mark: &str, tone: Tone, changed: &[&str]| {
         lines.extend(changed.iter().map(|line| paint(tone, &format!("{mark} {}", text::for_line(line)))));
     };
-    push_marked("-", Tone::Bad, &old[start..old.len() - end]);
-    push_marked("+", Tone::Good, &new[start..new.len() - end]);
-    lines.extend(new[new.len() - end..].iter().take(1).map(context));
+    push_marked("-", Tone::Bad, &old[same_at_start..old.len() - same_at_end]);
+    push_marked("+", Tone::Good, &new[same_at_start..new.len() - same_at_end]);
+    lines.extend(new[new.len() - same_at_end..].iter().take(1).map(unchanged_line));
     lines
 }
 
-/// Shows the approved tools, with their definitions unless the user has `seen` these.
-pub(crate) fn released(shown: &[Shown<'_>], seen: bool, layout: Layout) -> String {
+/// Shows the approved tools, with their definitions unless the user has seen these (`was_seen`).
+pub(crate) fn approved_page(shown: &[ShownTool<'_>], was_seen: bool, layout: Layout) -> String {
     let blocks: Vec<_> = shown
         .iter()
         .map(|shown| {
             let sign = paint(Tone::Good, layout.sign(Sign::Good));
-            let mut lines = vec![format!("{sign} {}  approved as long as it does not change", name(shown))];
-            if !seen {
+            let mut lines = vec![format!("{sign} {}  approved as long as it does not change", tool_name(shown))];
+            if !was_seen {
                 lines.extend(block(shown, layout).into_iter().skip(1));
             }
             lines.join("\n")

@@ -44,18 +44,18 @@ pub(crate) struct Pending<'a> {
     /// The changes since that approval.
     changes: Vec<Change>,
     #[serde(skip)]
-    configured: &'a Entry,
+    full_entry: &'a Entry,
     #[serde(skip)]
-    approved: Option<DateTime<Utc>>,
+    approval_time: Option<DateTime<Utc>>,
 }
 
 impl<'a> Pending<'a> {
     /// `before` is the approval of an earlier version of `entry`.
-    pub(crate) fn new(entry: &'a Entry, before: Option<&Approval>) -> Self {
-        let approved = before.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
-        let changes = before.map(|approval| {
-            let shown = serde_json::from_str(&approval.shown).unwrap_or_default();
-            changes::between(&shown, &entry.proposal)
+    pub(crate) fn new(entry: &'a Entry, earlier_approval: Option<&Approval>) -> Self {
+        let approval_time = earlier_approval.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
+        let changes = earlier_approval.map(|approval| {
+            let approved_proposal = serde_json::from_str(&approval.shown).unwrap_or_default();
+            changes::between(&approved_proposal, &entry.proposal)
         });
         Self {
             name: &entry.name,
@@ -68,15 +68,15 @@ impl<'a> Pending<'a> {
             points: look::points(&entry.proposal),
             hash: &entry.agreement,
             depends_on: entry.depends_on.as_deref(),
-            approved_at: approved.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            approved_at: approval_time.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
             changes: changes.unwrap_or_default(),
-            configured: entry,
-            approved,
+            full_entry: entry,
+            approval_time,
         }
     }
 
     pub(crate) fn entry(&self) -> &'a Entry {
-        self.configured
+        self.full_entry
     }
 }
 
@@ -89,19 +89,19 @@ pub(crate) fn page(waiting: &[Pending<'_>], layout: Layout) -> String {
 fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
     let name = paint(Tone::Strong, &text::for_line(pending.name));
-    let off = if pending.enabled { "" } else { ", disabled" };
-    let from = paint(Tone::Faint, &format!("{}{off}", location(pending.configured)));
-    let mut lines = vec![format!("{sign} {name}  {from}")];
+    let disabled_suffix = if pending.enabled { "" } else { ", disabled" };
+    let origin = paint(Tone::Faint, &format!("{}{disabled_suffix}", location(pending.full_entry)));
+    let mut lines = vec![format!("{sign} {name}  {origin}")];
     lines.extend(details(pending.entry));
     if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
         let why = format!("  asks because `{word}` is something else in each folder: you agree for {folder} alone");
         lines.push(paint(Tone::Waiting, &text::for_line(&why)));
     }
     lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
-    let Some(approved) = pending.approved else {
+    let Some(approval_time) = pending.approval_time else {
         return lines;
     };
-    let day = approved.with_timezone(&Local).format("%Y-%m-%d");
+    let day = approval_time.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
     if pending.changes.is_empty() {
         lines
@@ -111,15 +111,15 @@ fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
     lines
 }
 
-/// Shows the approved entries, with their details unless the user has `seen` these.
-pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, layout: Layout) -> String {
+/// Shows the approved entries, with their details unless the user has seen these (`was_seen`).
+pub(crate) fn trusted_page(trusted: &[Pending<'_>], was_seen: bool, layout: Layout) -> String {
     let blocks: Vec<_> = trusted
         .iter()
         .map(|pending| {
             let sign = paint(Tone::Good, layout.sign(Sign::Good));
             let name = paint(Tone::Strong, &text::for_line(pending.name));
             let mut lines = vec![format!("{sign} {name}  trusted as long as it does not change")];
-            if !seen {
+            if !was_seen {
                 lines.extend(details(pending.entry));
             }
             lines.join("\n")
@@ -129,7 +129,7 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, layout: Layout) -> Str
 }
 
 /// The refused entries.
-pub(crate) fn refused(servers: &[Pending<'_>], layout: Layout) -> String {
+pub(crate) fn refused_page(servers: &[Pending<'_>], layout: Layout) -> String {
     let line = |pending: &Pending<'_>| {
         let sign = paint(Tone::Faint, layout.sign(Sign::Paused));
         let name = paint(Tone::Strong, &text::for_line(pending.name));
@@ -139,6 +139,6 @@ pub(crate) fn refused(servers: &[Pending<'_>], layout: Layout) -> String {
 }
 
 /// The line for a revoked approval.
-pub(crate) fn revoked(name: &str) -> String {
+pub(crate) fn revoked_line(name: &str) -> String {
     format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
 }

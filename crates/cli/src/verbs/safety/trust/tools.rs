@@ -7,7 +7,7 @@ use toolrack_store::QuarantinedTool;
 
 use super::{
     args::{TrustApproveArgs, TrustDiffArgs},
-    quarantine::{self, Released, Shown},
+    quarantine::{self, ApproveDocument, ShownTool},
 };
 use crate::{
     context::Context,
@@ -19,8 +19,8 @@ use crate::{
 
 pub(super) async fn diff(args: TrustDiffArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let quarantined_tools = selected(&loaded, &args.targets, context).await?;
-    let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
+    let quarantined_tools = select_quarantined(&loaded, &args.targets, context).await?;
+    let shown: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
     if context.screen.json() {
         context.screen.document(&quarantine::Document { quarantined: &shown }).await?;
     } else {
@@ -32,30 +32,30 @@ pub(super) async fn diff(args: TrustDiffArgs, context: &Context) -> Result<Exit,
             context.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
         }
     }
-    let fails = args.exit_code && !shown.is_empty();
-    Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
+    let must_fail = args.exit_code && !shown.is_empty();
+    Ok(if must_fail { Exit::NotTrusted } else { Exit::Ok })
 }
 
 pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    let mut quarantined_tools = selected(&loaded, &args.targets, context).await?;
+    let mut quarantined_tools = select_quarantined(&loaded, &args.targets, context).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
             Failure::usage("the value of --hash is not a hash")
                 .hint("give `hash` of `toolrack trust diff --json`, 64 digits")
         })?;
-        let before = quarantined_tools.len();
+        let count_before = quarantined_tools.len();
         quarantined_tools.retain(|quarantined| quarantined.mismatch.definition.hash == hash);
-        if quarantined_tools.is_empty() && before > 0 {
-            return Err(changed("no tool here has that definition any more"));
+        if quarantined_tools.is_empty() && count_before > 0 {
+            return Err(changed_failure("no tool here has that definition any more"));
         }
     }
-    let shown: Vec<_> = quarantined_tools.iter().map(Shown::new).collect();
+    let shown: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
     // A user who gives a hash has seen the definition that it belongs to.
-    let asks = !args.yes && (args.hash.is_none() || context.screen.interactive());
+    let must_ask = !args.yes && (args.hash.is_none() || context.screen.interactive());
     if shown.is_empty() {
         context.screen.note("none of these tools is in quarantine here");
-    } else if asks {
+    } else if must_ask {
         context.require_user("a tool that has changed is used again only when a user approves it")?;
         context.screen.message(&quarantine::page(&shown, context.screen.layout()));
         let question = format!("Use {} as shown?", count(shown.len(), "tool"));
@@ -72,18 +72,18 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
         if !released.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
             let message =
                 format!("`{}/{}` has changed meanwhile, or was approved already", pinned_server.server, mismatch.tool);
-            return Err(changed(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
+            return Err(changed_failure(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
     if context.screen.json() {
-        context.screen.document(&Released { approved: &shown }).await?;
+        context.screen.document(&ApproveDocument { approved: &shown }).await?;
     } else {
-        context.screen.page(quarantine::released(&shown, asks, context.screen.layout())).await?;
+        context.screen.page(quarantine::approved_page(&shown, must_ask, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
-fn changed(message: &str) -> Failure {
+fn changed_failure(message: &str) -> Failure {
     Failure::new(Exit::NotTrusted, "CHANGED", message).hint("look at it again with `toolrack trust diff`")
 }
 
@@ -92,22 +92,26 @@ fn changed(message: &str) -> Failure {
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
-async fn selected(loaded: &Loaded, targets: &[String], context: &Context) -> Result<Vec<QuarantinedTool>, Failure> {
-    let mut selected = Vec::new();
+async fn select_quarantined(
+    loaded: &Loaded,
+    targets: &[String],
+    context: &Context,
+) -> Result<Vec<QuarantinedTool>, Failure> {
+    let mut selectors = Vec::new();
     for target in targets {
         let (server, tool) =
             target.split_once('/').map_or((target.as_str(), None), |(server, tool)| (server, Some(tool)));
         if !loaded.desired.contains_key(server) {
             return Err(reach::no_such_server(server, loaded, Exit::Usage));
         }
-        selected.push((server, tool));
+        selectors.push((server, tool));
     }
     let is_selected = |quarantined: &QuarantinedTool| {
-        let names_it = |(server, tool): &(&str, Option<&str>)| {
+        let matches_tool = |(server, tool): &(&str, Option<&str>)| {
             quarantined.pinned_server.server.as_str() == *server
                 && tool.is_none_or(|tool| tool == quarantined.mismatch.tool)
         };
-        selected.is_empty() || selected.iter().any(names_it)
+        selectors.is_empty() || selectors.iter().any(matches_tool)
     };
     let mut quarantined_tools = quarantined_here(loaded, context).await?;
     quarantined_tools.retain(is_selected);
@@ -122,11 +126,11 @@ pub(in crate::verbs) async fn quarantined_here(
     loaded: &Loaded,
     context: &Context,
 ) -> Result<Vec<QuarantinedTool>, Failure> {
-    let is_here = |quarantined: &QuarantinedTool| {
+    let is_configured_here = |quarantined: &QuarantinedTool| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     };
     let mut quarantined_tools = context.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
-    quarantined_tools.retain(is_here);
+    quarantined_tools.retain(is_configured_here);
     Ok(quarantined_tools)
 }

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct Request<'a> {
     pub(super) client: Client,
     pub(super) name: &'a str,
-    pub(super) of_project: bool,
+    pub(super) for_project: bool,
     pub(super) is_undo: bool,
     pub(super) dry_run: bool,
     pub(super) reach: Option<&'a Reach>,
@@ -61,13 +61,13 @@ impl<'a> Document<'a> {
 
 /// `connect --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Clients<'a> {
-    pub(super) clients: &'a [Row],
+pub(super) struct ClientsDocument<'a> {
+    pub(super) clients: &'a [ClientRow],
 }
 
 /// A program that can be connected, as `connect` lists it.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct ClientRow {
     pub(super) client: Client,
     title: &'static str,
     /// Whether this machine has the program or its files.
@@ -82,28 +82,29 @@ pub(super) struct Row {
     pub(super) problem: Option<String>,
 }
 
-impl Row {
+impl ClientRow {
     pub(super) fn read(client: Client, environment: &Environment, folder: &Path) -> Self {
-        let place = ClientFile::of_user(client, environment, folder);
-        let names = |place: &Result<ClientFile, ConnectError>| match place {
-            Ok(place) => connect::names(place).map_err(|error| in_one_line(&error)),
+        let file = ClientFile::of_user(client, environment, folder);
+        let names_in = |file: &Result<ClientFile, ConnectError>| match file {
+            Ok(file) => connect::names(file).map_err(|error| error_line(&error)),
             // The program has no such file.
             Err(_) => Ok(Vec::new()),
         };
-        let (connected, here) = (names(&place), names(&ClientFile::of_project(client, environment, folder)));
-        let problem = connected.as_ref().err().or(here.as_ref().err()).cloned();
+        let (connected, connected_here) =
+            (names_in(&file), names_in(&ClientFile::of_project(client, environment, folder)));
+        let problem = connected.as_ref().err().or(connected_here.as_ref().err()).cloned();
         Self {
             client,
             title: client.title(),
             found: connect::is_installed(client, environment, folder),
-            path: place.ok().map(|place| place.path),
+            path: file.ok().map(|file| file.path),
             connected: connected.unwrap_or_default(),
-            connected_here: here.unwrap_or_default(),
+            connected_here: connected_here.unwrap_or_default(),
             problem,
         }
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         self.found || self.is_connected() || self.problem.is_some()
     }
 
@@ -115,8 +116,8 @@ impl Row {
         if self.problem.is_some() {
             return (Sign::Bad, Tone::Bad, "its file cannot be read".to_owned());
         }
-        let here = self.connected_here.iter().map(|name| format!("{name} (this project)"));
-        let names: Vec<String> = self.connected.iter().cloned().chain(here).collect();
+        let project_names = self.connected_here.iter().map(|name| format!("{name} (this project)"));
+        let names: Vec<String> = self.connected.iter().cloned().chain(project_names).collect();
         match names.is_empty() {
             true => (Sign::Off, Tone::Faint, "not connected".to_owned()),
             false => (Sign::Good, Tone::Good, format!("connected as {}", names.join(", "))),
@@ -125,8 +126,8 @@ impl Row {
 }
 
 /// The installed programs, each on a line, and all others on one line.
-pub(super) fn clients(rows: &[Row], layout: Layout) -> String {
-    let cells = rows.iter().filter(|row| row.is_there()).map(|row| {
+pub(super) fn clients_page(rows: &[ClientRow], layout: Layout) -> String {
+    let cells = rows.iter().filter(|row| row.is_present()).map(|row| {
         let (sign, tone, state) = row.state();
         let path = row.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         vec![
@@ -137,9 +138,9 @@ pub(super) fn clients(rows: &[Row], layout: Layout) -> String {
         ]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    let rest: Vec<&str> = rows.iter().filter(|row| !row.is_there()).map(|row| row.client.id()).collect();
-    if !rest.is_empty() {
-        lines.push(paint(Tone::Faint, &format!("not found here: {}", rest.join(", "))));
+    let absent: Vec<&str> = rows.iter().filter(|row| !row.is_present()).map(|row| row.client.id()).collect();
+    if !absent.is_empty() {
+        lines.push(paint(Tone::Faint, &format!("not found here: {}", absent.join(", "))));
     }
     lines.join("\n")
 }
@@ -176,7 +177,7 @@ pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String
         return None;
     }
     let client = request.client;
-    let first = match request.reach {
+    let activation = match request.reach {
         Some(Reach::Http { .. }) => format!(
             "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to the token \
              in FILE"
@@ -184,17 +185,17 @@ pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String
         _ => format!("{client} has the tools when it is restarted"),
     };
     let mut undo = vec!["toolrack", "connect", client.id(), "--undo"];
-    if request.of_project {
+    if request.for_project {
         undo.push("--project");
     }
     if request.name != PROGRAM {
         undo.extend(["--name", request.name]);
     }
-    Some(format!("{first}; `{}` undoes this", shell_words::join(undo)))
+    Some(format!("{activation}; `{}` undoes this", shell_words::join(undo)))
 }
 
 /// Returns the reason of the failure, without its excerpt of a file.
-pub(super) fn in_one_line(error: &ConnectError) -> String {
+pub(super) fn error_line(error: &ConnectError) -> String {
     match error {
         ConnectError::Edit(EditError::Unreadable(problem)) => format!("{problem:#}").replacen(": error: ", ": ", 1),
         error => with_causes(error),

@@ -13,7 +13,7 @@ use std::{
 use clap::CommandFactory as _;
 use tokio::time::{Instant, sleep};
 
-use super::{super::serve::record::Record, PROCESS_POLL_INTERVAL};
+use super::{super::serve::record::DaemonRecord, PROCESS_POLL_INTERVAL};
 use crate::{
     error::{Exit, Failure, in_words},
     lending,
@@ -24,33 +24,34 @@ use crate::{
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size in bytes at which the log is rotated, and the most bytes of it that are shown.
-pub(super) const MAX_LOG: u64 = 1024 * 1024;
+pub(super) const MAX_LOG_BYTES: u64 = 1024 * 1024;
 
 /// The file to which a daemon in the background writes its output.
-pub(super) fn log_path(data: &Path) -> PathBuf {
-    data.join("daemon.log")
+pub(super) fn log_path(data_folder: &Path) -> PathBuf {
+    data_folder.join("daemon.log")
 }
 
 /// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it.
 ///
 /// # Errors
 /// When the daemon does not start. The failure contains the daemon's last message.
-pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
-    let path = log_path(data);
-    let (file, length_before) = open_log(&path).map_err(|error| unusable(&path, &error))?;
-    let mut child = spawn(&to_serve(verb, words), file).map_err(|error| {
+pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) -> Result<DaemonRecord, Failure> {
+    let path = log_path(data_folder);
+    let (file, length_before) = open_log(&path).map_err(|error| log_failure(&path, &error))?;
+    let mut child = spawn(&serve_words(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
-        if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
-            && lending::daemon_status(data).await.is_some()
+        if let Some(record) =
+            DaemonRecord::read(data_folder).filter(|record| record.pid == child.id() && record.is_alive())
+            && lending::daemon_status(data_folder).await.is_some()
         {
             return Ok(record);
         }
         if let Ok(Some(status)) = child.try_wait() {
             let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::of);
-            return Err(not_started(exit, &read_end(&path, length_before)));
+            return Err(start_failure(exit, &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {
             // No command would find a daemon that does not listen.
@@ -64,7 +65,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
 }
 
 /// The failure for a log that can be neither written nor read.
-pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
+pub(super) fn log_failure(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
 
@@ -74,7 +75,7 @@ fn open_log(path: &Path) -> io::Result<(File, u64)> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    if fs::metadata(path).is_ok_and(|log| log.len() > MAX_LOG) {
+    if fs::metadata(path).is_ok_and(|log| log.len() > MAX_LOG_BYTES) {
         fs::rename(path, path.with_extension("log.old"))?;
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -89,7 +90,7 @@ fn spawn(words: &[OsString], log: File) -> io::Result<Child> {
 }
 
 /// Turns the command line `words` of `daemon VERB` into a command line of `serve`, without the program's name.
-pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
+pub(super) fn serve_words(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let options_with_value: Vec<String> = Cli::command()
         .get_arguments()
         .filter(|option| option.get_action().takes_values())
@@ -118,23 +119,23 @@ pub(super) fn to_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
 }
 
 /// The failure that a daemon wrote before it ended.
-fn not_started(exit: Exit, output: &str) -> Failure {
+fn start_failure(exit: Exit, output: &str) -> Failure {
     let last_line_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
     let why = last_line_after("error: ").unwrap_or("it ended without an error message");
     let failure = Failure::new(exit, "NOT_STARTED", format!("the daemon did not start: {why}"));
     failure.hint(last_line_after("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }
 
-/// Returns the text in `path` from byte `start` on, but at most its last [`MAX_LOG`] bytes. Invalid UTF-8 is replaced.
-/// The text of a file that cannot be read is empty.
+/// Returns the text in `path` from byte `start` on, but at most its last [`MAX_LOG_BYTES`] bytes. Invalid UTF-8 is
+/// replaced. The text of a file that cannot be read is empty.
 pub(super) fn read_end(path: &Path, start: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let start = start.max(length.saturating_sub(MAX_LOG));
+        let start = start.max(length.saturating_sub(MAX_LOG_BYTES));
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
-        file.take(MAX_LOG).read_to_end(&mut bytes)?;
+        file.take(MAX_LOG_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
     read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
@@ -148,7 +149,7 @@ mod tests {
     fn the_words_of_start_become_those_of_serve() {
         let as_serve_of = |verb: &str, line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            to_serve(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+            serve_words(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         let of = |line| as_serve_of("start", line);
         assert_eq!(of("toolrack daemon start"), "serve --detached --no-open");
@@ -165,8 +166,8 @@ mod tests {
 
     #[test]
     fn the_last_line_of_a_daemon_explains_why_it_did_not_start() {
-        let failure = not_started(Exit::Usage, "error: old\nwarning: x\nerror: in use\nhint: another port\n");
+        let failure = start_failure(Exit::Usage, "error: old\nwarning: x\nerror: in use\nhint: another port\n");
         assert_eq!(failure.for_users(), "error: the daemon did not start: in use\nhint: another port");
-        assert!(not_started(Exit::Other, "").hint.is_some());
+        assert!(start_failure(Exit::Other, "").hint.is_some());
     }
 }

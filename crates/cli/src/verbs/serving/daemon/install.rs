@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use toolrack_config::Environment;
 
-use super::{super::serve::args::ServeArgs, background::to_serve};
+use super::{super::serve::args::ServeArgs, background::serve_words};
 use crate::{
     context::Context,
     error::{Exit, Failure, in_words},
@@ -63,7 +63,7 @@ const UNIT_NAME: &str = "toolrack.service";
 
 /// The beginning of the first line of every unit that this command has written. No other unit is overwritten or
 /// removed.
-const FIRST_LINE: &str = "# Written by `toolrack daemon install";
+const FIRST_LINE_START: &str = "# Written by `toolrack daemon install";
 
 const USER_UNIT: &str = include_str!("install/user.service");
 const SYSTEM_UNIT: &str = include_str!("install/system.service");
@@ -76,7 +76,7 @@ const COPIED_VARIABLES: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG
 
 /// `daemon install --json`.
 #[derive(Debug, Serialize)]
-struct Installed {
+struct InstallDocument {
     unit: PathBuf,
     /// The command that starts the daemon, now and at each boot.
     start: &'static str,
@@ -86,7 +86,7 @@ struct Installed {
 
 /// `daemon uninstall --json`.
 #[derive(Debug, Serialize)]
-struct Uninstalled {
+struct UninstallDocument {
     unit: PathBuf,
     removed: bool,
     /// The command that ends the daemon, if it is running.
@@ -101,12 +101,12 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
         );
     }
     let unit = unit_path(&args.unit, &context.environment)?;
-    let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
+    let program = std::env::current_exe().map_err(|error| write_failure(&unit, &error))?;
     let text = unit_text(&program, &serve_command(args, words), args.unit.system, &context.environment);
-    if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(FIRST_LINE)) {
+    if fs::read_to_string(&unit).is_ok_and(|old_text| !old_text.starts_with(FIRST_LINE_START)) {
         return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
-    write(&unit, &text).map_err(|error| not_written(&unit, &error))?;
+    write(&unit, &text).map_err(|error| write_failure(&unit, &error))?;
     // npx and uvx run programs from folders with these names.
     if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
         let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
@@ -118,7 +118,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
         ("systemctl --user daemon-reload && systemctl --user enable --now toolrack", "toolrack daemon uninstall")
     };
     if context.screen.json() {
-        context.screen.document(&Installed { unit, start, undo }).await?;
+        context.screen.document(&InstallDocument { unit, start, undo }).await?;
     } else {
         let lines =
             format!("wrote {}\n`{start}` starts the daemon, now and from now on\n`{undo}` undoes this", unit.display());
@@ -130,11 +130,11 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
 /// Removes the unit, if `daemon install` has written it.
 pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result<Exit, Failure> {
     let unit = unit_path(&args.unit, &context.environment)?;
-    let before = fs::read_to_string(&unit);
-    if before.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE)) {
+    let old_text = fs::read_to_string(&unit);
+    if old_text.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE_START)) {
         return Err(foreign_unit(&unit).hint("remove it yourself, if you no longer want it"));
     }
-    let removed = before.is_ok();
+    let removed = old_text.is_ok();
     if removed {
         fs::remove_file(&unit).map_err(|error| {
             let message = format!("{} cannot be removed: {}", unit.display(), in_words(&error));
@@ -147,7 +147,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result
         "systemctl --user disable --now toolrack; systemctl --user daemon-reload"
     };
     if context.screen.json() {
-        context.screen.document(&Uninstalled { unit, removed, stop }).await?;
+        context.screen.document(&UninstallDocument { unit, removed, stop }).await?;
     } else if removed {
         context.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;
     } else {
@@ -174,7 +174,7 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
 /// Returns the words of a `serve` command with the options of this `daemon install`.
 fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut command = Vec::new();
-    let mut words = to_serve("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
+    let mut words = serve_words("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
         match word.as_str() {
             "--system" => {}
@@ -192,20 +192,20 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
 }
 
 /// Returns the text of the unit.
-fn unit_text(program: &Path, words: &[String], system: bool, environment: &Environment) -> String {
+fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &Environment) -> String {
     let mut command = quoted(&program.to_string_lossy());
     for word in words {
         command.push(' ');
         command += &quoted_argument(word);
     }
-    let variables = if system {
+    let variables = if is_system {
         vec![("HOME".to_owned(), SYSTEM_HOME.to_owned()), ("TOOLRACK_HOME".to_owned(), SYSTEM_HOME.to_owned())]
     } else {
         variables_to_copy(environment)
     };
     let line = |(name, value): (String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}")));
     let variables: String = variables.into_iter().map(line).collect();
-    let unit = if system { SYSTEM_UNIT } else { USER_UNIT };
+    let unit = if is_system { SYSTEM_UNIT } else { USER_UNIT };
     let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
     // Replace the command last, so that nothing in it is taken for a placeholder.
     unit.replace("@COMMAND@", &command)
@@ -218,9 +218,12 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
         std::env::join_paths(folders).unwrap_or_default()
     });
-    let rest = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let copied = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
     let path = path.map(|path| ("PATH", path));
-    path.into_iter().chain(rest).map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned())).collect()
+    path.into_iter()
+        .chain(copied)
+        .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned()))
+        .collect()
 }
 
 /// Quotes an argument of a command for systemd, which would read a single `$` there as the start of a variable.
@@ -248,12 +251,12 @@ fn write(unit: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = unit.parent() {
         fs::create_dir_all(folder)?;
     }
-    let new = unit.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(new, unit)
+    let new_file = unit.with_extension("new");
+    fs::write(&new_file, text)?;
+    fs::rename(new_file, unit)
 }
 
-fn not_written(unit: &Path, error: &io::Error) -> Failure {
+fn write_failure(unit: &Path, error: &io::Error) -> Failure {
     let message = format!("{} cannot be written: {}", unit.display(), in_words(error));
     Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("with --system only root may write it")
 }

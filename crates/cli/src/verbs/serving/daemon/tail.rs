@@ -11,7 +11,7 @@ use std::{
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The most bytes of a line. The rest of a longer line is the next line.
-const MAX_LINE: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// The file that is read, and the position in it.
 #[derive(Debug)]
@@ -45,30 +45,32 @@ impl Tail {
     pub(super) fn read_lines(&mut self) -> io::Result<Option<Vec<String>>> {
         // Look at the path before reading. Then everything that was written before a rotation is read before the next
         // file is opened.
-        let at_path = self.metadata_of_path()?;
+        let metadata_at_path = self.metadata_of_path()?;
         let mut lines = Vec::new();
         let Some(file) = &mut self.file else {
             self.open_path()?;
             return Ok(self.file.is_some().then_some(lines));
         };
-        let opened = file.metadata()?;
+        let opened_metadata = file.metadata()?;
         // The file was truncated.
-        if opened.len() < self.position {
+        if opened_metadata.len() < self.position {
             self.position = 0;
-            self.end_line(&mut lines);
+            self.flush_partial_line(&mut lines);
             return Ok(Some(lines));
         }
         file.seek(SeekFrom::Start(self.position))?;
         let mut chunk = vec![0; CHUNK_BYTES];
-        let read = file.read(&mut chunk)?;
-        if read > 0 {
-            self.position += read as u64;
-            self.split_lines(&chunk[..read], &mut lines);
+        let read_count = file.read(&mut chunk)?;
+        if read_count > 0 {
+            self.position += read_count as u64;
+            self.split_lines(&chunk[..read_count], &mut lines);
             return Ok(Some(lines));
         }
         // The path names another file now.
-        if at_path.is_some_and(|at_path| (at_path.dev(), at_path.ino()) != (opened.dev(), opened.ino())) {
-            self.end_line(&mut lines);
+        if metadata_at_path.is_some_and(|metadata_at_path| {
+            (metadata_at_path.dev(), metadata_at_path.ino()) != (opened_metadata.dev(), opened_metadata.ino())
+        }) {
+            self.flush_partial_line(&mut lines);
             self.open_path()?;
             return Ok(Some(lines));
         }
@@ -89,20 +91,20 @@ impl Tail {
     /// Appends the complete lines in `bytes` to `lines`, and keeps the rest as the partial line.
     fn split_lines(&mut self, mut bytes: &[u8], lines: &mut Vec<String>) {
         while !bytes.is_empty() {
-            let room = bytes.len().min(MAX_LINE - self.partial_line.len());
-            let end = bytes[..room].iter().position(|byte| *byte == b'\n');
-            self.partial_line.extend_from_slice(&bytes[..end.unwrap_or(room)]);
-            bytes = &bytes[end.map_or(room, |end| end + 1)..];
+            let available = bytes.len().min(MAX_LINE_BYTES - self.partial_line.len());
+            let end = bytes[..available].iter().position(|byte| *byte == b'\n');
+            self.partial_line.extend_from_slice(&bytes[..end.unwrap_or(available)]);
+            bytes = &bytes[end.map_or(available, |end| end + 1)..];
             if end.is_some() {
                 lines.push(self.take_line());
-            } else if self.partial_line.len() == MAX_LINE {
-                self.end_line(lines);
+            } else if self.partial_line.len() == MAX_LINE_BYTES {
+                self.flush_partial_line(lines);
             }
         }
     }
 
     /// Appends the partial line to `lines` as it is, unless it is empty.
-    fn end_line(&mut self, lines: &mut Vec<String>) {
+    fn flush_partial_line(&mut self, lines: &mut Vec<String>) {
         if !self.partial_line.is_empty() {
             lines.push(self.take_line());
         }
@@ -185,9 +187,9 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_held_only_up_to_its_bound() {
         let (_folder, path) = folder();
-        write(&path, &vec![b'x'; 3 * MAX_LINE + 1]);
+        write(&path, &vec![b'x'; 3 * MAX_LINE_BYTES + 1]);
         let mut tail = Tail::open(path.clone(), u64::MAX).unwrap();
-        assert_eq!(all(&mut tail).iter().map(String::len).collect::<Vec<_>>(), [MAX_LINE; 3]);
+        assert_eq!(all(&mut tail).iter().map(String::len).collect::<Vec<_>>(), [MAX_LINE_BYTES; 3]);
         assert_eq!(tail.partial_line.len(), 1);
         write(&path, b"\n");
         assert_eq!(all(&mut tail), ["x"]);

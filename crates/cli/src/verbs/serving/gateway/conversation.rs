@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use toolrack_host::mcp::codes::SERVER_ERROR;
 
 /// Requests that only read a list or that the gateway itself answers. They can be sent again.
-const REPEATABLE: &[&str] = &[
+const REPEATABLE_METHODS: &[&str] = &[
     "initialize",
     "ping",
     "prompts/list",
@@ -19,7 +19,7 @@ const REPEATABLE: &[&str] = &[
 ];
 
 /// Requests that change the connection for as long as it lasts.
-const LASTING: &[&str] = &["logging/setLevel", "resources/subscribe"];
+const LASTING_METHODS: &[&str] = &["logging/setLevel", "resources/subscribe"];
 
 /// The prefix of the ids of the gateway's own requests, which no client uses.
 const OWN_ID_PREFIX: &str = "toolrack-gateway-";
@@ -28,20 +28,21 @@ const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     /// Requests of the client without a response, by their ids as JSON.
-    waiting: HashMap<String, Waiting>,
+    pending_requests: HashMap<String, PendingRequest>,
     /// The `initialize` request, once it was answered. Only the older era of MCP (before 2026-07-28) has this request.
-    initialize: Option<Value>,
+    initialize_request: Option<Value>,
     /// The client's `initialized` notification.
-    initialized: Option<Vec<u8>>,
-    /// Requests in [`LASTING`] that were answered, by their method and, for a subscription, the URI of the resource.
-    lasting: BTreeMap<String, Value>,
+    initialized_notification: Option<Vec<u8>>,
+    /// Requests in [`LASTING_METHODS`] that were answered, by their method and, for a subscription, the URI of the
+    /// resource.
+    lasting_requests: BTreeMap<String, Value>,
     /// The number in the last id of the gateway's own requests.
     last_own_id: u64,
 }
 
 /// A request of the client without a response.
 #[derive(Debug)]
-struct Waiting {
+struct PendingRequest {
     method: String,
     /// The line itself, if the next backend may need it.
     line: Option<Vec<u8>>,
@@ -49,7 +50,7 @@ struct Waiting {
 
 /// The outer shape of a message.
 #[derive(Deserialize)]
-struct Shape<'a> {
+struct Envelope<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -61,15 +62,18 @@ struct Shape<'a> {
 impl Conversation {
     /// Notes a line of the client, before it is passed on.
     pub(super) fn note_from_client(&mut self, line: &[u8]) {
-        let Ok(Shape { id, method: Some(method), .. }) = serde_json::from_slice::<Shape<'_>>(line) else { return };
+        let Ok(Envelope { id, method: Some(method), .. }) = serde_json::from_slice::<Envelope<'_>>(line) else {
+            return;
+        };
         match id {
             Some(id) => {
-                let is_kept =
-                    REPEATABLE.contains(&&*method) || LASTING.contains(&&*method) || is_unsubscription(&method);
+                let is_kept = REPEATABLE_METHODS.contains(&&*method)
+                    || LASTING_METHODS.contains(&&*method)
+                    || is_unsubscription(&method);
                 let line = is_kept.then(|| line.to_owned());
-                self.waiting.insert(id.get().to_owned(), Waiting { method, line });
+                self.pending_requests.insert(id.get().to_owned(), PendingRequest { method, line });
             }
-            None if method == "notifications/initialized" => self.initialized = Some(line.to_owned()),
+            None if method == "notifications/initialized" => self.initialized_notification = Some(line.to_owned()),
             None => {}
         }
     }
@@ -77,13 +81,13 @@ impl Conversation {
     /// Notes a line of the backend. Returns whether it is for the client, and not a response to a request of the
     /// gateway.
     pub(super) fn note_from_backend(&mut self, line: &[u8]) -> bool {
-        let Ok(Shape { id: Some(id), method: None, error }) = serde_json::from_slice::<Shape<'_>>(line) else {
+        let Ok(Envelope { id: Some(id), method: None, error }) = serde_json::from_slice::<Envelope<'_>>(line) else {
             return true;
         };
         if id.get().trim_start_matches('"').starts_with(OWN_ID_PREFIX) {
             return false;
         }
-        if let Some(Waiting { method, line: Some(line) }) = self.waiting.remove(id.get())
+        if let Some(PendingRequest { method, line: Some(line) }) = self.pending_requests.remove(id.get())
             && error.is_none()
             && let Ok(request) = serde_json::from_slice::<Value>(&line)
         {
@@ -99,11 +103,11 @@ impl Conversation {
             _ => method.to_owned(),
         };
         if method == "initialize" {
-            self.initialize = Some(request);
+            self.initialize_request = Some(request);
         } else if is_unsubscription(method) {
-            self.lasting.remove(&key("resources/subscribe"));
-        } else if LASTING.contains(&method) {
-            self.lasting.insert(key(method), request);
+            self.lasting_requests.remove(&key("resources/subscribe"));
+        } else if LASTING_METHODS.contains(&method) {
+            self.lasting_requests.insert(key(method), request);
         }
     }
 
@@ -111,15 +115,15 @@ impl Conversation {
     /// Repeatable requests still wait, and are in [`Self::lines_to_repeat`].
     pub(super) fn fail_unanswered(&mut self) -> Vec<Vec<u8>> {
         let mut errors = Vec::new();
-        self.waiting.retain(|id, waiting| {
-            if REPEATABLE.contains(&&*waiting.method) {
+        self.pending_requests.retain(|id, request| {
+            if REPEATABLE_METHODS.contains(&&*request.method) {
                 return true;
             }
             let id: Value = serde_json::from_str(id).unwrap_or_default();
             let message = format!(
                 "the toolrack daemon ended before it answered `{}`: it is not known whether this was carried out, and it is \
                  not repeated",
-                toolrack_host::text::clip(&waiting.method, 100),
+                toolrack_host::text::clip(&request.method, 100),
             );
             let error = json!({ "code": SERVER_ERROR, "message": message, "data": { "code": "DAEMON_LOST" } });
             errors.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into_bytes());
@@ -130,28 +134,33 @@ impl Conversation {
 
     /// Returns the `initialize` request for the next backend, and the id of its response as JSON. Nothing else may be
     /// sent before that response. Returns `None` if the client's `initialize` was not answered, or there was none.
-    pub(super) fn initialize_again(&mut self) -> Option<(Vec<u8>, String)> {
-        let request = self.initialize.clone()?;
+    pub(super) fn initialize_to_repeat(&mut self) -> Option<(Vec<u8>, String)> {
+        let request = self.initialize_request.clone()?;
         Some(self.with_own_id(request))
     }
 
-    /// Returns the lines for the next backend that follow [`Self::initialize_again`]: `initialized`, the lasting
+    /// Returns the lines for the next backend that follow [`Self::initialize_to_repeat`]: `initialized`, the lasting
     /// requests, and the requests that still wait for an answer.
     pub(super) fn lines_to_repeat(&mut self) -> Vec<Vec<u8>> {
-        let mut lines: Vec<_> =
-            self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();
-        for request in self.lasting.values().cloned().collect::<Vec<_>>() {
+        let mut lines: Vec<_> = self
+            .initialize_request
+            .is_some()
+            .then(|| self.initialized_notification.clone())
+            .flatten()
+            .into_iter()
+            .collect();
+        for request in self.lasting_requests.values().cloned().collect::<Vec<_>>() {
             lines.push(self.with_own_id(request).0);
         }
-        lines.extend(self.waiting.values().filter_map(|waiting| waiting.line.clone()));
+        lines.extend(self.pending_requests.values().filter_map(|request| request.line.clone()));
         lines
     }
 
     /// Returns the notifications to the client once there is a new backend, which may have other tools, resources and
     /// prompts. A client of the newer era, which has no `initialize`, gets none: its subscriptions ended with the
     /// backend, and the client subscribes again.
-    pub(super) fn list_changes(&self) -> Vec<Vec<u8>> {
-        let has_begun = self.initialize.is_some() && self.initialized.is_some();
+    pub(super) fn list_change_notifications(&self) -> Vec<Vec<u8>> {
+        let has_begun = self.initialize_request.is_some() && self.initialized_notification.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);
         let changes =
             lists.map(|list| json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") }));
@@ -174,8 +183,8 @@ fn is_unsubscription(method: &str) -> bool {
 
 /// Returns whether `line` is the response to the request with this id, which is JSON.
 pub(super) fn is_response_to(id: &str, line: &[u8]) -> bool {
-    serde_json::from_slice::<Shape<'_>>(line)
-        .is_ok_and(|shape| shape.method.is_none() && shape.id.is_some_and(|found| found.get() == id))
+    serde_json::from_slice::<Envelope<'_>>(line)
+        .is_ok_and(|envelope| envelope.method.is_none() && envelope.id.is_some_and(|message_id| message_id.get() == id))
 }
 
 #[cfg(test)]
@@ -240,14 +249,14 @@ mod tests {
         conversation.note_from_client(&subscribe(4, "resources/subscribe", "no:"));
         let refused = json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": -1, "message": "no" } });
         assert!(conversation.note_from_backend(&line(&refused)));
-        let (initialize, id) = conversation.initialize_again().unwrap();
-        assert_eq!(messages(&[initialize])[0]["params"]["x"], 1);
+        let (initialize_request, id) = conversation.initialize_to_repeat().unwrap();
+        assert_eq!(messages(&[initialize_request])[0]["params"]["x"], 1);
         let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
         assert!(is_response_to(&id, answer.as_bytes()) && !conversation.note_from_backend(answer.as_bytes()));
         let again = messages(&conversation.lines_to_repeat());
         assert_eq!(again.len(), 2, "{again:?}");
         assert_eq!(again[1]["params"]["uri"], "b:");
-        assert_eq!(conversation.list_changes().len(), 3);
+        assert_eq!(conversation.list_change_notifications().len(), 3);
     }
 
     #[test]
@@ -258,14 +267,14 @@ mod tests {
         ));
         assert!(
             conversation.fail_unanswered().is_empty()
-                && conversation.list_changes().is_empty()
-                && conversation.initialize_again().is_none()
+                && conversation.list_change_notifications().is_empty()
+                && conversation.initialize_to_repeat().is_none()
         );
         assert_eq!(messages(&conversation.lines_to_repeat())[0]["id"], 7);
         // An `initialize` without a response yet is sent as it came.
         conversation
             .note_from_client(&line(&json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": {} })));
-        assert!(conversation.initialize_again().is_none());
+        assert!(conversation.initialize_to_repeat().is_none());
         assert!(messages(&conversation.lines_to_repeat()).iter().any(|message| message["id"] == 8));
     }
 }

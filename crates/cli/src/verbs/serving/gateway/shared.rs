@@ -36,7 +36,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of one message, in either direction.
-const MAX_LINE: usize = 128 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 128 * 1024 * 1024;
 
 /// The most bytes that are buffered between the client and the gateway in this process.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -46,22 +46,22 @@ struct Backend<'a> {
     reader: BufReader<Pin<Box<dyn AsyncRead + 'a>>>,
     writer: Pin<Box<dyn AsyncWrite + 'a>>,
     /// The gateway in this process, which answers only while this future is polled. Pending forever for a daemon.
-    work: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
+    local_gateway: Pin<Box<dyn Future<Output = Result<Exit, Failure>> + 'a>>,
 }
 
 impl<'a> Backend<'a> {
     fn daemon(stream: UnixStream) -> Self {
         let (reader, writer) = stream.into_split();
-        let work = Box::pin(std::future::pending());
-        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
+        let local_gateway = Box::pin(std::future::pending());
+        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), local_gateway }
     }
 
     fn this_process(args: &'a GatewayArgs, context: &'a Context) -> Self {
         let (client_end, gateway_end) = tokio::io::duplex(PIPE_BYTES);
         let (reader, writer) = tokio::io::split(client_end);
         let (gateway_reader, gateway_writer) = tokio::io::split(gateway_end);
-        let work = Box::pin(serve_alone(args, context, gateway_reader, gateway_writer));
-        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), work }
+        let local_gateway = Box::pin(serve_alone(args, context, gateway_reader, gateway_writer));
+        Self { reader: BufReader::new(Box::pin(reader)), writer: Box::pin(writer), local_gateway }
     }
 }
 
@@ -75,13 +75,13 @@ struct ClientSide {
 }
 
 /// Why [`ClientSide::forward`] has ended.
-enum Ended {
+enum ForwardEnd {
     /// The client has closed its end, and has all its responses or has waited [`RESPONSE_TIMEOUT`] for them.
     Client,
     /// The backend has ended.
     Backend,
     /// This process was the backend, and has ended with this result.
-    Work(Result<Exit, Failure>),
+    LocalGateway(Result<Exit, Failure>),
 }
 
 /// Forwards the client's messages to `daemon`, and to the next backend each time that one ends, until the client ends.
@@ -97,16 +97,16 @@ pub(super) async fn share(daemon: UnixStream, context: &Context) -> Result<Exit,
     let mut backend = Backend::daemon(daemon);
     loop {
         match client.forward(&mut backend).await.map_err(|error| client_lost(&error))? {
-            Ended::Client => return Ok(Exit::Ok),
-            Ended::Work(ended) => return ended,
-            Ended::Backend => {}
+            ForwardEnd::Client => return Ok(Exit::Ok),
+            ForwardEnd::LocalGateway(ended) => return ended,
+            ForwardEnd::Backend => {}
         }
         drop(backend);
         let errors = client.conversation.borrow_mut().fail_unanswered();
         client.send(&errors).await.map_err(|error| client_lost(&error))?;
         context.screen.warning("the toolrack daemon has ended: waiting for the next one");
         backend = client.next_backend(&args, context).await?;
-        let changes = client.conversation.borrow_mut().list_changes();
+        let changes = client.conversation.borrow_mut().list_change_notifications();
         client.send(&changes).await.map_err(|error| client_lost(&error))?;
     }
 }
@@ -133,7 +133,7 @@ impl ClientSide {
         while Instant::now() < deadline {
             if let Some(stream) = connect_to_daemon(context).await {
                 let mut daemon = Backend::daemon(stream);
-                if self.continues_with(&mut daemon).await {
+                if self.try_continue_with(&mut daemon).await {
                     context.screen.note("another toolrack daemon continues");
                     return Ok(daemon);
                 }
@@ -142,19 +142,19 @@ impl ClientSide {
         }
         context.screen.note("no toolrack daemon is up: the servers are started here");
         let mut this_process = Backend::this_process(args, context);
-        let Backend { reader, writer, work } = &mut this_process;
-        let started = tokio::select! {
-            started = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => started,
-            ended = work.as_mut() => return Err(ended.err().unwrap_or_else(not_continued)),
+        let Backend { reader, writer, local_gateway } = &mut this_process;
+        let restarted = tokio::select! {
+            restarted = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => restarted,
+            ended = local_gateway.as_mut() => return Err(ended.err().unwrap_or_else(takeover_failure)),
         };
-        match started {
+        match restarted {
             Ok(Ok(())) => Ok(this_process),
-            _ => Err(not_continued()),
+            _ => Err(takeover_failure()),
         }
     }
 
     /// Restarts the conversation with `backend`. Returns whether that succeeded in time.
-    async fn continues_with(&mut self, backend: &mut Backend<'_>) -> bool {
+    async fn try_continue_with(&mut self, backend: &mut Backend<'_>) -> bool {
         matches!(
             timeout(BACKEND_TIMEOUT, self.restart_conversation(&mut backend.reader, &mut backend.writer)).await,
             Ok(Ok(()))
@@ -167,7 +167,7 @@ impl ClientSide {
         reader: &mut (impl AsyncBufRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
-        let beginning = self.conversation.borrow_mut().initialize_again();
+        let beginning = self.conversation.borrow_mut().initialize_to_repeat();
         if let Some((initialize, id)) = beginning {
             write_line(writer, &initialize).await?;
             let mut line = Vec::new();
@@ -192,9 +192,9 @@ impl ClientSide {
     ///
     /// # Errors
     /// When the client is gone.
-    async fn forward(&mut self, backend: &mut Backend<'_>) -> io::Result<Ended> {
+    async fn forward(&mut self, backend: &mut Backend<'_>) -> io::Result<ForwardEnd> {
         let Self { input, partial_line, output, conversation } = self;
-        let Backend { reader, writer, work } = backend;
+        let Backend { reader, writer, local_gateway } = backend;
         let conversation = &*conversation;
         let to_client = async {
             let mut line = Vec::new();
@@ -223,25 +223,25 @@ impl ClientSide {
         };
         tokio::pin!(to_client);
         tokio::select! {
-            forwarded = &mut to_client => forwarded.map(|()| Ended::Backend),
-            ended = work.as_mut() => Ok(Ended::Work(ended)),
+            forwarded = &mut to_client => forwarded.map(|()| ForwardEnd::Backend),
+            ended = local_gateway.as_mut() => Ok(ForwardEnd::LocalGateway(ended)),
             forwarded = to_backend => {
                 forwarded?;
                 let remaining_responses = async {
                     tokio::select! {
                         _ = to_client => {}
-                        _ = work.as_mut() => {}
+                        _ = local_gateway.as_mut() => {}
                     }
                 };
                 // Responses that take longer are not forwarded.
                 let _ = timeout(RESPONSE_TIMEOUT, remaining_responses).await;
-                Ok(Ended::Client)
+                Ok(ForwardEnd::Client)
             }
         }
     }
 }
 
-fn not_continued() -> Failure {
+fn takeover_failure() -> Failure {
     Failure::new(
         Exit::Unreachable,
         "DAEMON_LOST",
@@ -252,29 +252,29 @@ fn not_continued() -> Failure {
 
 /// Appends the next line of the input to `line`, without the line break. Returns `false` if the input ends before a
 /// line break. If this future is dropped, another call with the same `line` continues where it stopped.
-async fn next_line(from: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
+async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
-        let available = from.fill_buf().await?;
+        let available = reader.fill_buf().await?;
         if available.is_empty() {
             return Ok(false);
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let part = &available[..end.unwrap_or(available.len())];
-        if line.len() + part.len() > MAX_LINE {
-            let message = format!("a message of more than {MAX_LINE} bytes");
+        if line.len() + part.len() > MAX_LINE_BYTES {
+            let message = format!("a message of more than {MAX_LINE_BYTES} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         line.extend_from_slice(part);
-        let used = part.len() + usize::from(end.is_some());
-        from.consume(used);
+        let consumed = part.len() + usize::from(end.is_some());
+        reader.consume(consumed);
         if end.is_some() {
             return Ok(true);
         }
     }
 }
 
-async fn write_line(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
-    to.write_all(line).await?;
-    to.write_all(b"\n").await?;
-    to.flush().await
+async fn write_line(writer: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
+    writer.write_all(line).await?;
+    writer.write_all(b"\n").await?;
+    writer.flush().await
 }

@@ -19,7 +19,7 @@ use toolrack_team::{
     },
 };
 
-use super::team::store_of;
+use super::team::open_tenant_store;
 use crate::{
     context::Context,
     database::Server,
@@ -37,16 +37,16 @@ pub(super) async fn exporter(
 ) -> Result<Option<AuditExporter>, Failure> {
     let Some(table) = &file.audit_export else { return Ok(None) };
     let read_key = signing_key_reader(table, context);
-    let key = read_key().await.map_err(unusable_export)?;
+    let key = read_key().await.map_err(export_failure)?;
     let object_store = object_store(table, context).await?;
     tracing::info!("audit logs are exported to {}, signed with the key {}", table.to, key.public().id());
     let tenants = file.tenants.iter().map(|tenant| LogName::Tenant(tenant.id.clone()));
     let logs = std::iter::once(LogName::Team).chain(tenants).collect();
-    let open = open_logs(Arc::clone(file), server, context)?;
-    Ok(Some(AuditExporter::new(table, key, object_store, logs, open).with_changing_key(read_key)))
+    let open_log = log_opener(Arc::clone(file), server, context)?;
+    Ok(Some(AuditExporter::new(table, key, object_store, logs, open_log).with_changing_key(read_key)))
 }
 
-fn unusable_export(why: impl std::fmt::Display) -> Failure {
+fn export_failure(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`[audit_export]` of the team file: {why}")).hint("docs/guide/teams.md has an example")
 }
 
@@ -74,17 +74,17 @@ async fn object_store(table: &AuditExportTable, context: &Context) -> Result<Arc
     match (&table.to, &table.s3) {
         (ExportTarget::Folder(path), _) => {
             make_folder(path)
-                .map_err(|error| unusable_export(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
+                .map_err(|error| export_failure(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
             Ok(Arc::new(Folder(path.clone())))
         }
         (ExportTarget::Bucket { .. }, Some(s3)) => {
             let object_store =
-                S3Store::new(table, context.egress(), credentials_reader(s3, context)).map_err(unusable_export)?;
+                S3Store::new(table, context.egress(), credentials_reader(s3, context)).map_err(export_failure)?;
             // Report a placeholder without a value now, and not in the first round of exports.
-            object_store.begin_round().await.map_err(unusable_export)?;
+            object_store.begin_round().await.map_err(export_failure)?;
             Ok(Arc::new(object_store))
         }
-        (other, _) => Err(unusable_export(format!("this program cannot write to {other}"))),
+        (other, _) => Err(export_failure(format!("this program cannot write to {other}"))),
     }
 }
 
@@ -109,14 +109,14 @@ fn credentials_reader(table: &S3Table, context: &Context) -> ReadS3Credentials {
 }
 
 /// Returns a function that opens the log of the daemon itself or of a tenant; `None` for a tenant that was never used.
-fn open_logs(file: Arc<TeamFile>, server: Option<Server>, context: &Context) -> Result<OpenLog, Failure> {
+fn log_opener(file: Arc<TeamFile>, server: Option<Server>, context: &Context) -> Result<OpenLog, Failure> {
     let daemon_store = context.store()?.clone();
     Ok(Box::new(move |log| {
         let (file, server, daemon_store) = (Arc::clone(&file), server.clone(), daemon_store.clone());
         Box::pin(async move {
             let LogName::Tenant(id) = log else { return Ok(Some(OpenedLog { store: daemon_store, closes: false })) };
             let Some(tenant) = file.tenant(&id) else { return Ok(None) };
-            let store = store_of(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
+            let store = open_tenant_store(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
             Ok(store.map(|store| OpenedLog { store, closes: true }))
         })
     }))
@@ -130,12 +130,12 @@ impl ObjectStore for Folder {
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
         let (path, name) = (self.0.join(name), name.to_owned());
         Box::pin(async move {
-            let failed = |why: String| ObjectStoreError::Failed { why };
+            let store_error = |why: String| ObjectStoreError::Failed { why };
             let written = tokio::task::spawn_blocking(move || write(&path, &content)).await;
-            match written.map_err(|error| failed(error.to_string()))? {
+            match written.map_err(|error| store_error(error.to_string()))? {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(ObjectStoreError::Occupied { name }),
-                Err(error) => Err(failed(format!("{name} cannot be written: {}", in_words(&error)))),
+                Err(error) => Err(store_error(format!("{name} cannot be written: {}", in_words(&error)))),
             }
         })
     }

@@ -55,8 +55,8 @@ impl CertificateFiles {
 
     /// Follows the files for ever.
     async fn follow(self, tls: Tls, watcher: &Watcher) {
-        let changed = Arc::new(Notify::new());
-        let notify = Arc::clone(&changed);
+        let change_notice = Arc::new(Notify::new());
+        let notify = Arc::clone(&change_notice);
         let mut watch = watcher.watch(move || notify.notify_one());
         watch.follow([&*self.certificate, &*self.key]);
         let mut ticks = interval(READ_INTERVAL);
@@ -64,7 +64,7 @@ impl CertificateFiles {
         let mut last_problem = None;
         loop {
             tokio::select! {
-                () = changed.notified() => {}
+                () = change_notice.notified() => {}
                 _ = ticks.tick() => {}
             }
             let problem = self.read_again(&tls).await.err();
@@ -89,7 +89,7 @@ impl CertificateFiles {
 
     /// The contents of the files.
     fn contents(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
-        Ok((contents(&self.certificate)?, contents(&self.key)?))
+        Ok((read_file(&self.certificate)?, read_file(&self.key)?))
     }
 
     fn with_paths(&self, problem: &str) -> String {
@@ -97,6 +97,6 @@ impl CertificateFiles {
     }
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{} cannot be read: {}", path.display(), in_words(&error)))
 }

@@ -57,13 +57,13 @@ pub(super) struct CommandSocket {
 
 /// Runs commands with `run`, each in its own future, until the daemon ends. Running commands then have `grace` to end.
 pub(super) async fn lend(
-    commands: CommandSocket,
+    command_socket: CommandSocket,
     context: &Context,
     current: &Current,
     grace: Duration,
     run: impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>,
 ) -> io::Result<()> {
-    let CommandSocket { socket, guard } = commands;
+    let CommandSocket { socket, guard } = command_socket;
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
     let lender = Lender { build: Build::this(), context, current, guard: &guard, run };
@@ -120,12 +120,12 @@ impl Command {
             _ => return Ok(()),
         };
         let lines = BorrowerLines::new(self.outbox.clone());
-        let (verb, lent_world) = match lender.verb_and_world(*hello, &lines, &self.outbox).await {
-            Ok(verb_and_world) => verb_and_world,
+        let (verb, lent_context) = match lender.verb_and_context(*hello, &lines, &self.outbox).await {
+            Ok(verb_and_context) => verb_and_context,
             Err(why) => return send(&mut self.writer, &ToBorrower::Declined(why)).await,
         };
         if only_compares {
-            return send(&mut self.writer, &ToBorrower::Differences(lent_world.differences().await)).await;
+            return send(&mut self.writer, &ToBorrower::Differences(lent_context.differences().await)).await;
         }
         send(&mut self.writer, &ToBorrower::Ready).await?;
         // By now, the command may have stopped waiting and run in its own process, so nothing begins before it sends
@@ -133,16 +133,16 @@ impl Command {
         let Ok(Some(ToDaemon::Start)) = timeout(GREETING_TIMEOUT, receive(&mut self.reader)).await? else {
             return Ok(());
         };
-        let working =
-            run_to_end((lender.run)(verb, &lent_world), &lent_world, read_until_stop(&mut self.reader, &lines));
-        tokio::pin!(working);
+        let running_verb =
+            run_to_end((lender.run)(verb, &lent_context), &lent_context, read_until_stop(&mut self.reader, &lines));
+        tokio::pin!(running_verb);
         loop {
             tokio::select! {
                 message = self.outbox.next() => match message {
                     Some(message) => send(&mut self.writer, &message).await?,
                     None => return Ok(()),
                 },
-                is_connected = &mut working => {
+                is_connected = &mut running_verb => {
                     if !is_connected {
                         return Ok(());
                     }
@@ -174,7 +174,7 @@ impl<R> Lender<'_, R> {
     ///
     /// # Errors
     /// When the daemon cannot run the command as its own process would; the text tells the user why.
-    async fn verb_and_world(
+    async fn verb_and_context(
         &self,
         hello: Hello,
         lines: &BorrowerLines,
@@ -187,13 +187,13 @@ impl<R> Lender<'_, R> {
         let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.run_mode() == RunMode::Lent);
         let cli = cli.ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
-        let environment = Environment::new::<OsString, OsString>(by_name(variables));
+        let environment = Environment::new::<OsString, OsString>(to_os_pairs(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
         Ok((cli.verb, self.context.lend(borrower, self.current).await?))
     }
 }
 
-fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsString, OsString)> {
+fn to_os_pairs(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsString, OsString)> {
     variables.into_iter().map(|(name, value)| (name.into(), value.into()))
 }
 

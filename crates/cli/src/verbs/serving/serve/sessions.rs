@@ -12,7 +12,7 @@ use toolrack_host::{Policy, Principal};
 use toolrack_store::Store;
 use toolrack_team::TenantQuotas;
 
-use super::{WorldOptions, models, sign_ins};
+use super::{WorldOptions, model_chooser, sign_in_starter};
 use crate::{
     context::{Context, Hosts},
     credentials::MachineCredentials,
@@ -45,13 +45,13 @@ pub(super) struct UserParts {
 impl UserParts {
     /// The parts of the user of the machine.
     pub(super) fn of_machine(world_options: &WorldOptions, context: &Context, parts: &Parts) -> Self {
-        let stored = Arc::clone(context.stored());
+        let secret_store = Arc::clone(context.stored());
         Self {
             world_options: world_options.clone(),
             model_context: context.model_context(),
             hosts: context.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
             sign_in: context.sign_in().clone(),
-            credentials: Arc::new(move || MachineCredentials::finder(Arc::<SecretStore>::clone(&stored))),
+            credentials: Arc::new(move || MachineCredentials::finder(Arc::<SecretStore>::clone(&secret_store))),
             member: None,
             request: parts.request.clone(),
             environment: parts.environment.clone(),
@@ -70,7 +70,7 @@ impl UserParts {
         let host = self.hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
         // The log lines of a member's servers are stored nowhere.
         let log = self.member.is_none().then(|| self.hosts.start_log_keeper(&host)).flatten();
-        let (host_to_name, sources, typed_rules) =
+        let (host_for_naming, log_sources, typed_rules) =
             (host.clone(), log.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
         let parts = Parts {
             host,
@@ -82,17 +82,17 @@ impl UserParts {
             vault: Arc::clone(&self.vault),
             questions: self.questions.clone(),
             quotas: self.quotas.clone(),
-            models: models(self.world_options.model.clone(), self.model_context.clone()),
-            sign_ins: sign_ins(self.sign_in.clone(), Arc::clone(&self.secrets)),
+            models: model_chooser(self.world_options.model.clone(), self.model_context.clone()),
+            sign_ins: sign_in_starter(self.sign_in.clone(), Arc::clone(&self.secrets)),
             kind: WorldKind::Session(self.member.clone()),
             credentials: (self.credentials)(),
             own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-                if let Some(sources) = &sources {
-                    sources.add(&loaded.desired);
+                if let Some(log_sources) = &log_sources {
+                    log_sources.add(&loaded.desired);
                 }
-                host_to_name.set_naming(loaded.settings.tools.naming.clone());
+                host_for_naming.set_naming(loaded.settings.tools.naming.clone());
             }),
         };
         let after_end = async move {
@@ -113,7 +113,7 @@ impl UserParts {
 /// Returns the function that makes the world of a session of a user.
 pub(super) fn session_world_maker(user_parts: UserParts) -> MakeWorld {
     Box::new(move |_id, _member| {
-        let context = user_parts.make_session_world();
-        Box::pin(async move { Ok(context) })
+        let world_parts = user_parts.make_session_world();
+        Box::pin(async move { Ok(world_parts) })
     })
 }

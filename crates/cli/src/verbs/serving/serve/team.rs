@@ -33,9 +33,9 @@ use toolrack_team::{
 };
 
 use super::{
-    ServeArgs, WorldOptions, agent_world_maker, audit_export, models,
+    ServeArgs, WorldOptions, agent_world_maker, audit_export, model_chooser,
     sessions::{UserParts, session_world_maker},
-    sign_ins, start_world,
+    sign_in_starter, start_world,
 };
 use crate::{
     args::Global,
@@ -57,9 +57,9 @@ use crate::{
 /// members.
 ///
 /// # Errors
-/// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in has
-/// no value.
-pub(super) async fn read(
+/// When the file cannot be used, there is no database, rows were not moved into it yet, or the secret of the sign-in
+/// has no value.
+pub(super) async fn prepare(
     path: &Path,
     args: &ServeArgs,
     world_options: &WorldOptions,
@@ -74,23 +74,23 @@ pub(super) async fn read(
     tenant_database.link_folders(&file, context).await?;
     let client_secret = client_secret(&file, context).await?;
     let store = context.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
-    let no_http_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
+    let http_client_failure = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
     // The front door checks every request of the team.
     let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), context.egress());
-    let door = door.map_err(|error| no_http_client(&error))?;
+    let door = door.map_err(|error| http_client_failure(&error))?;
     let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
         let issuers = Issuers::new(Arc::clone(&file), context.egress(), Arc::clone(door.refusals()));
-        authority = authority.trusting(issuers.map_err(|error| no_http_client(&error))?);
+        authority = authority.trusting(issuers.map_err(|error| http_client_failure(&error))?);
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
-    let ids = tenants.keys().cloned().collect();
+    let tenant_ids = tenants.keys().cloned().collect();
     let exporter = audit_export::exporter(&file, tenant_database.server.clone(), context).await?;
     let audit_export = exporter.as_ref().map(AuditExporter::status);
     let forget = member_forgetter(tenants.clone(), tenant_database.clone());
     let (authority, make_tenant_world) =
         (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, context));
-    let team = Team { tenants: ids, authority, door, make_tenant_world, forget, audit_export };
+    let team = Team { tenants: tenant_ids, authority, door, make_tenant_world, forget, audit_export };
     Ok(ServedTeam { team, replica, exporter })
 }
 
@@ -171,7 +171,7 @@ impl TenantDatabase {
     }
 
     /// Returns where the world of `tenant` has its rows. If that is the server, first links the tenant's folder to it.
-    async fn rows(&self, tenant: &Tenant) -> Result<DatabaseChoice<'static>, Failure> {
+    async fn choose_database(&self, tenant: &Tenant) -> Result<DatabaseChoice<'static>, Failure> {
         let Some(server) = &self.server else { return Ok(DatabaseChoice::OfFolder) };
         self.link_home(tenant).await?;
         Ok(DatabaseChoice::OpenDatabase(server.store(&tenant.id).await?.into()))
@@ -180,7 +180,7 @@ impl TenantDatabase {
 
 /// Opens the store of a tenant: on `server`, or without one, the file in the tenant's folder. Returns `None` if there
 /// is no such file, because the tenant was never used.
-pub(crate) async fn store_of(tenant: &Tenant, server: Option<&Server>) -> Result<Option<Store>, Failure> {
+pub(crate) async fn open_tenant_store(tenant: &Tenant, server: Option<&Server>) -> Result<Option<Store>, Failure> {
     if let Some(server) = server {
         return server.store(&tenant.id).await.map(Some);
     }
@@ -207,7 +207,7 @@ fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDa
 /// Deletes what is stored for `member`: the rows in the database of the tenant, and the member's folder.
 async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member: &str) -> Result<(), String> {
     let server = tenant_database.server.as_ref();
-    if let Some(store) = store_of(tenant, server).await.map_err(|failure| failure.message)? {
+    if let Some(store) = open_tenant_store(tenant, server).await.map_err(|failure| failure.message)? {
         let forgotten = forget_rows(&store, member).await;
         store.close().await;
         forgotten.map_err(|error| with_causes(&error))?;
@@ -243,8 +243,8 @@ async fn client_secret(file: &TeamFile, context: &Context) -> Result<Option<Stri
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// Returns the function that makes the world of a tenant from the tenant's own folder. From `context`, a tenant gets only
-/// the key to secrets and the variables that [`environment_of`] passes on.
+/// Returns the function that makes the world of a tenant from the tenant's own folder. From `context`, a tenant gets
+/// only the key to secrets and the variables that [`tenant_environment`] passes on.
 fn tenant_world_maker(
     tenants: BTreeMap<String, Tenant>,
     tenant_database: TenantDatabase,
@@ -256,7 +256,7 @@ fn tenant_world_maker(
     Box::new(move |id, _member| {
         let (tenant, world_options, tenant_database) =
             (tenants.get(&id).cloned(), world_options.clone(), tenant_database.clone());
-        let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment, key.as_deref()));
+        let environment = tenant.as_ref().map(|tenant| tenant_environment(tenant, &environment, key.as_deref()));
         Box::pin(async move {
             let (Some(tenant), Some(environment)) = (tenant, environment) else {
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
@@ -279,16 +279,17 @@ async fn make_tenant_world(
     tenant_database: &TenantDatabase,
 ) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
-    made.map_err(|error| {
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    created.map_err(|error| {
         let message = format!("the folder {} cannot be made: {}", home.display(), in_words(&error));
         Failure::new(Exit::Other, "NO_HOME", message)
     })?;
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
-    let rows = tenant_database.rows(&tenant).await?;
+    let database_choice = tenant_database.choose_database(&tenant).await?;
     let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
-    let context = Context::open(CommandLine { global, ..CommandLine::default() }, surroundings, rows).await?;
+    let context =
+        Context::open(CommandLine { global, ..CommandLine::default() }, surroundings, database_choice).await?;
     let context = Arc::new(context.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Fails without a database, because there would be no audit log.
     let quota_writer = QuotaWriter::start(context.quotas(), context.store()?).await?;
@@ -343,10 +344,10 @@ impl QuotaWriter {
 /// Returns the servers that members of the tenant have added for themselves, or `None` if the team file lets them add
 /// none.
 async fn own_servers(tenant: &Tenant, context: &Context) -> Result<Option<Arc<OwnServers>>, Failure> {
-    let Some(allowed) = &tenant.own_servers else { return Ok(None) };
-    let added = Arc::new(AddedByMembers::new(Arc::clone(context.stored())));
-    let egress = Egress::new(allowed.egress(), Arc::new(SystemLookup));
-    let own_servers = OwnServers::new(allowed.most.get().into(), egress, added).await;
+    let Some(settings) = &tenant.own_servers else { return Ok(None) };
+    let added_servers = Arc::new(AddedByMembers::new(Arc::clone(context.stored())));
+    let egress = Egress::new(settings.egress(), Arc::new(SystemLookup));
+    let own_servers = OwnServers::new(settings.most.get().into(), egress, added_servers).await;
     let own_servers = own_servers.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
     Ok(Some(Arc::new(own_servers)))
 }
@@ -408,7 +409,7 @@ fn make_member_world(
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
     let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
-    let (host_to_name, typed_rules) = (host.clone(), world_options.rules.clone());
+    let (host_for_naming, typed_rules) = (host.clone(), world_options.rules.clone());
     let make_session_world = session_world_maker(UserParts {
         world_options: world_options.clone(),
         model_context: model_context.clone(),
@@ -437,14 +438,14 @@ fn make_member_world(
         vault,
         questions,
         quotas,
-        models: models(world_options.model.clone(), model_context),
-        sign_ins: sign_ins(sign_in.clone(), secrets),
+        models: model_chooser(world_options.model.clone(), model_context),
+        sign_ins: sign_in_starter(sign_in.clone(), secrets),
         kind: WorldKind::Member(member),
         credentials: credentials.finder(),
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-            host_to_name.set_naming(loaded.settings.tools.naming.clone());
+            host_for_naming.set_naming(loaded.settings.tools.naming.clone());
         }),
     };
     let after_end = async move { sign_in.settled().await };
@@ -461,13 +462,14 @@ fn make_member_world(
 /// Returns the environment of a tenant. From the daemon, it has the variables that say nothing about the daemon's user,
 /// and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
 /// [`Context::open`] takes out of the environment.
-fn environment_of(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
+fn tenant_environment(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
     let is_about_no_user =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
-    let passes = |name: &str| is_about_no_user(name) || tenant.environment.iter().any(|named| named == name);
-    let kept = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
-    let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let is_passed_on =
+        |name: &str| is_about_no_user(name) || tenant.environment.iter().any(|named_variable| named_variable == name);
+    let passed = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
+    let passed = passed.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
     let key = key.map(|key| (OsString::from(secrets::VARIABLE), key.to_owned()));
-    Environment::new(kept.chain(home).chain(key))
+    Environment::new(passed.chain(home).chain(key))
 }

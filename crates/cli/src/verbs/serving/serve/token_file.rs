@@ -12,7 +12,7 @@ use toolrack_daemon::Token;
 use crate::error::{Exit, Failure, in_words};
 
 /// Bytes of a token: 256 bits in hex.
-const LENGTH: usize = 64;
+const TOKEN_BYTES: usize = 64;
 
 /// Makes a random token.
 pub(super) fn new_token() -> Result<Token, Failure> {
@@ -39,37 +39,37 @@ pub(super) fn store(file: &Path, token: &Token) -> Result<(), Failure> {
     if read(file)?.is_some_and(|stored| stored.reveal() == token.reveal()) {
         return Ok(());
     }
-    write(file, token).map_err(|error| unusable(file, &in_words(&error)))
+    write(file, token).map_err(|error| token_file_failure(file, &in_words(&error)))
 }
 
 /// Returns the token in `file`; `None` if there is no such file.
 fn read(file: &Path) -> Result<Option<Token>, Failure> {
-    let failed = |error: &io::Error| unusable(file, &in_words(error));
+    let read_failure = |error: &io::Error| token_file_failure(file, &in_words(error));
     // Without this flag, opening a named pipe would wait for a writer, possibly forever.
-    let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
-    let opened = match opened {
+    let open_file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
+    let open_file = match open_file {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| failed(&error))?,
+        open_file => open_file.map_err(|error| read_failure(&error))?,
     };
-    let metadata = opened.metadata().map_err(|error| failed(&error))?;
+    let metadata = open_file.metadata().map_err(|error| read_failure(&error))?;
     if !metadata.is_file() {
-        return Err(unusable(file, "it is not a file"));
+        return Err(token_file_failure(file, "it is not a file"));
     }
     if metadata.mode() & 0o077 != 0 {
         let hint =
             format!("`chmod 600 {}`, and make a new token with --new-token: others may know this one", file.display());
-        return Err(unusable(file, "other users of this machine can read or write it").hint(hint));
+        return Err(token_file_failure(file, "other users of this machine can read or write it").hint(hint));
     }
     if metadata.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(unusable(file, "it belongs to another user"));
+        return Err(token_file_failure(file, "it belongs to another user"));
     }
     let mut text = String::new();
     // Two more bytes are enough for a line break, and to recognize a text that is too long.
-    opened.take(LENGTH as u64 + 2).read_to_string(&mut text).map_err(|error| failed(&error))?;
+    open_file.take(TOKEN_BYTES as u64 + 2).read_to_string(&mut text).map_err(|error| read_failure(&error))?;
     let token = text.trim_end();
-    if token.len() != LENGTH || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let why = format!("it does not hold a token, which is {LENGTH} hexadecimal digits");
-        return Err(unusable(file, &why).hint("name a file that does not exist yet: the daemon makes it"));
+    if token.len() != TOKEN_BYTES || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let why = format!("it does not hold a token, which is {TOKEN_BYTES} hexadecimal digits");
+        return Err(token_file_failure(file, &why).hint("name a file that does not exist yet: the daemon makes it"));
     }
     Ok(Some(Token::given(token)))
 }
@@ -78,18 +78,18 @@ fn read(file: &Path) -> Result<Option<Token>, Failure> {
 fn write(file: &Path, token: &Token) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
-    let new = file.with_file_name(name);
-    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let written = writeln!(opened, "{}", token.reveal()).and_then(|()| opened.sync_all());
-    if let Err(error) = written.and_then(|()| fs::rename(&new, file)) {
+    let new_path = file.with_file_name(name);
+    let mut new_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_path)?;
+    let written = writeln!(new_file, "{}", token.reveal()).and_then(|()| new_file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&new_path, file)) {
         // The first error is the one to report.
-        let _ = fs::remove_file(&new);
+        let _ = fs::remove_file(&new_path);
         return Err(error);
     }
     Ok(())
 }
 
-fn unusable(file: &Path, why: &str) -> Failure {
+fn token_file_failure(file: &Path, why: &str) -> Failure {
     Failure::new(Exit::Usage, "TOKEN_FILE", format!("--token-file {}: {why}", file.display()))
 }
 
@@ -130,7 +130,7 @@ mod tests {
             }
         }
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        for text in ["", "short", &"x".repeat(LENGTH), &"a".repeat(LENGTH + 1)] {
+        for text in ["", "short", &"x".repeat(TOKEN_BYTES), &"a".repeat(TOKEN_BYTES + 1)] {
             fs::write(&file, text).unwrap();
             for replace in [false, true] {
                 assert!(

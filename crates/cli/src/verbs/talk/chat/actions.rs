@@ -36,7 +36,7 @@ pub(super) enum NextStep {
     ReadInput,
     Leave,
     /// Send these messages as the user's turn.
-    Say(Vec<Message>),
+    SendTurn(Vec<Message>),
 }
 
 impl Chat<'_> {
@@ -58,11 +58,11 @@ impl Chat<'_> {
             }
             Command::Tools(search) => self.show_tools(search).await?,
             Command::Resources => {
-                let (offers, failures) = resources::offers(&self.agent.host, &self.tools.connected()).await;
+                let (offers, failures) = resources::list_for_servers(&self.agent.host, &self.tools.connected()).await;
                 self.show_offers("resources", resources::render::page(&offers), &failures).await?;
             }
             Command::Prompts => {
-                let (offers, failures) = prompts::offers(&self.agent.host, &self.tools.connected()).await;
+                let (offers, failures) = prompts::list_for_servers(&self.agent.host, &self.tools.connected()).await;
                 self.show_offers("prompts", prompts::render::page(&offers), &failures).await?;
             }
             Command::Allow(pattern) => {
@@ -91,7 +91,7 @@ impl Chat<'_> {
             Command::Export(file) => self.export(file, conversation).await?,
             Command::Cost => self.show_cost(conversation).await?,
             Command::Clear => self.context.screen.clear_all(),
-            Command::Prompt(request) => return self.get_prompt(request).await.map(NextStep::Say),
+            Command::Prompt(request) => return self.get_prompt(request).await.map(NextStep::SendTurn),
         }
         Ok(NextStep::ReadInput)
     }
@@ -118,22 +118,22 @@ impl Chat<'_> {
 
     async fn show_tools(&self, search: Option<String>) -> Result<(), Failure> {
         let selection = self.tools.user_tools();
-        let found = match &search {
+        let listed_tools = match &search {
             Some(words) => tools::search(&self.agent.host, words, MAX_SHOWN, &selection).await,
             None => {
-                let mut found = tools::all(&self.agent.host.catalog());
-                found.retain(|shown| selection.has(&shown.tool));
-                found
+                let mut listed_tools = tools::all_tools(&self.agent.host.catalog());
+                listed_tools.retain(|shown| selection.has(&shown.tool));
+                listed_tools
             }
         };
-        if found.is_empty() {
+        if listed_tools.is_empty() {
             self.context.screen.note(if search.is_some() { "no tool fits" } else { "there are no tools" });
         }
         let with_schema = false;
         self.show(if search.is_some() {
-            tools::render::ranked(&found, with_schema)
+            tools::render::ranked(&listed_tools, with_schema)
         } else {
-            tools::render::page(&found, &[], Detail::default())
+            tools::render::page(&listed_tools, &[], Detail::default())
         })
         .await
     }
@@ -155,13 +155,13 @@ impl Chat<'_> {
         let session = sessions::find_session(typed, self.context).await?;
         let opened =
             Journal::open(self.context.store()?, session, self.agent.model.name(), self.context.conceal()).await;
-        let conversation = Conversation::resumed(opened.map_err(|error| sessions::failed(&error))?);
-        self.greet(&conversation).await?;
+        let conversation = Conversation::resumed(opened.map_err(|error| sessions::session_failure(&error))?);
+        self.show_resumed(&conversation).await?;
         Ok(conversation)
     }
 
     async fn export(&self, file: Option<String>, conversation: &Conversation) -> Result<(), Failure> {
-        let session = conversation.journal.id().ok_or_else(nothing_stored)?.to_string();
+        let session = conversation.journal.id().ok_or_else(not_stored_failure)?.to_string();
         let is_json = file.as_deref().is_some_and(|file| file.to_ascii_lowercase().ends_with(".json"));
         let format = if is_json { Format::Json } else { Format::Md };
         let export = ExportSessionArgs { session, format, output: file.map(Into::into) };
@@ -169,8 +169,9 @@ impl Chat<'_> {
     }
 
     async fn show_cost(&self, conversation: &Conversation) -> Result<(), Failure> {
-        let session = conversation.journal.id().ok_or_else(nothing_stored)?;
-        let session = self.context.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
+        let session = conversation.journal.id().ok_or_else(not_stored_failure)?;
+        let session =
+            self.context.store()?.session(session).await.map_err(|error| sessions::session_failure(&error))?;
         let cost = ShownSession::new(session, &str::to_owned).cost(self.context.screen.layout());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }
@@ -187,16 +188,16 @@ impl Conversation {
     }
 }
 
-fn nothing_stored() -> Failure {
+fn not_stored_failure() -> Failure {
     Failure::new(Exit::Usage, "NO_SESSIONS", "this conversation is not stored yet")
 }
 
 fn help() -> String {
     let rows: Vec<_> = (COMMANDS.iter().chain(PROMPT_AND_RESOURCE_HELP))
-        .map(|known| {
-            let slash = if known.name.starts_with('@') { "" } else { "/" };
-            let words = format!("{slash}{} {}", known.name, known.argument);
-            vec![Cell::new(Tone::Strong, words.trim_end()), Cell::new(Tone::Plain, known.about)]
+        .map(|command| {
+            let slash = if command.name.starts_with('@') { "" } else { "/" };
+            let words = format!("{slash}{} {}", command.name, command.argument);
+            vec![Cell::new(Tone::Strong, words.trim_end()), Cell::new(Tone::Plain, command.about)]
         })
         .collect();
     columns(&rows).join("\n")

@@ -105,7 +105,7 @@ fn parse_prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Fa
     }
     let server = text::for_line(server);
     let hint = match closest(&server, servers.iter().map(ServerName::as_str)) {
-        Some(meant) => format!("did you mean /{meant}:{}?", text::for_line(rest)),
+        Some(suggestion) => format!("did you mean /{suggestion}:{}?", text::for_line(rest)),
         None => "/mcp shows the servers".to_owned(),
     };
     let failure = Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("there is no server `{server}`"));
@@ -116,35 +116,37 @@ fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
     let name = name.to_ascii_lowercase();
     // Other programs use these names for `quit`.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
-    let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
-        let meant = closest(&name, COMMANDS.iter().map(|known| known.name));
-        let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
+    let Some(command_help) = COMMANDS.iter().find(|command_help| command_help.name == name) else {
+        let suggestion = closest(&name, COMMANDS.iter().map(|command_help| command_help.name));
+        let hint = suggestion
+            .map_or("/help shows all commands".to_owned(), |suggestion| format!("did you mean /{suggestion}?"));
         return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
     };
-    let usage =
-        |problem: &str| Failure::usage(format!("/{name}: {problem}")).hint(format!("/{name} {}", known.argument));
-    match known.argument {
+    let usage_failure = |problem: &str| {
+        Failure::usage(format!("/{name}: {problem}")).hint(format!("/{name} {}", command_help.argument))
+    };
+    match command_help.argument {
         "" if !rest.is_empty() => return Err(Failure::usage(format!("/{name} takes no argument"))),
         argument if rest.is_empty() && !argument.is_empty() && !argument.starts_with('[') => {
-            return Err(usage("which?"));
+            return Err(usage_failure("which?"));
         }
         _ => {}
     }
-    let optional = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-    let pattern = || rest.parse::<Pattern>().map_err(|error| usage(&error.to_string()));
-    Ok(match known.name {
+    let optional_argument = || Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+    let pattern = || rest.parse::<Pattern>().map_err(|error| usage_failure(&error.to_string()));
+    Ok(match command_help.name {
         "mcp" => Command::Mcp,
-        "tools" => Command::Tools(optional()),
+        "tools" => Command::Tools(optional_argument()),
         "resources" => Command::Resources,
         "prompts" => Command::Prompts,
         "allow" => Command::Allow(pattern()?),
         "deny" => Command::Deny(pattern()?),
-        "model" => Command::Model(optional()),
-        "system" => Command::System(optional()),
+        "model" => Command::Model(optional_argument()),
+        "system" => Command::System(optional_argument()),
         "sessions" => Command::Sessions,
         "resume" => Command::Resume(rest.to_owned()),
         "new" => Command::New,
-        "export" => Command::Export(optional()),
+        "export" => Command::Export(optional_argument()),
         "cost" => Command::Cost,
         "clear" => Command::Clear,
         "quit" => Command::Quit,

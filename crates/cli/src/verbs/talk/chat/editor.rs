@@ -21,9 +21,9 @@ use reedline::{
 use tokio::sync::oneshot;
 
 use super::{
-    known::KnownItems,
-    offer::ChatCompleter,
-    typed::{self, Typed},
+    completer::ChatCompleter,
+    input::{self, UserInput},
+    known_items::KnownItems,
 };
 use crate::{
     context::Context,
@@ -40,7 +40,7 @@ const MAX_WAITING_LINES: usize = 64;
 const MENU: &str = "completions";
 
 /// A request for the next text that the user types: the channel on which the text is sent.
-type Request = oneshot::Sender<io::Result<Typed>>;
+type Request = oneshot::Sender<io::Result<UserInput>>;
 
 /// The handle of the editor's thread, which edits one text per request.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ impl Editor {
     /// # Errors
     /// When the system refuses a thread.
     pub(super) fn start(context: &Context, known: Arc<KnownItems>) -> Result<Self, Failure> {
-        let refused = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
+        let start_failure = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
         let must_end = Arc::new(AtomicBool::new(false));
-        let history = history(&context.places.data().join("chat-history"));
+        let history = open_history(&context.places.data().join("chat-history"));
         let history = history.map_err(|(file, error)| {
             let file = file.display();
             context.screen.warning(&format!("the input history is not stored: {file}: {}", in_words(&error)));
@@ -71,12 +71,12 @@ impl Editor {
         let (to_thread, requests) = mpsc::channel();
         let break_signal = Arc::clone(&must_end);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            let editor = reedline(history.ok(), is_coloured, ChatCompleter { known })
+            let editor = build_editor(history.ok(), is_coloured, ChatCompleter { known })
                 .with_break_signal(break_signal)
                 .with_external_printer(printer);
-            serve(&requests, editor, &LinePrompt { unicode });
+            serve_requests(&requests, editor, &LinePrompt { unicode });
         });
-        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), must_end, lines_above })
+        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(start_failure)?), must_end, lines_above })
     }
 
     /// Shows a line above the edited text, a moment later.
@@ -89,14 +89,14 @@ impl Editor {
     ///
     /// # Errors
     /// When the terminal cannot be read.
-    pub(super) async fn next(&self) -> Result<Typed, Failure> {
-        let (answer, typed) = oneshot::channel();
-        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(answer).is_ok());
+    pub(super) async fn next(&self) -> Result<UserInput, Failure> {
+        let (request, typed) = oneshot::channel();
+        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
         match typed.await {
             Ok(typed) if sent => typed.map_err(|error| {
                 Failure::new(Exit::Other, "TERMINAL", format!("the terminal cannot be read: {}", in_words(&error)))
             }),
-            _ => Ok(Typed::End),
+            _ => Ok(UserInput::End),
         }
     }
 }
@@ -113,17 +113,17 @@ impl Drop for Editor {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &LinePrompt) {
+fn serve_requests(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &LinePrompt) {
     while let Ok(request) = requests.recv() {
         let typed = match editor.read_line(prompt) {
             Ok(Signal::Success(text)) => {
                 // Write the history after each line, in case this process is killed. A failure only means that the line
                 // is not remembered.
                 let _ = editor.sync_history();
-                Ok(Typed::Text(typed::join_lines(&text)))
+                Ok(UserInput::Text(input::join_lines(&text)))
             }
-            Ok(Signal::CtrlC) => Ok(Typed::Interrupted),
-            Ok(_) => Ok(Typed::End),
+            Ok(Signal::CtrlC) => Ok(UserInput::Interrupted),
+            Ok(_) => Ok(UserInput::End),
             Err(error) => Err(io::Error::other(error)),
         };
         // The conversation may have ended meanwhile.
@@ -131,7 +131,7 @@ fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &Line
     }
 }
 
-fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, completer: ChatCompleter) -> Reedline {
+fn build_editor(history: Option<FileBackedHistory>, is_coloured: bool, completer: ChatCompleter) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
     let tab = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -153,7 +153,7 @@ fn reedline(history: Option<FileBackedHistory>, is_coloured: bool, completer: Ch
 }
 
 /// The history in `file`, which only its owner may read.
-fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
+fn open_history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
@@ -169,7 +169,7 @@ struct BackslashContinues;
 
 impl Validator for BackslashContinues {
     fn validate(&self, text: &str) -> ValidationResult {
-        if typed::is_continued(text) { ValidationResult::Incomplete } else { ValidationResult::Complete }
+        if input::is_continued(text) { ValidationResult::Incomplete } else { ValidationResult::Complete }
     }
 }
 

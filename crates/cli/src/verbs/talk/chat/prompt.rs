@@ -36,12 +36,14 @@ impl PromptRequest {
     /// # Errors
     /// When it cannot be parsed.
     pub(super) fn parse(server: &str, rest: &str) -> Result<Self, Failure> {
-        let usage = |why: String| Failure::usage(format!("/{server}: {why}")).hint("/SERVER:PROMPT [NAME=VALUE …]");
-        let words = shell_words::split(rest).map_err(|_| usage("a quote is not closed".to_owned()))?;
+        let usage_failure =
+            |why: String| Failure::usage(format!("/{server}: {why}")).hint("/SERVER:PROMPT [NAME=VALUE …]");
+        let words = shell_words::split(rest).map_err(|_| usage_failure("a quote is not closed".to_owned()))?;
         let Some((prompt, words)) = words.split_first().filter(|_| !rest.starts_with(char::is_whitespace)) else {
-            return Err(usage("which prompt?".to_owned()));
+            return Err(usage_failure("which prompt?".to_owned()));
         };
-        let arguments = arguments::parse(words).and_then(arguments::texts).map_err(|error| usage(error.to_string()))?;
+        let arguments =
+            arguments::parse(words).and_then(arguments::texts).map_err(|error| usage_failure(error.to_string()))?;
         Ok(Self { server: server.to_owned(), prompt: prompt.clone(), arguments })
     }
 }
@@ -54,9 +56,9 @@ impl Chat<'_> {
     pub(super) async fn get_prompt(&self, request: PromptRequest) -> Result<Vec<Message>, Failure> {
         let PromptRequest { server, prompt: name, mut arguments } = request;
         let host = &self.agent.host;
-        let known = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
-        let prompt = find(&server, &name, &known)?;
-        refuse_unknown(prompt, &arguments)?;
+        let prompts = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
+        let prompt = find_prompt(&server, &name, &prompts)?;
+        refuse_unknown_arguments(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
         let filled =
             host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| Failure::of_call(&error))?;
@@ -68,7 +70,7 @@ impl Chat<'_> {
             return Err(Failure::new(Exit::Tool, "EMPTY_PROMPT", "the prompt has no messages").server(&*server));
         }
         self.show(render::filled_page(&filled)).await?;
-        Ok(turn_of(messages))
+        Ok(to_user_turn(messages))
     }
 
     /// Asks the user for the required arguments that were not given.
@@ -101,11 +103,11 @@ impl Chat<'_> {
 }
 
 /// Finds the prompt called `name`.
-fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
-    known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
+fn find_prompt<'a>(server: &str, name: &str, prompts: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
+    prompts.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
         let shown = text::for_line(name);
-        let hint = match closest(name, known.iter().map(|prompt| &*prompt.name)) {
-            Some(meant) => format!("did you mean /{server}:{}?", text::for_line(meant)),
+        let hint = match closest(name, prompts.iter().map(|prompt| &*prompt.name)) {
+            Some(suggestion) => format!("did you mean /{server}:{}?", text::for_line(suggestion)),
             None => "/prompts shows all prompts".to_owned(),
         };
         Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{shown}`"))
@@ -115,13 +117,13 @@ fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt,
 }
 
 /// Refuses arguments that the prompt does not have: a misspelt one would go unnoticed.
-fn refuse_unknown(prompt: &Prompt, typed: &BTreeMap<String, String>) -> Result<(), Failure> {
+fn refuse_unknown_arguments(prompt: &Prompt, typed: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
     match typed.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
             let hint = match closest(name, names()) {
-                Some(meant) => format!("did you mean `{}`?", text::for_line(meant)),
+                Some(suggestion) => format!("did you mean `{}`?", text::for_line(suggestion)),
                 None if prompt.arguments.is_empty() => "it takes none".to_owned(),
                 None => format!("it takes {}", text::for_line(&names().collect::<Vec<_>>().join(", "))),
             };
@@ -152,9 +154,9 @@ async fn to_model_message(
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
 /// speaks first and last. Otherwise, all messages become one message of the user, which marks what the model said.
-fn turn_of(messages: Vec<Message>) -> Vec<Message> {
-    let is_users = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
-    let keeps_roles = is_users(messages.first()) && is_users(messages.last());
+fn to_user_turn(messages: Vec<Message>) -> Vec<Message> {
+    let is_from_user = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
+    let keeps_roles = is_from_user(messages.first()) && is_from_user(messages.last());
     let mut turn: Vec<Message> = Vec::new();
     for mut message in messages {
         if !keeps_roles && message.role == Role::Assistant {
@@ -195,7 +197,7 @@ mod tests {
     fn a_prompt_ends_with_the_user_and_joins_messages_of_one_role() {
         let words = |roles: &[Role]| {
             let messages = roles.iter().enumerate().map(|(at, role)| Message::new(*role, at.to_string())).collect();
-            let turn = turn_of(messages).into_iter().map(|message| (message.role, message.content));
+            let turn = to_user_turn(messages).into_iter().map(|message| (message.role, message.content));
             turn.collect::<Vec<_>>()
         };
         let (user, model) = (Role::User, Role::Assistant);

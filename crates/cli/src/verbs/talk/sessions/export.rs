@@ -8,7 +8,7 @@ use toolrack_store::transcript::markdown;
 use super::{
     args::{ExportSessionArgs, Format},
     find_session,
-    render::Document,
+    render::SessionDocument,
     transcript,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// `sessions export --json`.
 #[derive(Debug, Serialize)]
-struct Exported {
+struct ExportDocument {
     id: String,
     format: &'static str,
     /// The file with the conversation, if it was written to one; `content` is then null.
@@ -30,10 +30,10 @@ struct Exported {
 pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
     let (shown, messages) = transcript(&session, 0, context).await?;
-    let document = Document { session: &shown, messages: &messages };
+    let document = SessionDocument { session: &shown, messages: &messages };
     let (format, content) = match args.format {
         Format::Md => ("md", markdown::document(&shown.session, &messages)),
-        Format::Json => ("json", json(&document)?),
+        Format::Json => ("json", to_json(&document)?),
     };
     let id = shown.session.id.to_string();
     let file = args.output.filter(|file| !output::is_stdout(file));
@@ -45,7 +45,7 @@ pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Ex
     match (file, args.format) {
         (file, _) if screen.json() => {
             let content = file.is_none().then_some(content);
-            screen.document(&Exported { id, format, file, content }).await?;
+            screen.document(&ExportDocument { id, format, file, content }).await?;
         }
         (Some(file), _) => screen.note(&format!("wrote {}", file.display())),
         (None, Format::Md) => screen.verbatim(content).await?,
@@ -54,7 +54,7 @@ pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-fn json(document: &Document<'_>) -> Result<String, Failure> {
-    let written = serde_json::to_string_pretty(document).map(|json| json + "\n");
-    written.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is not JSON: {error}")))
+fn to_json(document: &SessionDocument<'_>) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document).map(|json| json + "\n");
+    text.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is not JSON: {error}")))
 }

@@ -12,14 +12,14 @@ use crate::render::{Cell, Layout, Tone, columns, count, one_line, paint};
 
 /// `sessions list --json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct List {
+pub(crate) struct ListDocument {
     pub(crate) sessions: Vec<ShownSession>,
     pub(crate) totals: Totals,
 }
 
 /// The output of `sessions show --json`, and of an export as JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Document<'a> {
+pub(crate) struct SessionDocument<'a> {
     pub(crate) session: &'a ShownSession,
     pub(crate) messages: &'a [TranscriptMessage],
 }
@@ -52,17 +52,17 @@ impl ShownSession {
 
     /// Returns tokens and cost, as far as they are known.
     pub(crate) fn cost(&self, layout: Layout) -> Option<String> {
-        let facts = spent(self.session.spent);
+        let facts = spent_facts(self.session.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", layout.dot())))
     }
 
     /// Returns the number of messages, the model, the agent, the time and the cost.
     fn facts(&self) -> Vec<String> {
-        let mut facts = vec![messages(self.session.messages)];
+        let mut facts = vec![message_words(self.session.messages)];
         facts.extend(self.session.model.as_deref().map(|model| text::for_line(model).into_owned()));
         facts.extend(self.session.agent.as_deref().map(|agent| format!("agent {}", text::for_line(agent))));
-        facts.push(local(self.session.created_at).format("%Y-%m-%d %H:%M").to_string());
-        facts.extend(spent(self.session.spent));
+        facts.push(to_local_time(self.session.created_at).format("%Y-%m-%d %H:%M").to_string());
+        facts.extend(spent_facts(self.session.spent));
         facts
     }
 }
@@ -91,8 +91,8 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
             let open = if session.has_open_turn { ", not finished" } else { "" };
             vec![
                 Cell::new(Tone::Strong, &session.prefix),
-                Cell::new(Tone::Faint, local(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
-                Cell::new(Tone::Faint, messages(session.messages) + open),
+                Cell::new(Tone::Faint, to_local_time(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
+                Cell::new(Tone::Faint, message_words(session.messages) + open),
                 Cell::new(Tone::Plain, shown_session.name()),
             ]
         })
@@ -101,13 +101,15 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
 }
 
 /// Returns a line for each session, and one with the totals.
-pub(crate) fn list(list: &List, layout: Layout) -> String {
+pub(crate) fn list(list: &ListDocument, layout: Layout) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
         let Totals { sessions, messages: message_count, spent: total } = &list.totals;
         let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
-        let facts: Vec<_> =
-            [count(sessions, "session"), messages(*message_count)].into_iter().chain(spent(*total)).collect();
+        let facts: Vec<_> = [count(sessions, "session"), message_words(*message_count)]
+            .into_iter()
+            .chain(spent_facts(*total))
+            .collect();
         lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", layout.dot())))));
     }
     lines.join("\n")
@@ -122,15 +124,15 @@ pub(crate) fn import_outcome(imported: Imported) -> String {
         1 => "; 1 was here already".to_owned(),
         known => format!("; {known} were here already"),
     };
-    format!("imported {} with {}{known}", count(sessions, "session"), messages(message_count))
+    format!("imported {} with {}{known}", count(sessions, "session"), message_words(message_count))
 }
 
-fn messages(number: u64) -> String {
+fn message_words(number: u64) -> String {
     count(usize::try_from(number).unwrap_or(usize::MAX), "message")
 }
 
 /// Returns tokens and money, as far as they are known.
-fn spent(spent: ModelUse) -> Vec<String> {
+fn spent_facts(spent: ModelUse) -> Vec<String> {
     let mut facts = Vec::new();
     if spent.input > 0 || spent.output > 0 {
         facts.push(format!("{} tokens in, {} out", spent.input, spent.output));
@@ -154,7 +156,7 @@ fn dollars(billionths: u64) -> f64 {
     billionths as f64 / 1e9
 }
 
-fn local(at: DateTime<Utc>) -> DateTime<Local> {
+fn to_local_time(at: DateTime<Utc>) -> DateTime<Local> {
     at.with_timezone(&Local)
 }
 

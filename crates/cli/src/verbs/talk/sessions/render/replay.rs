@@ -7,7 +7,7 @@ use toolrack_store::{
     transcript::{TranscriptCall, TranscriptMessage, tool_of},
 };
 
-use super::{ShownSession, local};
+use super::{ShownSession, to_local_time};
 use crate::{
     render::{Layout, Tone, count, one_line, paint},
     verbs::offers::call::render as call,
@@ -17,9 +17,9 @@ use crate::{
 const MAX_FOLDED_LINES: usize = 8;
 const MAX_FOLDED_CHARACTERS: usize = 800;
 
-/// Shows the title of the conversation, and then `messages`, its last messages. Unless `full` is set, long results are
-/// cut, and the arguments of a call are one line.
-pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: bool, layout: Layout) -> String {
+/// Shows the title of the conversation, and then `messages`, its last messages. Unless `is_full` is set, long results
+/// are cut, and the arguments of a call are one line.
+pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], is_full: bool, layout: Layout) -> String {
     let facts = shown.facts().join(&format!(" {} ", layout.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
@@ -31,24 +31,24 @@ pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], full: b
     if left_out > 0 {
         parts.push(paint(Tone::Faint, &format!("{} {} before", layout.ellipsis(), count(left_out, "message"))));
     }
-    parts.extend((0..messages.len()).map(|index| message(messages, index, full, layout)));
+    parts.extend((0..messages.len()).map(|index| message_block(messages, index, is_full, layout)));
     if shown.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
     parts.join("\n\n")
 }
 
-fn message(all: &[TranscriptMessage], index: usize, full: bool, layout: Layout) -> String {
-    let entry = &all[index];
-    let mut lines = vec![heading(entry, tool_of(all, index))];
+fn message_block(messages: &[TranscriptMessage], index: usize, is_full: bool, layout: Layout) -> String {
+    let entry = &messages[index];
+    let mut lines = vec![heading(entry, tool_of(messages, index))];
     let content = text::for_terminal(&entry.content);
     let content = content.trim_end();
     if !content.is_empty() {
-        let folded = entry.kind == Role::Tool && !full;
+        let folded = entry.kind == Role::Tool && !is_full;
         lines.extend(if folded { fold(content, layout) } else { content.lines().map(indented).collect() });
     }
     lines.extend(entry.parts.iter().map(|part| indented(&part_label(part))));
-    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, full, layout)));
+    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, is_full, layout)));
     lines.join("\n")
 }
 
@@ -67,17 +67,17 @@ fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
     if entry.is_error {
         line += &format!(" {}", paint(Tone::Bad, "failed"));
     }
-    line + &paint(Tone::Faint, &format!("  {}", local(entry.at).format("%H:%M:%S")))
+    line + &paint(Tone::Faint, &format!("  {}", to_local_time(entry.at).format("%H:%M:%S")))
 }
 
 /// Returns the first lines, and a line that says how much more there is.
 fn fold(content: &str, layout: Layout) -> Vec<String> {
-    let mut room = MAX_FOLDED_CHARACTERS;
+    let mut remaining = MAX_FOLDED_CHARACTERS;
     let mut shown = Vec::new();
     let mut rest = content.lines();
     for line in rest.by_ref().take(MAX_FOLDED_LINES) {
-        let cut = line.char_indices().nth(room).map_or(line, |(at, _)| &line[..at]);
-        room -= cut.chars().count();
+        let cut = line.char_indices().nth(remaining).map_or(line, |(at, _)| &line[..at]);
+        remaining -= cut.chars().count();
         shown.push(indented(cut));
         if cut.len() < line.len() {
             let hidden =
@@ -101,20 +101,20 @@ fn fold_mark(left_out: &str, layout: Layout) -> String {
 }
 
 /// `→ fs__list {"path":"."}`
-fn call_lines(call: &TranscriptCall, full: bool, layout: Layout) -> Vec<String> {
+fn call_lines(call: &TranscriptCall, is_full: bool, layout: Layout) -> Vec<String> {
     let arrow = if layout.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
-    let written = match &call.input {
+    let arguments = match &call.input {
         Value::String(not_json) => not_json.clone(),
         Value::Null => String::new(),
-        input if full => serde_json::to_string_pretty(input).unwrap_or_default(),
+        input if is_full => serde_json::to_string_pretty(input).unwrap_or_default(),
         input => input.to_string(),
     };
-    if full {
-        let written = text::for_terminal(&written);
-        return std::iter::once(indented(&name)).chain(written.lines().map(|line| format!("    {line}"))).collect();
+    if is_full {
+        let arguments = text::for_terminal(&arguments);
+        return std::iter::once(indented(&name)).chain(arguments.lines().map(|line| format!("    {line}"))).collect();
     }
-    vec![one_line(&indented(&format!("{name} {}", text::for_line(&written))))]
+    vec![one_line(&indented(&format!("{name} {}", text::for_line(&arguments))))]
 }
 
 /// A label for content that is not text.

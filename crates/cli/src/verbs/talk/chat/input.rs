@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{editor::Editor, known::KnownItems};
+use super::{editor::Editor, known_items::KnownItems};
 use crate::{asker::Terminal, context::Context, error::Failure, screen::Screen};
 
 /// At the end of a line, this continues the text on the next line.
@@ -10,7 +10,7 @@ const CONTINUATION: char = '\\';
 
 /// The user's input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(super) enum UserInput {
     /// One or more lines.
     Text(String),
     /// Ctrl-C.
@@ -21,14 +21,14 @@ pub(super) enum Typed {
 
 /// The source of the user's input.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum InputSource {
     /// A user at a terminal.
     Editor(Editor, Arc<Terminal>),
     /// A pipe, a file, or a terminal at which the program may not ask anything.
     Lines(Arc<Terminal>),
 }
 
-impl Input {
+impl InputSource {
     /// Opens the input: an editor at a terminal, whose completion offers `known`, or lines from a pipe or file.
     ///
     /// # Errors
@@ -45,8 +45,8 @@ impl Input {
         matches!(self, Self::Editor(..))
     }
 
-    /// Shows a line above the text that the user types. The line must be safe to print.
-    pub(super) fn show_above(&self, line: &str, screen: &Screen) {
+    /// Shows a line, above the text that the user types if there is an editor. The line must be safe to print.
+    pub(super) fn show_line(&self, line: &str, screen: &Screen) {
         match self {
             Self::Editor(editor, _) => editor.show_above(screen.rendered(line)),
             Self::Lines(_) => screen.safe_note(line),
@@ -57,25 +57,25 @@ impl Input {
     ///
     /// # Errors
     /// When the terminal cannot be read.
-    pub(super) async fn next(&self) -> Result<Typed, Failure> {
+    pub(super) async fn next(&self) -> Result<UserInput, Failure> {
         match self {
             Self::Editor(editor, terminal) => terminal.exclusively(editor.next()).await,
-            Self::Lines(terminal) => Ok(lines(terminal).await),
+            Self::Lines(terminal) => Ok(read_message(terminal).await),
         }
     }
 }
 
 /// Reads the next line, and the lines that continue it.
-async fn lines(terminal: &Terminal) -> Typed {
+async fn read_message(terminal: &Terminal) -> UserInput {
     let mut text = String::new();
     loop {
         match terminal.line().await {
             Some(line) => text.push_str(&line),
-            None if text.is_empty() => return Typed::End,
-            None => return Typed::Text(text),
+            None if text.is_empty() => return UserInput::End,
+            None => return UserInput::Text(text),
         }
         if !text.ends_with(CONTINUATION) {
-            return Typed::Text(text);
+            return UserInput::Text(text);
         }
         text.pop();
         text.push('\n');

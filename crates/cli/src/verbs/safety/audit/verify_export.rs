@@ -20,7 +20,7 @@ use crate::{
 
 /// `audit verify-export --json`.
 #[derive(Debug, Default, Serialize)]
-struct Verified {
+struct VerifyExportDocument {
     ok: bool,
     /// Why nothing could be verified.
     why: Option<String>,
@@ -68,9 +68,9 @@ impl From<LogReport> for Log {
 }
 
 pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exit, Failure> {
-    let keys_are_given = !args.key.is_empty();
-    let found = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
-    let (keys, logs) = found.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
+    let has_key_option = !args.key.is_empty();
+    let joined = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
+    let (keys, logs) = joined.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
     let keys: Vec<_> = keys?.iter().map(PublicKey::id).collect();
     let (logs, why) = match logs {
         Ok(reports) => (reports.into_iter().map(Log::from).collect(), None),
@@ -78,14 +78,14 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     };
     let ok = why.is_none() && logs.iter().all(|log: &Log| log.problems.is_empty());
     if context.screen.json() {
-        context.screen.document(&Verified { ok, why, keys, logs }).await?;
+        context.screen.document(&VerifyExportDocument { ok, why, keys, logs }).await?;
         return Ok(if ok { Exit::Ok } else { Exit::Other });
     }
     if let Some(why) = why {
         return Err(Failure::new(Exit::Other, "NOT_VERIFIED", format!("the folder cannot be verified: {why}")));
     }
     context.screen.page(logs.iter().map(page).collect::<Vec<_>>().join("\n")).await?;
-    if !keys_are_given {
+    if !has_key_option {
         let keys = keys.join(", ");
         context.screen.note(&format!(
             "the keys are those in the folder itself ({keys}): compare them with what the operator of the daemon says, or \
@@ -103,8 +103,8 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
 
 /// A few lines about the content of a log, and a line for each problem.
 fn page(log: &Log) -> String {
-    let number = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
-    let (rows, heads) = (number(log.rows, "row"), number(log.heads, "head"));
+    let counted = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
+    let (rows, heads) = (counted(log.rows, "row"), counted(log.heads, "head"));
     let mut lines = vec![format!("{}: {rows} in {heads}", log.log)];
     if let Some((end, at)) = log.end.as_ref().zip(log.at.as_ref()) {
         lines.push(format!("  end {end}, signed at {at}"));
@@ -113,7 +113,7 @@ fn page(log: &Log) -> String {
         let objects = count(log.unnamed.len(), "object");
         lines.push(format!("  {objects} that no head names, so that nothing proves them: {}", log.unnamed.join(", ")));
     }
-    lines.extend(log.problems.iter().map(|bad| format!("  bad: {} {}", bad.name, bad.why)));
+    lines.extend(log.problems.iter().map(|problem| format!("  bad: {} {}", problem.name, problem.why)));
     lines.join("\n")
 }
 
@@ -134,9 +134,10 @@ fn verify_folder(args: &VerifyExportArgs) -> KeysAndReports {
 }
 
 fn read_key(path: &Path) -> Result<PublicKey, Failure> {
-    let refused = |why: String| Failure::usage(format!("--key: {} {why}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| refused(format!("cannot be read: {}", in_words(&error))))?;
-    PublicKey::read(&text).map_err(|error| refused(error.to_string()))
+    let key_failure = |why: String| Failure::usage(format!("--key: {} {why}", path.display()));
+    let text =
+        fs::read_to_string(path).map_err(|error| key_failure(format!("cannot be read: {}", in_words(&error))))?;
+    PublicKey::read(&text).map_err(|error| key_failure(error.to_string()))
 }
 
 /// A folder of this machine.
@@ -152,9 +153,9 @@ impl Folder<'_> {
 }
 
 /// Turns the error for a missing file into `None`, and another one into a text that names the file.
-fn none_if_missing<T>(found: io::Result<T>, name: &str) -> Result<Option<T>, String> {
-    match found {
-        Ok(found) => Ok(Some(found)),
+fn none_if_missing<T>(result: io::Result<T>, name: &str) -> Result<Option<T>, String> {
+    match result {
+        Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(format!("{name} cannot be read: {}", in_words(&error))),
     }

@@ -18,9 +18,9 @@ use toolrack_host::{
 const MAX_ITEMS: usize = 1_000;
 
 /// The most bytes of a name or a URI.
-const MAX_WORD: usize = 300;
+const MAX_WORD_BYTES: usize = 300;
 /// The most bytes of a description.
-const MAX_DESCRIPTION: usize = 80;
+const MAX_DESCRIPTION_BYTES: usize = 80;
 
 /// The prompts and resources of all servers; shared by the task that lists them and the code that offers them.
 #[derive(Debug, Default)]
@@ -81,10 +81,10 @@ impl KnownItems {
     ) {
         let server = server.as_str().to_owned();
         let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::new(&server, prompt)).take(MAX_ITEMS).collect();
-        let complete = resources.iter().filter_map(|found| {
-            let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
+        let complete = resources.iter().filter_map(|resource| {
+            let about = resource.title.as_deref().or(resource.description.as_deref()).unwrap_or(&resource.name);
             let is_complete = true;
-            KnownResource::new(&server, &found.uri, about, is_complete)
+            KnownResource::new(&server, &resource.uri, about, is_complete)
         });
         let template_starts = templates.iter().filter_map(|template| {
             let start = template.uri_template.split('{').next().filter(|start| !start.is_empty())?;
@@ -115,7 +115,7 @@ impl KnownPrompt {
 
 impl KnownResource {
     fn new(server: &str, uri: &str, about: &str, is_complete: bool) -> Option<Self> {
-        if !is_plain(uri) || uri.contains(['<', '>']) {
+        if !is_typable(uri) || uri.contains(['<', '>']) {
             return None;
         }
         let is_word = is_word(uri);
@@ -131,17 +131,17 @@ impl KnownResource {
 }
 
 /// Returns whether `text` can be shown and typed.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.len() <= MAX_WORD && text::for_line(text) == text
+fn is_typable(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_WORD_BYTES && text::for_line(text) == text
 }
 
 /// Returns whether `text` can be typed without quotes.
 fn is_word(text: &str) -> bool {
-    is_plain(text) && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'' || c == '\\')
+    is_typable(text) && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '\'' || c == '\\')
 }
 
 fn first_line(about: &str) -> String {
-    text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), MAX_DESCRIPTION)).into_owned()
+    text::for_line(&text::clip(about.trim().lines().next().unwrap_or_default(), MAX_DESCRIPTION_BYTES)).into_owned()
 }
 
 /// The task that collects the items of the servers during a conversation. The task ends when the collector is dropped.
@@ -172,12 +172,12 @@ async fn collect_items(
     is_wanted: impl Fn(&ServerName) -> bool + Send,
 ) {
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
-    let mut asking = JoinSet::new();
-    let all = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
-    let mut to_ask: Vec<ServerName> = all.collect();
+    let mut requests = JoinSet::new();
+    let connected = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
+    let mut to_ask: Vec<ServerName> = connected.collect();
     loop {
         for server in to_ask.drain(..).filter(|server| is_wanted(server)) {
-            asking.spawn(ask(host.clone(), server, Arc::clone(&known)));
+            requests.spawn(ask_for_items(host.clone(), server, Arc::clone(&known)));
         }
         tokio::select! {
             event = events.recv() => match event {
@@ -186,13 +186,14 @@ async fn collect_items(
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },
-            Some(_) = asking.join_next() => {}
+            Some(_) = requests.join_next() => {}
         }
     }
 }
 
-/// Asks one server for its items. Completion leaves out what the server cannot list; `/prompts` and `/resources` say why.
-async fn ask(host: Host, server: ServerName, known: Arc<KnownItems>) {
+/// Asks one server for its items. Completion leaves out what the server cannot list; `/prompts` and `/resources` say
+/// why.
+async fn ask_for_items(host: Host, server: ServerName, known: Arc<KnownItems>) {
     let name = server.as_str();
     let (prompts, resources, templates) =
         futures::join!(host.prompts(name), host.resources(name), host.resource_templates(name));

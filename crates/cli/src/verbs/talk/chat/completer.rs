@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-use super::{commands::COMMANDS, known::KnownItems};
+use super::{commands::COMMANDS, known_items::KnownItems};
 
 /// The most candidates that are offered at once: users do not look through more.
 const MAX_CANDIDATES: usize = 100;
@@ -34,13 +34,13 @@ fn suggestions(text: &str, cursor: usize, known: &KnownItems) -> Vec<Suggestion>
     let word = &before[start..];
     let mention = word.trim_start_matches(OPENING_CHARACTERS);
     let mut suggestions = if let Some(typed) = mention.strip_prefix('@') {
-        mentions(known, typed, Span::new(cursor - mention.len(), cursor))
+        suggest_mentions(known, typed, Span::new(cursor - mention.len(), cursor))
     } else if start == 0
         && let Some(typed) = word.strip_prefix('/')
     {
-        commands(known, typed, Span::new(0, cursor))
+        suggest_commands(known, typed, Span::new(0, cursor))
     } else if let Some(command) = before.strip_prefix('/').filter(|_| !word.contains('=')) {
-        arguments(known, command, word, Span::new(start, cursor))
+        suggest_arguments(known, command, word, Span::new(start, cursor))
     } else {
         Vec::new()
     };
@@ -54,24 +54,24 @@ fn suggestion(value: String, about: &str, span: Span) -> Suggestion {
 }
 
 /// Completes the name of a server first, and then one of its resources, as a shell completes folders and files.
-fn mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
+fn suggest_mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let (servers, resources) = (known.servers(), known.resources());
     let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
         let matching = resources.iter().filter(|resource| resource.word.starts_with(typed));
         return matching
-            .map(|found| Suggestion {
-                append_whitespace: found.is_complete,
-                ..suggestion(format!("@{}", found.word), &found.about, span)
+            .map(|resource| Suggestion {
+                append_whitespace: resource.is_complete,
+                ..suggestion(format!("@{}", resource.word), &resource.about, span)
             })
             .collect();
     }
-    let has_some = |server: &&String| resources.iter().any(|found| found.server == **server);
-    let matching = servers.iter().filter(|server| server.starts_with(typed)).filter(has_some);
+    let has_resources = |server: &&String| resources.iter().any(|resource| resource.server == **server);
+    let matching = servers.iter().filter(|server| server.starts_with(typed)).filter(has_resources);
     matching.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
-fn commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
+fn suggest_commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
     let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
     let commands = matching.map(|command| Suggestion {
         append_whitespace: !command.argument.is_empty(),
@@ -87,7 +87,7 @@ fn commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
 }
 
 /// Suggests `name=` for each argument of the prompt that the user has not typed yet.
-fn arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
+fn suggest_arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
     let prompts = known.prompts();
     let mut words = command.split_whitespace();
     let first = words.next().unwrap_or_default();

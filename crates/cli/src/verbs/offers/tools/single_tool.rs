@@ -7,7 +7,7 @@ use super::render::{Detail, badge};
 use crate::{
     arguments::{Listed, listed},
     render::{Cell, Tone, columns, count, excerpt, one_line, paint},
-    verbs::safety::policy::render::{CallVerdict, claimed},
+    verbs::safety::policy::render::{CallVerdict, claims_line},
 };
 
 /// How many arguments are shown, unless the user wants all.
@@ -18,7 +18,7 @@ const MAX_FIELD_BYTES: usize = 300;
 /// Shows everything that the server says about the tool, and whether a model may call it.
 ///
 /// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
-pub(crate) fn page(entry: &CatalogTool, judged: &CallVerdict, detail: Detail) -> String {
+pub(crate) fn page(entry: &CatalogTool, verdict: &CallVerdict, detail: Detail) -> String {
     let Detail { with_schema, is_full } = detail;
     let tool = entry.tool();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
@@ -40,17 +40,17 @@ pub(crate) fn page(entry: &CatalogTool, judged: &CallVerdict, detail: Detail) ->
     if arguments.is_empty() {
         lines.push(paint(Tone::Faint, "the tool names no arguments"));
     } else {
-        let shown = if is_full { arguments.len() } else { arguments.len().min(MAX_ARGUMENTS) };
-        let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
+        let shown_count = if is_full { arguments.len() } else { arguments.len().min(MAX_ARGUMENTS) };
+        let rows: Vec<_> = arguments[..shown_count].iter().map(|argument| row(argument, is_full)).collect();
         lines.extend(columns(&rows));
-        if shown < arguments.len() {
-            let hidden_count = count(arguments.len() - shown, "argument");
+        if shown_count < arguments.len() {
+            let hidden_count = count(arguments.len() - shown_count, "argument");
             lines.push(paint(Tone::Faint, &format!("… and {hidden_count} more: `{full_command}` shows all of them")));
         }
     }
     lines.push(String::new());
-    lines.push(judged.line("a model's call"));
-    lines.push(claimed(Some(&tool.annotations)));
+    lines.push(verdict.line("a model's call"));
+    lines.push(claims_line(Some(&tool.annotations)));
     if with_schema {
         let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
         lines.push(String::new());
@@ -62,21 +62,21 @@ pub(crate) fn page(entry: &CatalogTool, judged: &CallVerdict, detail: Detail) ->
 /// The cells of an argument: its name, its type, whether it may be left out, and what it is for. Empty cells at the end
 /// are left out.
 fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
-    let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
+    let escaped = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
     let need = match (&argument.default, argument.required) {
         (None, true) => "needed".to_owned(),
         (None, false) => String::new(),
-        (Some(default), true) => format!("needed, default {}", safe(default)),
-        (Some(default), false) => format!("default {}", safe(default)),
+        (Some(default), true) => format!("needed, default {}", escaped(default)),
+        (Some(default), false) => format!("default {}", escaped(default)),
     };
     let about = argument.about.as_deref().unwrap_or_default();
     let words = [
         (Tone::Plain, " ".to_owned()),
         (Tone::Strong, text::for_line(&argument.name).into_owned()),
-        (Tone::Plain, safe(&argument.expected)),
+        (Tone::Plain, escaped(&argument.expected)),
         (Tone::Faint, need),
-        (Tone::Faint, safe(about)),
+        (Tone::Faint, escaped(about)),
     ];
-    let filled = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
-    words.into_iter().take(filled).map(|(tone, words)| Cell::new(tone, words)).collect()
+    let filled_cells = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
+    words.into_iter().take(filled_cells).map(|(tone, words)| Cell::new(tone, words)).collect()
 }
