@@ -16,8 +16,8 @@ use clap::{
 use toolrack_config::import::Client;
 
 pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
-pub(crate) use one_off::{NAME as ONE_OFF_NAME, OneOffArgs, OneOffServer};
-pub(crate) use write::{Scope, Write};
+pub(crate) use one_off::{ONE_OFF_NAME, OneOffArgs, OneOffServer};
+pub(crate) use write::{Scope, WriteArgs};
 
 /// Options of every verb.
 #[derive(Clone, Debug, Default, Args)]
@@ -85,12 +85,12 @@ pub(crate) struct Global {
 
     /// The request of `record` or `replay`, if the verb follows one of them.
     #[arg(skip)]
-    pub(crate) tape: Option<TapeWords>,
+    pub(crate) tape: Option<TapeRequest>,
 }
 
 /// The file that the messages of the servers are written to, or come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TapeWords {
+pub(crate) enum TapeRequest {
     /// The messages are written into this file.
     Record { file: PathBuf, max_bytes: usize },
     /// The messages come from this file.
@@ -103,7 +103,7 @@ pub(crate) fn is_stdin(word: &Path) -> bool {
 }
 
 /// Whether a `--mcp-config` is not a file: stdin, or JSON itself.
-pub(crate) fn is_typed(word: &Path) -> bool {
+pub(crate) fn is_inline(word: &Path) -> bool {
     is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with(['{', '[']))
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Color {
 #[derive(Debug, Default, Args)]
 pub(crate) struct OffersArgs {
     #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    pub(crate) filter: ServersArgs,
 
     #[command(flatten)]
     pub(crate) one_off: OneOffArgs,
@@ -164,15 +164,15 @@ pub(crate) struct ServersArgs {
 }
 
 /// The programs whose files Toolrack knows, by their ids.
-pub(crate) fn programs() -> impl TypedValueParser<Value = Client> {
+pub(crate) fn program_parser() -> impl TypedValueParser<Value = Client> {
     // The error cannot occur: the parser accepts only these ids.
     PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
         .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
 /// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; above zero and at most a day.
-pub(crate) fn duration(word: &str) -> Result<Duration, String> {
-    let seconds = seconds(word).ok_or("write a time such as 30s, 2m or 500ms")?;
+pub(crate) fn parse_duration(word: &str) -> Result<Duration, String> {
+    let seconds = parse_seconds(word).ok_or("write a time such as 30s, 2m or 500ms")?;
     if !(0.001..=86_400.0).contains(&seconds) {
         return Err("it must be between 1ms and 24h".to_owned());
     }
@@ -180,7 +180,7 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
 }
 
 /// A number with an optional unit, in seconds.
-pub(crate) fn seconds(word: &str) -> Option<f64> {
+pub(crate) fn parse_seconds(word: &str) -> Option<f64> {
     let unit_start = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let (number, unit) = word.split_at(unit_start);
     let seconds_each = match unit {
@@ -196,7 +196,7 @@ pub(crate) fn seconds(word: &str) -> Option<f64> {
 }
 
 /// A number of bytes such as `64MiB`, `500KiB` or `1000000`; above zero and at most 1 GiB.
-pub(crate) fn size(word: &str) -> Result<usize, String> {
+pub(crate) fn parse_size(word: &str) -> Result<usize, String> {
     let unit_start = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
     let (number, unit) = word.split_at(unit_start);
     let bytes_each: usize = match unit {
@@ -217,16 +217,16 @@ mod tests {
     #[test]
     fn sizes_have_units_and_bounds() {
         for (word, bytes) in [("1", 1), ("7B", 7), ("500KiB", 512_000), ("64M", 64 << 20), ("1GiB", 1 << 30)] {
-            assert_eq!(size(word), Ok(bytes), "{word}");
+            assert_eq!(parse_size(word), Ok(bytes), "{word}");
         }
         for bad in ["", "0", "-1", "MiB", "2GiB", "1.5M", "9999999999999999999999", "1MB"] {
-            assert!(size(bad).is_err(), "{bad}");
+            assert!(parse_size(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn times_have_units_and_bounds() {
-        let time = |word| duration(word).map(|time| time.as_millis());
+        let time = |word| parse_duration(word).map(|time| time.as_millis());
         assert_eq!(time("30"), Ok(30_000));
         assert_eq!(time("1.5m"), Ok(90_000));
         assert_eq!(time("500ms"), Ok(500));

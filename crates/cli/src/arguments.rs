@@ -13,8 +13,8 @@ use serde_json::{Map, Number, Value};
 
 pub(crate) use self::{
     check::check,
-    listed::{Listed, listed},
-    slips::{as_command_line, unnamed},
+    listed::{ListedArgument, list_arguments},
+    slips::{as_command_line, unnamed_argument_messages},
 };
 
 /// The maximum depth of nested `$ref`, `anyOf` and similar keywords that are followed while a value is read.
@@ -50,12 +50,12 @@ pub(crate) enum BadArguments {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamedValue {
     name: String,
-    value: Typed,
+    value: TypedValue,
 }
 
 /// A value as the user typed it.
 #[derive(Clone, Debug, PartialEq)]
-enum Typed {
+enum TypedValue {
     /// After `=`: the schema decides what the text means.
     Text(String),
     /// After `:=`, or a member of a JSON object.
@@ -70,13 +70,14 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<NamedValue>, BadArguments> {
     for object in objects {
         let object: Map<String, Value> = serde_json::from_str(object)
             .map_err(|error| BadArguments::ObjectNotJson { word: object.clone(), why: error.to_string() })?;
-        named_values.extend(object.into_iter().map(|(name, value)| NamedValue { name, value: Typed::Json(value) }));
+        named_values
+            .extend(object.into_iter().map(|(name, value)| NamedValue { name, value: TypedValue::Json(value) }));
     }
-    named_values.extend(pairs(&words)?);
+    named_values.extend(parse_pairs(&words)?);
     Ok(named_values)
 }
 
-fn pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
+fn parse_pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
     words
         .iter()
         .map(|word| {
@@ -84,11 +85,11 @@ fn pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
             let no_equals = || BadArguments::NoEquals { word: word.clone() };
             let (name, text) = word.split_once('=').ok_or_else(no_equals)?;
             let (name, value) = match name.strip_suffix(':') {
-                None => (name, Typed::Text(text.to_owned())),
+                None => (name, TypedValue::Text(text.to_owned())),
                 Some(name) => {
                     let json = serde_json::from_str(text)
                         .map_err(|error| BadArguments::NotJson { name: name.to_owned(), why: error.to_string() })?;
-                    (name, Typed::Json(json))
+                    (name, TypedValue::Json(json))
                 }
             };
             if name.is_empty() {
@@ -109,12 +110,14 @@ pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArgument
 }
 
 /// Returns the arguments as strings, for prompts, whose arguments are always strings.
-pub(crate) fn texts(named_values: Vec<NamedValue>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
+pub(crate) fn into_strings(
+    named_values: Vec<NamedValue>,
+) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
     let mut texts = std::collections::BTreeMap::new();
     for NamedValue { name, value } in named_values {
         let text = match value {
-            Typed::Text(text) | Typed::Json(Value::String(text)) => text,
-            Typed::Json(json) => json.to_string(),
+            TypedValue::Text(text) | TypedValue::Json(Value::String(text)) => text,
+            TypedValue::Json(json) => json.to_string(),
         };
         if texts.insert(name.clone(), text).is_some() {
             return Err(BadArguments::Twice { name });
@@ -131,9 +134,9 @@ pub(crate) fn fit(
     schema: &Value,
     lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
-    let mut grouped: Vec<(String, Vec<Typed>)> = Vec::new();
+    let mut grouped: Vec<(String, Vec<TypedValue>)> = Vec::new();
     for NamedValue { name, value } in named_values {
-        match grouped.iter_mut().find(|(known, _)| *known == name) {
+        match grouped.iter_mut().find(|(grouped_name, _)| *grouped_name == name) {
             Some((_, values)) => values.push(value),
             None => grouped.push((name, vec![value])),
         }
@@ -141,7 +144,7 @@ pub(crate) fn fit(
     let mut arguments = base;
     let places_left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
-        let expected = Expected::of_property(schema, &name, &places_left);
+        let expected = Expected::for_property(schema, &name, &places_left);
         let value = expected.read_all(&name, values, lenient)?;
         arguments.insert(name, value);
     }
@@ -175,8 +178,8 @@ fn is_name(word: &str) -> bool {
 }
 
 impl<'a> Expected<'a> {
-    fn of_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
-        let schema = root.get("properties").and_then(|known| known.get(name));
+    fn for_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
+        let schema = root.get("properties").and_then(|properties| properties.get(name));
         Self { root, schema, places_left }
     }
 
@@ -185,7 +188,7 @@ impl<'a> Expected<'a> {
     }
 
     /// Reads all values that were typed for the argument `name`: several become a list.
-    fn read_all(self, name: &str, mut values: Vec<Typed>, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_all(self, name: &str, mut values: Vec<TypedValue>, lenient: bool) -> Result<Value, BadArguments> {
         if values.len() == 1
             && let Some(only) = values.pop()
         {
@@ -196,14 +199,14 @@ impl<'a> Expected<'a> {
             None if lenient => Self { schema: None, ..self },
             None => return Err(BadArguments::Twice { name: name.to_owned() }),
         };
-        let read = values.into_iter().map(|value| items.read_one(name, value, lenient));
-        read.collect::<Result<_, _>>().map(Value::Array)
+        let parsed = values.into_iter().map(|value| items.read_one(name, value, lenient));
+        parsed.collect::<Result<_, _>>().map(Value::Array)
     }
 
-    fn read_one(self, name: &str, value: Typed, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_one(self, name: &str, value: TypedValue, lenient: bool) -> Result<Value, BadArguments> {
         match value {
-            Typed::Json(json) => Ok(json),
-            Typed::Text(text) => match self.read(&text, 0) {
+            TypedValue::Json(json) => Ok(json),
+            TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
                 None if lenient => Ok(Value::String(text)),
                 None => Err(self.mismatch(name, text)),
@@ -212,7 +215,7 @@ impl<'a> Expected<'a> {
     }
 
     fn mismatch(self, name: &str, value: String) -> BadArguments {
-        BadArguments::Mismatch { name: name.to_owned(), expected: self.in_words(0), value }
+        BadArguments::Mismatch { name: name.to_owned(), expected: self.describe(0), value }
     }
 
     /// Parses `text` as the type that the schema demands here; `None` if it does not fit. If the schema also allows a
@@ -231,9 +234,9 @@ impl<'a> Expected<'a> {
         }
         let branches = place.branches(depth);
         if !branches.is_empty() {
-            let mut read = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
-            let first = read.next()?;
-            return Some(if first.is_string() { first } else { read.find(Value::is_string).unwrap_or(first) });
+            let mut candidates = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
+            let first = candidates.next()?;
+            return Some(if first.is_string() { first } else { candidates.find(Value::is_string).unwrap_or(first) });
         }
         let kinds = place.kinds();
         if kinds.is_empty() || kinds.contains(&"string") {
@@ -246,8 +249,8 @@ impl<'a> Expected<'a> {
         match kind {
             "null" => (text == "null").then_some(Value::Null),
             "boolean" => text.parse().ok().map(Value::Bool),
-            "integer" => number(text).filter(is_whole).map(Value::Number),
-            "number" => number(text).map(Value::Number),
+            "integer" => parse_number(text).filter(is_whole).map(Value::Number),
+            "number" => parse_number(text).map(Value::Number),
             "object" => serde_json::from_str(text).ok().filter(Value::is_object),
             "array" => match serde_json::from_str(text) {
                 Ok(list @ Value::Array(_)) => Some(list),
@@ -321,7 +324,7 @@ impl<'a> Expected<'a> {
     }
 
     /// Returns the requirements in words, for an error.
-    fn in_words(self, depth: usize) -> String {
+    fn describe(self, depth: usize) -> String {
         let Some(place) = self.resolved(depth) else {
             return "text".to_owned();
         };
@@ -351,7 +354,7 @@ impl<'a> Expected<'a> {
                 })
                 .collect()
         } else {
-            branches.iter().map(|branch| branch.in_words(depth + 1)).collect()
+            branches.iter().map(|branch| branch.describe(depth + 1)).collect()
         };
         let mut seen = HashSet::new();
         words.retain(|word| seen.insert(word.clone()));
@@ -361,7 +364,7 @@ impl<'a> Expected<'a> {
 }
 
 /// Parses `text` as a number in JSON's notation.
-fn number(text: &str) -> Option<Number> {
+fn parse_number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 

@@ -25,14 +25,14 @@ use url::{Position, Url};
 
 use crate::{
     args::Global,
-    editor::{Edited, Editor},
+    editor::{EditOutcome, Editor},
     error::Failure,
     lending::BorrowerLines,
     render::{Tone, paint},
     screen::Screen,
 };
-use answers::Answers;
-pub(crate) use answers::read as read_answers;
+use answers::PresetAnswers;
+pub(crate) use answers::read_answers_file;
 use form::Field;
 pub(crate) use keys::KeyMode;
 use lines::Lines;
@@ -51,7 +51,7 @@ pub(crate) struct Terminal {
     /// One permit: its holder may use the terminal, so that only one question is open at a time.
     permit: Semaphore,
     /// Answers to forms that were given beforehand.
-    answers: Option<Answers>,
+    answers: Option<PresetAnswers>,
     /// The model that may answer servers, if there is one.
     sampler: ArcSwapOption<Sampler>,
 }
@@ -70,7 +70,7 @@ impl Terminal {
         Self {
             screen,
             roots,
-            lines: Lines::of_stdin(editor),
+            lines: Lines::from_stdin(editor),
             permit: Semaphore::new(1),
             answers: None,
             sampler: ArcSwapOption::empty(),
@@ -82,7 +82,7 @@ impl Terminal {
     /// # Errors
     /// When the answers are invalid.
     pub(crate) fn with_answers(self, global: &Global) -> Result<Self, Failure> {
-        Ok(Self { answers: Answers::from_options(global)?, ..self })
+        Ok(Self { answers: PresetAnswers::from_options(global)?, ..self })
     }
 
     /// Returns the failure of the first form that the given answers did not match.
@@ -106,7 +106,7 @@ impl Terminal {
         self.screen.prompt(prompt);
         let open_question = OpenQuestion(&self.screen);
         let line = self.lines.next().await;
-        self.screen.answered();
+        self.screen.record_answer();
         drop(open_question);
         if line.is_none() {
             // The terminal prints no line end for Ctrl-D.
@@ -119,11 +119,11 @@ impl Terminal {
     async fn ask_key(&self, prompt: &str) -> Option<String> {
         // Switch to keys before showing the question, so that no key is lost that the user types as soon as the
         // question is there.
-        let keys = self.lines.keys();
+        let keys = self.lines.enter_key_mode();
         self.screen.prompt(prompt);
         let open_question = OpenQuestion(&self.screen);
         let key = self.lines.key().await;
-        self.screen.answered();
+        self.screen.record_answer();
         drop(open_question);
         drop(keys);
         self.screen.message(&key.as_deref().map_or_else(String::new, |key| text::for_line(key.trim()).into_owned()));
@@ -131,23 +131,23 @@ impl Terminal {
     }
 
     /// Lets the user change `text` in an editor.
-    async fn edit(&self, text: &str) -> Edited {
+    async fn edit(&self, text: &str) -> EditOutcome {
         self.screen.prompt("The arguments are open in your editor.");
         let open_question = OpenQuestion(&self.screen);
         let edited = self.lines.edit(text).await;
-        self.screen.answered();
+        self.screen.record_answer();
         drop(open_question);
         self.screen.message("");
         edited
     }
 
     /// Returns the next line of stdin, without showing a question; `None` at the end of input (Ctrl-D).
-    pub(crate) async fn line(&self) -> Option<String> {
+    pub(crate) async fn next_line(&self) -> Option<String> {
         self.lines.next().await
     }
 
     /// Runs `reader`, which reads the terminal itself: questions wait until it has ended.
-    pub(crate) async fn exclusively<T>(&self, reader: impl Future<Output = T>) -> T {
+    pub(crate) async fn run_exclusively<T>(&self, reader: impl Future<Output = T>) -> T {
         let _permit = self.permit.acquire().await;
         reader.await
     }
@@ -159,7 +159,7 @@ impl Terminal {
     }
 
     /// Asks a yes-or-no question, and returns whether the user says yes. No answer counts as a no.
-    pub(crate) async fn confirms(&self, question: &str) -> bool {
+    pub(crate) async fn ask_confirmation(&self, question: &str) -> bool {
         let Ok(_permit) = self.permit.acquire().await else {
             return false;
         };
@@ -174,7 +174,7 @@ impl Terminal {
 
     /// Shows the form of a server, has the user fill it in, and sends it only after the user has seen all values again.
     async fn fill_in(&self, server: &ServerName, message: &str, schema: &Value) -> Elicited {
-        self.screen.message(&question_of(server, message));
+        self.screen.message(&server_question(server, message));
         let fields = match form::fields(schema) {
             Ok(fields) => fields,
             Err(why) => {
@@ -182,19 +182,19 @@ impl Terminal {
                 return Elicited::Decline;
             }
         };
-        if let Some(answered) = self.given_answers(server, &fields) {
-            return answered;
+        if let Some(elicited) = self.preset_answers(server, &fields) {
+            return elicited;
         }
         self.screen.message("Enter takes the value in brackets; Ctrl-D leaves the form.");
-        let mut answers = Map::new();
+        let mut values = Map::new();
         for _ in 0..MAX_TRIES {
-            let Some(filled_in) = self.fill_in_fields(&fields, &answers).await else {
+            let Some(filled_in) = self.fill_in_fields(&fields, &values).await else {
                 break;
             };
-            answers = filled_in;
-            self.screen.message(&summary(&fields, &answers));
-            match self.decision(server).await {
-                Some(FormDecision::Send) => return Elicited::Accept(answers),
+            values = filled_in;
+            self.screen.message(&summary(&fields, &values));
+            match self.ask_decision(server).await {
+                Some(FormDecision::Send) => return Elicited::Accept(values),
                 Some(FormDecision::Decline) => return Elicited::Decline,
                 Some(FormDecision::Edit) => {}
                 None => break,
@@ -206,18 +206,21 @@ impl Terminal {
     /// Asks for the values of all fields; `previous` are the values of the previous attempt. `None` at the end of input
     /// (Ctrl-D).
     async fn fill_in_fields(&self, fields: &[Field], previous: &Map<String, Value>) -> Option<Map<String, Value>> {
-        let mut answers = Map::new();
+        let mut values = Map::new();
         for field in fields {
-            if let Some(value) = self.fill_in_field(field, previous.get(&field.name)).await? {
-                answers.insert(field.name.clone(), value);
+            match self.fill_in_field(field, previous.get(&field.name)).await? {
+                FieldInput::Value(value) => {
+                    values.insert(field.name.clone(), value);
+                }
+                FieldInput::LeftOut => {}
             }
         }
-        Some(answers)
+        Some(values)
     }
 
     /// Asks whether to send the form. Enter is no answer here, because the user has just confirmed fields with it.
     /// `None` at the end of input (Ctrl-D).
-    async fn decision(&self, server: &ServerName) -> Option<FormDecision> {
+    async fn ask_decision(&self, server: &ServerName) -> Option<FormDecision> {
         for _ in 0..MAX_TRIES {
             let key = self.ask_key(&format!("Send this to `{server}`? [y]es [n]o [e]dit ")).await?;
             match key.trim().to_lowercase().as_str() {
@@ -234,7 +237,7 @@ impl Terminal {
 
     /// Returns the answers that `--answer` and `--answers` give to a form; `None` if the user at the terminal must fill
     /// it in.
-    fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
+    fn preset_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
         match answers.values_for(fields) {
             Ok(Some(values)) => {
@@ -244,7 +247,8 @@ impl Terminal {
             }
             Ok(None) if self.screen.interactive() => None,
             Ok(None) => {
-                let missing = fields.iter().find(|field| answers.lacks(field)).map_or("", |field| &field.name);
+                let missing =
+                    fields.iter().find(|field| answers.lacks_answer_for(field)).map_or("", |field| &field.name);
                 answers.record_failure(format!(
                     "`{server}` asks for `{}`, and no answer is given",
                     text::for_line(missing)
@@ -258,19 +262,20 @@ impl Terminal {
         }
     }
 
-    /// Asks for the value of a field, until it is valid. `Some(None)` if the user leaves the field out; `None` at the
-    /// end of input (Ctrl-D), or after too many invalid values. Enter takes `previous`, if there is a value.
-    async fn fill_in_field(&self, field: &Field, previous: Option<&Value>) -> Option<Option<Value>> {
+    /// Asks for the value of a field, until it is valid. `None` at the end of input (Ctrl-D), or after too many invalid
+    /// values. Enter takes `previous`, if there is a value.
+    async fn fill_in_field(&self, field: &Field, previous: Option<&Value>) -> Option<FieldInput> {
         for line in field.intro() {
             self.screen.message(&line);
         }
         for _ in 0..MAX_TRIES {
             let typed = self.ask(&field.prompt(previous)).await?;
             if let ("", Some(value)) = (typed.trim(), previous) {
-                return Some(Some(value.clone()));
+                return Some(FieldInput::Value(value.clone()));
             }
             match field.read(typed.trim()) {
-                Ok(value) => return Some(value),
+                Ok(Some(value)) => return Some(FieldInput::Value(value)),
+                Ok(None) => return Some(FieldInput::LeftOut),
                 Err(why) => self.screen.message(&format!("  {why}")),
             }
         }
@@ -341,6 +346,13 @@ impl Asker for Terminal {
     }
 }
 
+/// What the user typed for a field.
+enum FieldInput {
+    Value(Value),
+    /// The user leaves the field out.
+    LeftOut,
+}
+
 /// The user's decision about a form that is filled in.
 enum FormDecision {
     Send,
@@ -349,14 +361,14 @@ enum FormDecision {
 }
 
 /// Returns all values of a form, as they would be sent.
-fn summary(fields: &[Field], answers: &Map<String, Value>) -> String {
+fn summary(fields: &[Field], values: &Map<String, Value>) -> String {
     let mut lines = vec![paint(Tone::Strong, "You have filled in:")];
-    lines.extend(fields.iter().map(|field| field.shown(answers.get(&field.name))));
+    lines.extend(fields.iter().map(|field| field.summary_line(values.get(&field.name))));
     lines.join("\n")
 }
 
 /// Returns the line that names the server and quotes its message.
-fn question_of(server: &ServerName, message: &str) -> String {
+fn server_question(server: &ServerName, message: &str) -> String {
     let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
     format!("{head} {}", text::for_terminal(message))
 }
@@ -370,7 +382,7 @@ fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
     }
     let mut page = format!(
         "{}\n\n  {}{}{}\n",
-        question_of(server, message),
+        server_question(server, message),
         text::for_line(&url[..Position::BeforeHost]),
         paint(Tone::Strong, &text::for_line(host)),
         text::for_line(&url[Position::AfterHost..]),
@@ -513,7 +525,7 @@ mod tests {
 
     #[test]
     fn messages_of_a_server_cannot_write_to_the_terminal() {
-        let page = question_of(&server(), "a\u{1b}]0;title\u{7}b");
+        let page = server_question(&server(), "a\u{1b}]0;title\u{7}b");
         assert!(!plain(&page).contains('\u{7}'));
     }
 }

@@ -15,19 +15,19 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes the audit log of one command, tenant or member. Writes nothing before the first
 /// event.
-pub(crate) struct Audited {
+pub(crate) struct AuditRecorder {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
     /// Events are recorded in the name of this agent, unless they name another agent.
     agent: Option<String>,
     /// Hides the secrets of the member of a tenant whose events these are; `None` for other events.
     hide_for_member: Option<Hide>,
-    writing: TaskTracker,
+    writer_tasks: TaskTracker,
 }
 
-impl fmt::Debug for Audited {
+impl fmt::Debug for AuditRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audited").field("log", &self.log).field("agent", &self.agent).finish_non_exhaustive()
+        f.debug_struct("AuditRecorder").field("log", &self.log).field("agent", &self.agent).finish_non_exhaustive()
     }
 }
 
@@ -35,23 +35,28 @@ fn hide(secrets: Arc<Interpolate>) -> Hide {
     Arc::new(move |text: &str| secrets.conceal(text).into_owned())
 }
 
-impl Audited {
+impl AuditRecorder {
     /// Creates an audit log, in the name of `agent` if it has one. Without `store`, it writes nothing.
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
-        let writing = TaskTracker::new();
+        let writer_tasks = TaskTracker::new();
         let log = store.map(|store| {
             let (log, writer) = AuditLog::new(store, hide(secrets));
-            writing.spawn(writer.run());
+            writer_tasks.spawn(writer.run());
             Arc::new(log)
         });
-        writing.close();
-        Self { log, agent, hide_for_member: None, writing }
+        writer_tasks.close();
+        Self { log, agent, hide_for_member: None, writer_tasks }
     }
 
     /// Returns a handle for a member of the tenant. It hides the `secrets` of the member in addition to those of the
     /// tenant. The log of the tenant keeps the settings and writes the rows.
-    pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
-        Self { log: self.log.clone(), agent: None, hide_for_member: Some(hide(secrets)), writing: TaskTracker::new() }
+    pub(crate) fn for_member(&self, secrets: Arc<Interpolate>) -> Self {
+        Self {
+            log: self.log.clone(),
+            agent: None,
+            hide_for_member: Some(hide(secrets)),
+            writer_tasks: TaskTracker::new(),
+        }
     }
 
     /// Applies the settings from now on.
@@ -76,7 +81,7 @@ impl Audited {
     pub(crate) async fn close(&self) {
         let Some(log) = &self.log else { return };
         log.close();
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.writing.wait()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.writer_tasks.wait()).await.is_err() {
             tracing::warn!("the last rows of the audit log were not written in time");
         }
     }

@@ -22,7 +22,7 @@ use crate::{
     lending::{Hello, MAX_MESSAGE, ToBorrower, ToDaemon, receive, send},
     local_socket::{self, LocalSocket},
     screen::Screen,
-    stop::Stop,
+    stop::StopSignals,
     verbs::{Cli, RunMode, Verb, offers::call},
 };
 
@@ -42,11 +42,11 @@ const MAX_QUEUED_MESSAGES: usize = 16;
 type Received = io::Result<Option<ToBorrower>>;
 
 /// The result of the attempt to let a daemon run the command.
-pub(crate) enum Borrowed {
+pub(crate) enum BorrowOutcome {
     /// The command is finished: the daemon has run it, or the user has ended it before.
     Done(Exit),
     /// This process has to run the command itself, with the text of `--args` if it has read that already.
-    Alone(Option<ArgsText>),
+    RunAlone(Option<ArgsText>),
 }
 
 /// Lets a running daemon run the command, if it can.
@@ -58,45 +58,47 @@ pub(crate) async fn run(
     words: &[OsString],
     environment: &Environment,
     screen: &Screen,
-    stop: &mut Stop,
-) -> Result<Borrowed, Failure> {
+    stop: &mut StopSignals,
+) -> Result<BorrowOutcome, Failure> {
     let data = match daemon_use(cli, environment) {
-        DaemonUse::NoDaemon => return Ok(Borrowed::Alone(None)),
+        DaemonUse::NoDaemon => return Ok(BorrowOutcome::RunAlone(None)),
         DaemonUse::Unused(why) => {
             explain_unused(&why, screen);
-            return Ok(Borrowed::Alone(None));
+            return Ok(BorrowOutcome::RunAlone(None));
         }
         DaemonUse::Use(data) => data,
     };
     let args_text = tokio::select! {
         biased;
-        exit = stop.requested() => return Ok(Borrowed::Done(exit)),
+        exit = stop.requested() => return Ok(BorrowOutcome::Done(exit)),
         args_text = read_args(&cli.verb, screen) => args_text,
     };
-    let alone = |args_text| Ok(Borrowed::Alone(args_text));
+    let run_alone = |args_text| Ok(BorrowOutcome::RunAlone(args_text));
     let hello = match &args_text {
         // The command itself reports its mistake.
         Some(Err(_)) => None,
-        Some(Ok(text)) => Hello::of(words, environment, screen.terminal(), Some(text.clone())),
-        None => Hello::of(words, environment, screen.terminal(), None),
+        Some(Ok(text)) => Hello::for_command(words, environment, screen.terminal_properties(), Some(text.clone())),
+        None => Hello::for_command(words, environment, screen.terminal_properties(), None),
     };
     let Some(hello) = hello else {
-        return alone(args_text);
+        return run_alone(args_text);
     };
     // The outer result is that of the time-out, the next one that of the connection, the inner one the daemon's answer.
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
-        Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop, Editor::of(environment)).await? {
-            Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
-            Ended::Declined(why) => why,
-        },
+        Ok(Ok(Ok((reader, mut writer)))) => {
+            match run_on_daemon(reader, &mut writer, screen, stop, Editor::from_environment(environment)).await? {
+                DaemonOutcome::Done(exit) => return Ok(BorrowOutcome::Done(exit)),
+                DaemonOutcome::Declined(why) => why,
+            }
+        }
         Ok(Ok(Err(why))) => why,
         // The socket is left over from a daemon that has ended.
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(args_text),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return run_alone(args_text),
         Ok(Err(_)) => "it refuses this process".to_owned(),
         Err(_) => "it does not answer".to_owned(),
     };
     explain_unused(&why, screen);
-    alone(args_text)
+    run_alone(args_text)
 }
 
 /// With `-v`, says why the command does not use the running daemon.
@@ -121,7 +123,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     // Options that the servers of the daemon cannot satisfy: a server learns its roots when it connects, and a daemon
     // does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
-    let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
+    let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_inline(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
     let data = places.map(|places| places.data().to_owned());
     let Some(data) = data.filter(|data| std::fs::symlink_metadata(LocalSocket::Commands.path(data)).is_ok()) else {
@@ -157,67 +159,67 @@ type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 /// Sends the command to the daemon; the inner error says why the daemon cannot run the command.
 async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
     let stream = local_socket::connect(data, LocalSocket::Commands).await?;
-    let (from, mut to) = stream.into_split();
-    let mut from = BufReader::new(from);
-    send(&mut to, &ToDaemon::Hello(hello)).await?;
-    match receive(&mut from).await? {
-        Some(ToBorrower::Ready) => Ok(Ok((from, to))),
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    send(&mut writer, &ToDaemon::Hello(hello)).await?;
+    match receive(&mut reader).await? {
+        Some(ToBorrower::Ready) => Ok(Ok((reader, writer))),
         Some(ToBorrower::Declined(why)) => Ok(Err(why)),
         _ => Ok(Err("it is busy, or is another build of Toolrack".to_owned())),
     }
 }
 
 /// The result of the daemon's work.
-enum Ended {
+enum DaemonOutcome {
     Done(Exit),
     /// The daemon refused before it started the command, for this reason.
     Declined(String),
 }
 
 /// Tells the daemon to begin, and shows its output and its questions until the command has ended.
-async fn show(
-    from: BufReader<OwnedReadHalf>,
-    to: &mut OwnedWriteHalf,
+async fn run_on_daemon(
+    reader: BufReader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
     screen: &Screen,
-    stop: &mut Stop,
+    stop: &mut StopSignals,
     editor: Editor,
-) -> Result<Ended, Failure> {
-    if send(to, &ToDaemon::Start).await.is_err() {
+) -> Result<DaemonOutcome, Failure> {
+    if send(writer, &ToDaemon::Start).await.is_err() {
         // The daemon did not get the message, so it has not started the command.
-        return Ok(Ended::Declined("it has ended".to_owned()));
+        return Ok(DaemonOutcome::Declined("it has ended".to_owned()));
     }
     let (inbox, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
-    let lines = OwnLines::of_stdin(editor);
+    let lines = OwnLines::from_stdin(editor);
     let show_messages = async {
-        let mut terminal = BorrowedTerminal { screen, lines: &lines, question: None, keys: None, bytes: Vec::new() };
-        let mut stopped: Option<Exit> = None;
+        let mut terminal = LocalTerminal { screen, lines: &lines, question: None, keys: None, bytes: Vec::new() };
+        let mut stop_exit: Option<Exit> = None;
         loop {
             tokio::select! {
                 biased;
                 exit = stop.requested() => {
                     // At the second Ctrl-C, stops without waiting for the daemon.
-                    if stopped.is_some() || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
-                        return Ok(Ended::Done(exit));
+                    if stop_exit.is_some() || send(writer, &ToDaemon::Stop(exit as u8)).await.is_err() {
+                        return Ok(DaemonOutcome::Done(exit));
                     }
-                    stopped = Some(exit);
+                    stop_exit = Some(exit);
                 }
                 (number, line) = answer_to(&mut terminal.question) => {
                     terminal.question = None;
                     // Fails if the daemon has ended, which the next read reports.
-                    let _ = send(to, &ToDaemon::Line(number, line)).await;
+                    let _ = send(writer, &ToDaemon::Line(number, line)).await;
                 }
-                message = next_message(&mut messages, stopped.is_some()) => match message {
+                message = next_message(&mut messages, stop_exit.is_some()) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
                         // Stdout may be blocked. End anyway: the daemon notices that this process has ended.
-                        exit = stop.requested() => return Ok(Ended::Done(exit)),
-                        exit = give_up_after(stopped) => return Ok(Ended::Done(exit)),
+                        exit = stop.requested() => return Ok(DaemonOutcome::Done(exit)),
+                        exit = give_up_after(stop_exit) => return Ok(DaemonOutcome::Done(exit)),
                         ended = terminal.handle(message) => if let Some(end) = ended? {
                             return Ok(end);
                         },
                     },
-                    Ok(None) => match stopped {
-                        Some(exit) => return Ok(Ended::Done(exit)),
+                    Ok(None) => match stop_exit {
+                        Some(exit) => return Ok(DaemonOutcome::Done(exit)),
                         None => return Err(connection_lost("it has ended", screen)),
                     },
                     Err(error) => return Err(connection_lost(&with_causes(&error), screen)),
@@ -227,14 +229,14 @@ async fn show(
     };
     tokio::select! {
         ended = show_messages => ended,
-        () = read_messages(from, inbox) => Ok(Ended::Done(Exit::Other)),
+        () = read_messages(reader, inbox) => Ok(DaemonOutcome::Done(Exit::Other)),
     }
 }
 
-/// Waits for [`EXIT_TIMEOUT`], and returns `stopped`, the exit code of an earlier signal; never returns without such a
-/// signal. This ends the command if stdout blocks after the signal.
-async fn give_up_after(stopped: Option<Exit>) -> Exit {
-    match stopped {
+/// Waits for [`EXIT_TIMEOUT`], and returns `stop_exit`, the exit code of an earlier signal; never returns without such
+/// a signal. This ends the command if stdout blocks after the signal.
+async fn give_up_after(stop_exit: Option<Exit>) -> Exit {
+    match stop_exit {
         Some(exit) => {
             sleep(EXIT_TIMEOUT).await;
             exit
@@ -245,9 +247,9 @@ async fn give_up_after(stopped: Option<Exit>) -> Exit {
 
 /// Reads the daemon's messages into `inbox`, and never returns. It is a future of its own, which is not dropped while
 /// the command runs, because dropping a read would lose a part of a message.
-async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
+async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
-        let message = receive::<ToBorrower>(&mut from).await;
+        let message = receive::<ToBorrower>(&mut reader).await;
         let is_last = !matches!(message, Ok(Some(_)));
         if inbox.send(message).await.is_err() || is_last {
             std::future::pending::<()>().await;
@@ -256,9 +258,9 @@ async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<R
 }
 
 /// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it.
-async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
+async fn next_message(messages: &mut mpsc::Receiver<Received>, is_stopping: bool) -> Received {
     let next = messages.recv();
-    let message = if stopped { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
+    let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))
 }
 
@@ -282,7 +284,7 @@ async fn answer_to(question: &mut OpenQuestion<'_>) -> (u32, Option<String>) {
 }
 
 /// The terminal of this process, which shows the daemon's output and asks its questions.
-struct BorrowedTerminal<'a> {
+struct LocalTerminal<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     question: OpenQuestion<'a>,
@@ -292,9 +294,9 @@ struct BorrowedTerminal<'a> {
     bytes: Vec<u8>,
 }
 
-impl BorrowedTerminal<'_> {
+impl LocalTerminal<'_> {
     /// Executes a message of the daemon. Returns how the command ended, if it ended.
-    async fn handle(&mut self, message: ToBorrower) -> Result<Option<Ended>, Failure> {
+    async fn handle(&mut self, message: ToBorrower) -> Result<Option<DaemonOutcome>, Failure> {
         match message {
             ToBorrower::Out(text) => self.screen.raw(text).await?,
             ToBorrower::Err(text) => self.screen.raw_stderr(&text),
@@ -304,7 +306,7 @@ impl BorrowedTerminal<'_> {
             ToBorrower::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
             ToBorrower::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
             ToBorrower::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
-            ToBorrower::Keys(true) => self.keys = self.lines.keys(),
+            ToBorrower::Keys(true) => self.keys = self.lines.enter_key_mode(),
             ToBorrower::Keys(false) => self.keys = None,
             ToBorrower::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
             ToBorrower::Edit(number, text) => {
@@ -313,9 +315,9 @@ impl BorrowedTerminal<'_> {
                 self.question = Some((number, Box::pin(edited)));
             }
             ToBorrower::Withdraw => self.question = None,
-            ToBorrower::Forget => self.lines.forget(),
-            ToBorrower::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
-            ToBorrower::Declined(why) => return Ok(Some(Ended::Declined(why))),
+            ToBorrower::Forget => self.lines.discard_input(),
+            ToBorrower::End(exit) => return Ok(Some(DaemonOutcome::Done(Exit::from_code(exit)))),
+            ToBorrower::Declined(why) => return Ok(Some(DaemonOutcome::Declined(why))),
             ToBorrower::Ready | ToBorrower::Status(_) | ToBorrower::Differences(_) => {}
         }
         Ok(None)

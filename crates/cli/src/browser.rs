@@ -50,7 +50,7 @@ impl Browser for TerminalBrowser {
             ));
             tokio::select! {
                 redirect = self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT) => redirect,
-                redirect = self.pasted() => Ok(redirect),
+                redirect = self.wait_for_pasted_url() => Ok(redirect),
             }
         })
     }
@@ -94,9 +94,9 @@ impl Browser for DashboardBrowser {
 
 impl TerminalBrowser {
     /// Waits for the address that the user types. Never returns if no right address is typed.
-    async fn pasted(&self) -> Url {
+    async fn wait_for_pasted_url(&self) -> Url {
         for _ in 0..MAX_TRIES {
-            let Some(line) = self.terminal.line().await else {
+            let Some(line) = self.terminal.next_line().await else {
                 break;
             };
             let typed = line.trim();

@@ -31,18 +31,18 @@ use toolrack_host::{
     spec::Source,
 };
 
-use crate::native::native;
+use crate::native::native_server;
 
 /// The name under which the server is configured.
 pub(crate) const NAME: &str = "builtin";
 
 /// Returns the built-in servers, for a user in `folder`.
-pub(crate) fn configured(folder: &Path) -> Desired {
+pub(crate) fn desired_servers(folder: &Path) -> Desired {
     let Ok(name) = ServerName::new(NAME) else {
         return Desired::new();
     };
     let folder = folder.to_owned();
-    let server = native(NAME, move || Builtin::new(folder.clone()));
+    let server = native_server(NAME, move || Builtin::new(folder.clone()));
     let mut spec = ServerSpec::native(server);
     spec.source = Source { scope: "built in".to_owned(), path: None };
     Desired::from([(name, spec)])
@@ -75,10 +75,10 @@ impl Builtin {
     ///
     /// If the returned future is dropped, `work` continues until it ends or reaches its own limit (such as the limits
     /// of a search), and its result is discarded.
-    async fn blocking<T, F>(&self, work: F) -> Result<Result<T, files::Refused>, ErrorData>
+    async fn run_blocking<T, F>(&self, work: F) -> Result<Result<T, files::FileError>, ErrorData>
     where
         T: Send + 'static,
-        F: FnOnce(&Fence) -> Result<T, files::Refused> + Send + 'static,
+        F: FnOnce(&Fence) -> Result<T, files::FileError> + Send + 'static,
     {
         let fence = Arc::clone(&self.fence);
         tokio::task::spawn_blocking(move || work(&fence))
@@ -152,8 +152,8 @@ impl Builtin {
         &self,
         Parameters(FolderArguments { path }): Parameters<FolderArguments>,
     ) -> Result<CallToolResult, ErrorData> {
-        let listing = self.blocking(move |fence| files::list(fence, &path)).await?;
-        Ok(with_structure(listing, files::Listing::lines))
+        let listing = self.run_blocking(move |fence| files::list(fence, &path)).await?;
+        Ok(structured_result(listing, files::Listing::lines))
     }
 
     /// Reads a text file, whole or only its first or last lines. At most 1 MiB is shown.
@@ -171,11 +171,11 @@ impl Builtin {
             (None, None) => files::Part::Whole,
             (Some(lines), None) => files::Part::Head(lines),
             (None, Some(lines)) => files::Part::Tail(lines),
-            (Some(_), Some(_)) => return Ok(refused(&files::Refused::HeadAndTail)),
+            (Some(_), Some(_)) => return Ok(error_result(&files::FileError::HeadAndTail)),
         };
-        let text = self.blocking(move |fence| files::read(fence, &path, part)).await?;
+        let text = self.run_blocking(move |fence| files::read(fence, &path, part)).await?;
         Ok(match text {
-            Err(why) => refused(&why),
+            Err(why) => error_result(&why),
             Ok(text) => {
                 let mut content = vec![ContentBlock::text(text.text)];
                 content.extend(text.note.map(ContentBlock::text));
@@ -193,8 +193,8 @@ impl Builtin {
         &self,
         Parameters(InfoArguments { path }): Parameters<InfoArguments>,
     ) -> Result<CallToolResult, ErrorData> {
-        let info = self.blocking(move |fence| files::info(fence, &path)).await?;
-        Ok(with_structure(info, files::Info::lines))
+        let info = self.run_blocking(move |fence| files::info(fence, &path)).await?;
+        Ok(structured_result(info, files::Info::lines))
     }
 
     /// Finds files and folders by name, down to 32 folders deep and at most 1,000 of them. Links are not followed.
@@ -208,9 +208,10 @@ impl Builtin {
         context: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let cancelled = context.ct;
-        let found =
-            self.blocking(move |fence| search::search(fence, &path, &pattern, &|| cancelled.is_cancelled())).await?;
-        Ok(with_structure(found, search::Found::lines))
+        let found = self
+            .run_blocking(move |fence| search::search(fence, &path, &pattern, &|| cancelled.is_cancelled()))
+            .await?;
+        Ok(structured_result(found, search::Found::lines))
     }
 
     /// Tells the time of this machine.
@@ -223,8 +224,8 @@ impl Builtin {
         Parameters(TimeArguments { timezone }): Parameters<TimeArguments>,
     ) -> Result<CallToolResult, ErrorData> {
         Ok(match clock::time_in(chrono::Utc::now(), timezone.as_deref().unwrap_or("local")) {
-            Ok(time) => with_structure::<_, clock::BadTimezone>(Ok(time), clock::Time::line),
-            Err(why) => refused(&why),
+            Ok(time) => structured_result::<_, clock::BadTimezone>(Ok(time), clock::Time::line),
+            Err(why) => error_result(&why),
         })
     }
 }
@@ -244,12 +245,12 @@ impl ServerHandler for Builtin {
 }
 
 /// Returns a result that a user and a model read as `text`, and a program as structured content.
-fn with_structure<T: Serialize, E: std::fmt::Display>(
+fn structured_result<T: Serialize, E: std::fmt::Display>(
     result: Result<T, E>,
     text: impl FnOnce(&T) -> String,
 ) -> CallToolResult {
     match result {
-        Err(why) => refused(&why),
+        Err(why) => error_result(&why),
         Ok(value) => {
             let mut result = CallToolResult::success(vec![ContentBlock::text(text(&value))]);
             result.structured_content = serde_json::to_value(&value).ok();
@@ -259,7 +260,7 @@ fn with_structure<T: Serialize, E: std::fmt::Display>(
     }
 }
 
-fn refused(why: &impl std::fmt::Display) -> CallToolResult {
+fn error_result(why: &impl std::fmt::Display) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(why.to_string())])
 }
 

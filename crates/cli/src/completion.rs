@@ -2,14 +2,14 @@
 //!
 //! [`script`](crate::verbs::about_program::script) is what a shell runs once; it makes the shell call this very program
 //! on each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server,
-//! from local data ([`known`]): commands, options, the servers of the configuration, and the tools that a server had
+//! from local data ([`data`]): commands, options, the servers of the configuration, and the tools that a server had
 //! when it was last connected ([`notebook`](crate::notebook)).
 //!
 //! This module starts no server, uses no network and changes no file. After any error there are no completions: an
 //! error message does not belong in the middle of a line. A shell inserts the completions into a command line, so only
-//! words are offered that need no quotes in any shell ([`is_plain`](crate::notebook::is_plain)).
+//! words are offered that need no quotes in any shell ([`is_shell_safe`](crate::notebook::is_shell_safe)).
 
-mod known;
+mod data;
 mod offer;
 
 use std::{
@@ -35,8 +35,8 @@ use crate::{
         },
     },
 };
-use known::Known;
-use offer::{Line, Offered};
+use data::CompletionData;
+use offer::{Line, ValueKind};
 
 /// The maximum number of words of a line.
 const MAX_WORDS: usize = 100_000;
@@ -79,10 +79,10 @@ fn answer_to(
     // An empty word at the cursor may be missing from `words`. The words after the cursor do not matter.
     words.resize(index + 1, OsString::new());
     skip_record_words(&mut words, index);
-    let (global, selector) = read(&words[..index]);
+    let (global, selector) = parse_before_cursor(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
-    let known = Known::new(environment.clone(), folder.to_owned(), &global);
-    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, selector }, known);
+    let data = CompletionData::new(environment.clone(), folder.to_owned(), &global);
+    let mut command = offer::command(Line { shell, folder: folder.to_owned(), current, selector }, data);
     let (command, folder) = (&mut command, Some(folder));
     match shell {
         Shell::Bash => {
@@ -112,7 +112,7 @@ fn skip_record_words(words: &mut [OsString], index: usize) {
 
 /// Reads from the words before the cursor the global options and what selects a tool, prompt or server, as far as the
 /// words can be understood.
-fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
+fn parse_before_cursor(before: &[OsString]) -> (Global, Option<(ValueKind, String)>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
     };

@@ -24,7 +24,7 @@ impl<T> Concealing<T> {
     }
 
     /// `bytes` without secrets, if they are text; other bytes are kept as they came.
-    fn hidden<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
+    fn concealed<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
             Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
             _ => Cow::Borrowed(bytes),
@@ -46,7 +46,7 @@ impl<T: Artifacts> Artifacts for Concealing<T> {
         media_type: &'a str,
         bytes: &'a [u8],
     ) -> BoxFuture<'a, Result<String, KeepError>> {
-        Box::pin(async move { self.inner.keep(server, tool, media_type, &self.hidden(bytes)).await })
+        Box::pin(async move { self.inner.keep(server, tool, media_type, &self.concealed(bytes)).await })
     }
 }
 
@@ -64,7 +64,7 @@ impl<T: Memory> Memory for Concealing<T> {
     }
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
-        match self.hidden(&tools) {
+        match self.concealed(&tools) {
             // With the secret hidden, the tools would differ from their pins (the hashes of their definitions as they
             // were first seen). So no tools are stored, and the server is started eagerly.
             Cow::Owned(_) => self.inner.remember_tools(fingerprint, Bytes::new()),
@@ -87,13 +87,13 @@ impl<T: Pins> Pins for Concealing<T> {
         self.inner.generation(server)
     }
 
-    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, mut seen: PinComparison) -> BoxFuture<'a, ()> {
-        let new = seen.new.iter_mut().map(|(_, definition)| definition);
-        for definition in new.chain(seen.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
+    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, mut comparison: PinComparison) -> BoxFuture<'a, ()> {
+        let new = comparison.new.iter_mut().map(|(_, definition)| definition);
+        for definition in new.chain(comparison.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
                 definition.text = hidden;
             }
         }
-        self.inner.record_comparison(server, seen)
+        self.inner.record_comparison(server, comparison)
     }
 }

@@ -27,7 +27,7 @@ use toolrack_store::{ArtifactFolder, Retention, Store, Uuid};
 
 use self::lent::LentContext;
 pub(crate) use self::{
-    hosts::Hosts,
+    hosts::HostParts,
     lent::Borrower,
     members::MemberParts,
     opening::{ArgsText, CommandLine, Surroundings, working_folder},
@@ -37,10 +37,10 @@ pub(crate) use self::{
 use crate::{
     args::OneOffServer,
     asker::{Sampler, Terminal},
-    database::{self, Server},
+    database::{self, DatabaseServer},
     error::{Exit, Failure, with_causes},
-    models::{Chosen, ModelContext, ModelOptions},
-    notebook::Configured,
+    models::{ModelContext, ModelOptions, SelectedModel},
+    notebook::ConfiguredServer,
     screen::Screen,
     secrets::SecretStore,
 };
@@ -57,16 +57,16 @@ pub(crate) struct Context {
     /// Asks the user: one reader of stdin for all questions.
     terminal: Arc<Terminal>,
     /// The values of `${secret:NAME}`.
-    stored: Arc<SecretStore>,
+    secret_store: Arc<SecretStore>,
     /// The database server, if the database is not a file. The daemon of a team opens the stores of its tenants on this
     /// server.
-    server: Option<Server>,
-    /// Makes the hosts of this context.
-    hosts: Hosts,
+    database_server: Option<DatabaseServer>,
+    /// The parts of the hosts of this context.
+    host_parts: HostParts,
     /// The settings for the host, from the files that the command has read.
     host_settings: ArcSwap<HostSettings>,
     /// The host of the command, once it is started. [`Context::close`] ends it, even after a failure.
-    running: OnceLock<RunningHost>,
+    running_host: OnceLock<RunningHost>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<LentContext>>,
 }
@@ -79,7 +79,7 @@ struct HostSettings {
     /// The names under which models see tools.
     naming: Naming,
     /// The configured servers, for the notebook.
-    configured: Vec<Configured>,
+    configured: Vec<ConfiguredServer>,
 }
 
 impl Context {
@@ -90,31 +90,31 @@ impl Context {
 
     /// Returns the resolver of placeholders.
     pub(crate) fn resolver(&self) -> &dyn Resolver {
-        &*self.hosts.secrets
+        &*self.host_parts.secrets
     }
 
     /// Returns the stored secrets.
-    pub(crate) fn stored(&self) -> &Arc<SecretStore> {
-        &self.stored
+    pub(crate) fn secret_store(&self) -> &Arc<SecretStore> {
+        &self.secret_store
     }
 
     /// Returns everything that is needed to find a model.
     pub(crate) fn model_context(&self) -> ModelContext {
         ModelContext {
             environment: self.environment.clone(),
-            secrets: Arc::clone(&self.hosts.secrets),
+            secrets: Arc::clone(&self.host_parts.secrets),
             file: self.places.settings(),
         }
     }
 
     /// Returns the [`SignIn`], which signs in to servers and out of them.
     pub(crate) fn sign_in(&self) -> &SignIn {
-        &self.hosts.sign_in
+        &self.host_parts.sign_in
     }
 
     /// Returns the egress rules: the addresses to which requests may be sent.
     pub(crate) fn egress(&self) -> &Egress {
-        &self.hosts.egress
+        &self.host_parts.egress
     }
 
     /// Returns whether the command must not ask or read anything from the terminal.
@@ -134,12 +134,12 @@ impl Context {
 
     /// Returns whether the environment names a proxy for HTTP.
     pub(crate) fn has_proxy(&self) -> bool {
-        opening::proxies_in(&self.hosts.secrets.environment()).next().is_some()
+        opening::proxies_in(&self.host_parts.secrets.environment()).next().is_some()
     }
 
     /// Returns whether the database could be opened.
     pub(crate) fn has_store(&self) -> bool {
-        self.hosts.store.is_some()
+        self.host_parts.store.is_some()
     }
 
     /// Returns the database, for commands that cannot work without it.
@@ -147,7 +147,7 @@ impl Context {
     /// # Errors
     /// When the database could not be opened.
     pub(crate) fn store(&self) -> Result<&Store, Failure> {
-        self.hosts.store.as_ref().ok_or_else(|| {
+        self.host_parts.store.as_ref().ok_or_else(|| {
             let message = format!("{} cannot be used", database::file(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("correct the problem that is reported above")
         })
@@ -156,11 +156,11 @@ impl Context {
     /// Deletes the conversations that are older than `[sessions]` allows, and the oldest ones beyond the number that it
     /// allows. Keeps `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
-        let Some(store) = &self.hosts.store else {
+        let Some(store) = &self.host_parts.store else {
             return;
         };
-        let keep = loaded.settings.sessions;
-        let retention = Retention { keep_days: keep.days, keep_sessions: keep.number };
+        let limits = loaded.settings.sessions;
+        let retention = Retention { keep_days: limits.days, keep_sessions: limits.number };
         match store.forget_old_sessions(retention, in_use).await {
             Ok(0) => {}
             Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
@@ -177,10 +177,10 @@ impl Context {
             // `secrets` remembers each value that it fills in, so the results themselves are not needed. If the
             // placeholders of an entry cannot be resolved, its server has not been given any secret.
             match &spec.transport {
-                Transport::Stdio(stdio) => drop(self.hosts.secrets.stdio(name, stdio).await),
+                Transport::Stdio(stdio) => drop(self.host_parts.secrets.stdio(name, stdio).await),
                 Transport::Http(http) | Transport::Sse(http) => {
-                    drop(self.hosts.secrets.url(name, http).await);
-                    drop(self.hosts.secrets.headers(name, http).await);
+                    drop(self.host_parts.secrets.url(name, http).await);
+                    drop(self.host_parts.secrets.headers(name, http).await);
                 }
                 Transport::Native(_) => {}
             }
@@ -190,7 +190,7 @@ impl Context {
 
     /// Returns a function that hides all secrets that servers have been given by then, whenever it is called.
     pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
-        let secrets = Arc::clone(&self.hosts.secrets);
+        let secrets = Arc::clone(&self.host_parts.secrets);
         move |text| secrets.conceal(text).into_owned()
     }
 
@@ -201,7 +201,7 @@ impl Context {
 
     /// Asks the user a yes-or-no question. Returns `false` for anything but a clear yes.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
-        self.terminal.confirms(question).await
+        self.terminal.ask_confirmation(question).await
     }
 
     /// Checks that a user can be asked, before the command shows what it will ask about. Without a user, the command
@@ -217,23 +217,23 @@ impl Context {
     }
 
     /// Returns whether a user at the terminal, or `--answer`, can answer a server's form.
-    pub(crate) fn can_ask(&self) -> bool {
+    pub(crate) fn can_answer_forms(&self) -> bool {
         self.terminal.abilities().forms
     }
 
     /// Returns the resolver of placeholders, for callers that outlive this context.
     pub(crate) fn secrets(&self) -> Arc<Interpolate> {
-        Arc::clone(&self.hosts.secrets)
+        Arc::clone(&self.host_parts.secrets)
     }
 
     /// Returns the witness (the observer that records facts in the audit log); `None` without a database.
     pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
-        self.hosts.audit.witness(None)
+        self.host_parts.audit.witness(None)
     }
 
     /// Returns a function that passes the settings to the audit log. Does nothing without a database.
-    pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
-        let audit = Arc::clone(&self.hosts.audit);
+    pub(crate) fn audit_settings_applier(&self) -> impl Fn(Audit) + Send + Sync + use<> {
+        let audit = Arc::clone(&self.host_parts.audit);
         move |settings| audit.apply_settings(settings)
     }
 
@@ -243,44 +243,44 @@ impl Context {
     }
 
     /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
-    pub(crate) fn sample_with(&self, chosen: &Chosen) {
-        self.terminal.sample_with(Sampler::from_chosen(chosen, self.conceal()));
+    pub(crate) fn sample_with(&self, chosen: &SelectedModel) {
+        self.terminal.sample_with(Sampler::from_selected(chosen, self.conceal()));
     }
 
     /// Like [`sample_with`](Self::sample_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
     /// that need no model themselves.
     pub(crate) fn sample_with_configured_model(&self, loaded: &Loaded) {
         let model_options = ModelOptions::without_arguments(loaded.settings.model.clone(), &self.environment);
-        if let Some(sampler) = Sampler::configured(model_options, self.model_context(), self.conceal()) {
+        if let Some(sampler) = Sampler::from_options(model_options, self.model_context(), self.conceal()) {
             self.terminal.sample_with(sampler);
         }
     }
 
     /// Returns the folder for results that are too long for a model.
     pub(crate) fn artifacts(&self) -> ArtifactFolder {
-        self.hosts.artifacts.clone()
+        self.host_parts.artifacts.clone()
     }
 
-    /// Returns the factory for more hosts, which share the user's store, sign-ins and secrets with the host of this
+    /// Returns the parts for more hosts, which share the user's store, sign-ins and secrets with the host of this
     /// context.
-    pub(crate) fn hosts(&self) -> Hosts {
-        self.hosts.clone()
+    pub(crate) fn host_parts(&self) -> HostParts {
+        self.host_parts.clone()
     }
 
     /// Stops everything that [`Self::connect`] started, and waits until it has ended. Leaves the database open: the
     /// caller closes it.
     pub(crate) async fn close(&self) {
-        let running = self.running.get();
+        let running = self.running_host.get();
         if let Some(running) = running {
             // `note_tools` must come first: when it is first polled, it reads the catalog, while the servers are still
             // connected. It writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
         // Wait for sign-ins and renewals before the audit log closes, because their outcomes become rows of it.
-        self.hosts.sign_in.settled().await;
+        self.host_parts.sign_in.settled().await;
         if let Some(running) = running {
             running.close_output().await;
         }
-        self.hosts.audit.close().await;
+        self.host_parts.audit.close().await;
     }
 }

@@ -15,10 +15,10 @@ use toolrack_store::Space;
 
 use crate::{error::with_causes, secrets::SecretStore};
 
-/// The values of one member of a tenant. `stored` is the vault of the tenant.
+/// The values of one member of a tenant. `secret_store` is the vault of the tenant.
 #[derive(Debug)]
 pub(crate) struct MemberCredentials {
-    stored: Arc<SecretStore>,
+    secret_store: Arc<SecretStore>,
     /// The prefix of the names of the member's rows: the member's [key](toolrack_host::Principal::key) and a `/`.
     prefix: String,
 }
@@ -29,22 +29,22 @@ pub(crate) struct MachineCredentials(Arc<SecretStore>);
 
 impl MachineCredentials {
     /// Returns a function that finds these values for the user of the machine.
-    pub(crate) fn finder(stored: Arc<SecretStore>) -> CredentialsOf {
-        let credentials: Arc<dyn Credentials> = Arc::new(Self(stored));
-        Box::new(move |person| person.is_local().then(|| Arc::clone(&credentials)))
+    pub(crate) fn finder(secret_store: Arc<SecretStore>) -> CredentialsOf {
+        let credentials: Arc<dyn Credentials> = Arc::new(Self(secret_store));
+        Box::new(move |principal| principal.is_local().then(|| Arc::clone(&credentials)))
     }
 }
 
 impl MemberCredentials {
-    pub(crate) fn new(stored: Arc<SecretStore>, key: &str) -> Self {
-        Self { stored, prefix: format!("{key}/") }
+    pub(crate) fn new(secret_store: Arc<SecretStore>, key: &str) -> Self {
+        Self { secret_store, prefix: format!("{key}/") }
     }
 
     /// Returns a function that finds the values of each member of a tenant.
-    pub(crate) fn finder_of_all(stored: Arc<SecretStore>) -> CredentialsOf {
+    pub(crate) fn finder_of_all(secret_store: Arc<SecretStore>) -> CredentialsOf {
         Box::new(move |member| {
             let is_member = !member.is_local();
-            is_member.then(|| Arc::new(Self::new(Arc::clone(&stored), &member.key())) as Arc<dyn Credentials>)
+            is_member.then(|| Arc::new(Self::new(Arc::clone(&secret_store), &member.key())) as Arc<dyn Credentials>)
         })
     }
 
@@ -64,38 +64,41 @@ impl MemberCredentials {
 /// `${secret:NAME}` is the tenant's, and `${user:NAME}` the member's.
 impl Secrets for MemberCredentials {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
-        self.stored.secret(name)
+        self.secret_store.secret(name)
     }
 
     fn user_value<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         let row = self.row_name(name);
-        Box::pin(async move { self.stored.get_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error)) })
+        Box::pin(async move {
+            self.secret_store.get_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))
+        })
     }
 }
 
 impl Credentials for MemberCredentials {
     fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
         Box::pin(async move {
-            let store = self.stored.store().map_err(|error| with_causes(&error))?;
+            let store = self.secret_store.store().map_err(|error| with_causes(&error))?;
             let rows = store.member_value_names(&self.prefix).await.map_err(|error| with_causes(&error))?;
-            Ok(rows.into_iter().filter_map(given_from_row).collect())
+            Ok(rows.into_iter().filter_map(value_from_row).collect())
         })
     }
 
-    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let row = self.row_name(name);
-            self.stored.set_in(Space::MemberValue, &row, value).await.map_err(|error| with_causes(&error))?;
-            record(&self.stored, by, name, Change::Added).await
+            self.secret_store.set_in(Space::MemberValue, &row, value).await.map_err(|error| with_causes(&error))?;
+            record(&self.secret_store, caller, name, Change::Added).await
         })
     }
 
-    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+    fn take_back<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = self.row_name(name);
-            let removed = self.stored.remove_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))?;
+            let removed =
+                self.secret_store.remove_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))?;
             if removed {
-                record(&self.stored, by, name, Change::Removed).await?;
+                record(&self.secret_store, caller, name, Change::Removed).await?;
             }
             Ok(removed)
         })
@@ -107,22 +110,22 @@ impl Credentials for MachineCredentials {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
             let rows = store.secret_names().await.map_err(|error| with_causes(&error))?;
-            Ok(rows.into_iter().filter_map(given_from_row).collect())
+            Ok(rows.into_iter().filter_map(value_from_row).collect())
         })
     }
 
-    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             self.0.set(name, value).await.map_err(|error| with_causes(&error))?;
-            record(&self.0, by, name, Change::Added).await
+            record(&self.0, caller, name, Change::Added).await
         })
     }
 
-    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+    fn take_back<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let removed = self.0.remove(name).await.map_err(|error| with_causes(&error))?;
             if removed {
-                record(&self.0, by, name, Change::Removed).await?;
+                record(&self.0, caller, name, Change::Removed).await?;
             }
             Ok(removed)
         })
@@ -132,11 +135,11 @@ impl Credentials for MachineCredentials {
 /// The servers that the members of a tenant add for themselves. Their configurations are encrypted, because headers
 /// hold secrets.
 #[derive(Debug)]
-pub(crate) struct AddedByMembers(Arc<SecretStore>);
+pub(crate) struct MemberServerStore(Arc<SecretStore>);
 
-impl AddedByMembers {
-    pub(crate) fn new(stored: Arc<SecretStore>) -> Self {
-        Self(stored)
+impl MemberServerStore {
+    pub(crate) fn new(secret_store: Arc<SecretStore>) -> Self {
+        Self(secret_store)
     }
 
     async fn read(&self, member: &str) -> Result<BTreeMap<String, OwnServer>, String> {
@@ -155,7 +158,7 @@ impl AddedByMembers {
     }
 }
 
-impl OwnServerStore for AddedByMembers {
+impl OwnServerStore for MemberServerStore {
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
@@ -173,31 +176,31 @@ impl OwnServerStore for AddedByMembers {
         member: &'a str,
         name: &'a str,
         server: &'a OwnServer,
-        by: &'a Caller,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let (row, text) = (format!("{member}/{name}"), serde_json::to_string(server).unwrap_or_default());
             self.0.set_in(Space::OwnServer, &row, &text).await.map_err(|error| with_causes(&error))?;
-            self.record(by, name, Change::Added).await
+            self.record(caller, name, Change::Added).await
         })
     }
 
-    fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+    fn remove<'a>(&'a self, member: &'a str, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = format!("{member}/{name}");
             let is_removed = self.0.remove_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
             if is_removed {
-                self.record(by, name, Change::Removed).await?;
+                self.record(caller, name, Change::Removed).await?;
             }
             Ok(is_removed)
         })
     }
 }
 
-impl AddedByMembers {
-    async fn record(&self, by: &Caller, name: &str, change: Change) -> Result<(), String> {
+impl MemberServerStore {
+    async fn record(&self, caller: &Caller, name: &str, change: Change) -> Result<(), String> {
         let store = self.0.store().map_err(|error| with_causes(&error))?;
-        store.record_own_server(by, name, change == Change::Added).await.map_err(|error| with_causes(&error))
+        store.record_own_server(caller, name, change == Change::Added).await.map_err(|error| with_causes(&error))
     }
 }
 
@@ -209,11 +212,11 @@ enum Change {
 }
 
 /// A row as the daemon shows it.
-fn given_from_row((name, since): (String, i64)) -> Option<GivenValue> {
+fn value_from_row((name, since): (String, i64)) -> Option<GivenValue> {
     Some(GivenValue { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }
 
-async fn record(stored: &SecretStore, by: &Caller, name: &str, change: Change) -> Result<(), String> {
-    let store = stored.store().map_err(|error| with_causes(&error))?;
-    store.record_given(by, name, change == Change::Added).await.map_err(|error| with_causes(&error))
+async fn record(secret_store: &SecretStore, caller: &Caller, name: &str, change: Change) -> Result<(), String> {
+    let store = secret_store.store().map_err(|error| with_causes(&error))?;
+    store.record_given(caller, name, change == Change::Added).await.map_err(|error| with_causes(&error))
 }

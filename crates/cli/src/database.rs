@@ -15,7 +15,7 @@ use toolrack_store::{
 };
 
 use self::link::Link;
-pub(crate) use self::server::Server;
+pub(crate) use self::server::DatabaseServer;
 #[cfg(not(feature = "postgres"))]
 use self::without_server as server;
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct OpenDatabase {
     pub(crate) store: Store,
     /// The database server of a team, if the database is not a file.
-    pub(crate) server: Option<Server>,
+    pub(crate) database_server: Option<DatabaseServer>,
 }
 
 /// The rows that were moved from a file to a database server.
@@ -42,7 +42,7 @@ pub(crate) struct MovedRows {
 
 impl From<Store> for OpenDatabase {
     fn from(store: Store) -> Self {
-        Self { store, server: None }
+        Self { store, database_server: None }
     }
 }
 
@@ -79,27 +79,27 @@ async fn open_linked(link: &Link, places: &Places, environment: &Environment) ->
     let Some(table) = team_file::read(&link.team)?.store else {
         return Err(no_store(&link.team, link, places));
     };
-    let server = Server::connect(&table, environment).await?;
+    let server = DatabaseServer::connect(&table, environment).await?;
     let store = match &link.tenant {
         Some(tenant) => server.store(tenant).await?,
-        None => server.own_store().await?,
+        None => server.daemon_store().await?,
     };
-    Ok(OpenDatabase { store, server: Some(server) })
+    Ok(OpenDatabase { store, database_server: Some(server) })
 }
 
 /// Opens the database that the team file at `path` names; `None` if it names none, and the rows are in files.
 ///
 /// # Errors
 /// When the file cannot be used, or the database cannot be opened.
-pub(crate) async fn of_team(
+pub(crate) async fn open_for_team(
     path: &Path,
     places: &Places,
     environment: &Environment,
 ) -> Result<Option<OpenDatabase>, Failure> {
     match (team_file::read(path)?.store, link::read(places.data())?) {
         (Some(table), _) => {
-            let server = Server::connect(&table, environment).await?;
-            Ok(Some(OpenDatabase { store: server.own_store().await?, server: Some(server) }))
+            let server = DatabaseServer::connect(&table, environment).await?;
+            Ok(Some(OpenDatabase { store: server.daemon_store().await?, database_server: Some(server) }))
         }
         (None, Some(link)) => Err(no_store(path, &link, places)),
         (None, None) => Ok(None),

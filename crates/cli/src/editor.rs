@@ -24,7 +24,7 @@ pub(crate) struct Editor {
 
 /// The outcome of an edit.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Edited {
+pub(crate) enum EditOutcome {
     Text(String),
     /// The editor failed, for this reason.
     Failed(String),
@@ -34,7 +34,7 @@ pub(crate) enum Edited {
 
 impl Editor {
     /// The editor that `$VISUAL`, or else `$EDITOR`, names.
-    pub(crate) fn of(environment: &Environment) -> Self {
+    pub(crate) fn from_environment(environment: &Environment) -> Self {
         let value = |name: &str| {
             let value = environment.get(name)?.to_str()?.trim();
             (!value.is_empty()).then(|| value.to_owned())
@@ -50,13 +50,13 @@ impl Editor {
     }
 
     /// Opens `text` in the editor and returns the content of the file when the editor ends.
-    pub(crate) async fn edit(&self, text: &str) -> Edited {
+    pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
         let Some(command) = &self.command else {
-            return Edited::NoEditor;
+            return EditOutcome::NoEditor;
         };
         match self.run(command, text).await {
-            Ok(text) => Edited::Text(text),
-            Err(why) => Edited::Failed(format!("the editor `{command}` failed: {why}")),
+            Ok(text) => EditOutcome::Text(text),
+            Err(why) => EditOutcome::Failed(format!("the editor `{command}` failed: {why}")),
         }
     }
 
@@ -90,9 +90,9 @@ impl Editor {
 mod tests {
     use super::*;
 
-    async fn edited(folder: &std::path::Path, visual: &str, editor: &str) -> Edited {
+    async fn edited(folder: &std::path::Path, visual: &str, editor: &str) -> EditOutcome {
         let variables = [("VISUAL", visual), ("EDITOR", editor), ("TMPDIR", folder.to_str().unwrap())];
-        let edited = Editor::of(&Environment::new(variables)).edit("old\n").await;
+        let edited = Editor::from_environment(&Environment::new(variables)).edit("old\n").await;
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "a file is left");
         edited
     }
@@ -101,9 +101,9 @@ mod tests {
     async fn the_edited_text_is_read_from_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        assert_eq!(edited(folder, "sed -i s/old/new/", "false").await, Edited::Text("new\n".to_owned()));
-        assert_eq!(edited(folder, "", "true").await, Edited::Text("old\n".to_owned()));
-        assert_eq!(edited(folder, "", " ").await, Edited::NoEditor);
+        assert_eq!(edited(folder, "sed -i s/old/new/", "false").await, EditOutcome::Text("new\n".to_owned()));
+        assert_eq!(edited(folder, "", "true").await, EditOutcome::Text("old\n".to_owned()));
+        assert_eq!(edited(folder, "", " ").await, EditOutcome::NoEditor);
     }
 
     #[tokio::test]
@@ -117,7 +117,7 @@ mod tests {
             ("truncate -s 2M", "the text is larger than 1 MiB"),
             ("rm", "no such file"),
         ] {
-            let Edited::Failed(told) = edited(folder, command, "true").await else { panic!("{command}") };
+            let EditOutcome::Failed(told) = edited(folder, command, "true").await else { panic!("{command}") };
             assert!(told.starts_with(&format!("the editor `{command}` failed: ")) && told.contains(why), "{told}");
         }
     }

@@ -38,7 +38,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The exit with this number; any other number is [`Self::Other`].
-    pub(crate) fn of(number: u8) -> Self {
+    pub(crate) fn from_code(number: u8) -> Self {
         const ALL: [Exit; 13] = [
             Exit::Ok,
             Exit::Other,
@@ -121,14 +121,14 @@ impl Failure {
     }
 
     /// The failure for an error of the host.
-    pub(crate) fn of_call(error: &CallError) -> Self {
+    pub(crate) fn from_call_error(error: &CallError) -> Self {
         let mut failure = Self::new(error.kind().into(), error.code(), with_causes(error));
         failure.hint = match error {
             CallError::NotReady { state: State::PendingTrust, server, .. } => Some(format!(
                 "`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"
             )),
             CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
-            CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
+            CallError::Quarantined { server, tool, .. } => Some(quarantine_hint(&format!("{server}/{tool}"))),
             _ => error.hint(),
         };
         failure.rpc = rpc(error);
@@ -150,7 +150,7 @@ impl Failure {
     }
 
     /// Adds a hint: the similar name `near`, or the text `otherwise` if there is no similar name.
-    pub(crate) fn meant(self, near: Option<&str>, otherwise: &str) -> Self {
+    pub(crate) fn with_suggestion(self, near: Option<&str>, otherwise: &str) -> Self {
         self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
     }
 
@@ -188,7 +188,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
 }
 
 /// Returns a hint that says how to release `tool` from quarantine.
-pub(crate) fn out_of_quarantine(tool: &str) -> String {
+pub(crate) fn quarantine_hint(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
     format!("`{}`, then `{}` if you accept the change", words("diff"), words("approve"))
 }

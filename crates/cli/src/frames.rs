@@ -22,12 +22,12 @@ pub(crate) fn show_messages(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> O
             Direction::Received => "<-",
         };
         let head = format!("{} {arrow} {}", Local::now().format("%H:%M:%S%.3f"), message.server);
-        screen.detail(&format!("{} {}", paint(Tone::Faint, &head), shown(message.bytes, &secrets)));
+        screen.detail(&format!("{} {}", paint(Tone::Faint, &head), excerpt(message.bytes, &secrets)));
     })
 }
 
 /// Returns the beginning of a message as one line that is safe to print. The line is never cut inside a secret.
-fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
+fn excerpt(bytes: &[u8], secrets: &Interpolate) -> String {
     let start = &bytes[..bytes.len().min(MAX_SHOWN_BYTES)];
     let mut shown_text = match str::from_utf8(start) {
         Ok(text) => Cow::Borrowed(text),
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_that_no_terminal_obeys_without_secrets() {
-        let line = shown("{\"a\":\"\u{1b}[31mred\u{202e}\nnext correct-horse-battery\"}".as_bytes(), &secrets());
+        let line = excerpt("{\"a\":\"\u{1b}[31mred\u{202e}\nnext correct-horse-battery\"}".as_bytes(), &secrets());
         assert!(!line.contains(['\u{1b}', '\n', '\u{202e}']), "{line}");
         assert!(line.contains("next ***"), "{line}");
     }
@@ -69,7 +69,7 @@ mod tests {
     fn a_long_message_is_cut_with_its_size_and_never_inside_a_secret_or_a_character() {
         for before in MAX_SHOWN_BYTES - 30..MAX_SHOWN_BYTES + 2 {
             let message = format!("{}correct-horse-battery{}", "x".repeat(before), "ä".repeat(MAX_SHOWN_BYTES));
-            let line = shown(message.as_bytes(), &secrets());
+            let line = excerpt(message.as_bytes(), &secrets());
             assert!(!line.contains("corr") && !line.contains('\u{fffd}'), "{before}: {line}");
             assert!(line.len() < MAX_SHOWN_BYTES + 40 && line.contains("in all]"), "{before}: {line}");
         }
@@ -77,6 +77,6 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_are_shown_as_far_as_possible() {
-        assert!(shown(b"\xff{}", &secrets()).ends_with("{}"));
+        assert!(excerpt(b"\xff{}", &secrets()).ends_with("{}"));
     }
 }

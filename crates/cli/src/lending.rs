@@ -43,7 +43,7 @@ use toolrack_config::Environment;
 pub(crate) use self::{
     lines::{BorrowerKeys, BorrowerLines},
     outbox::Outbox,
-    terminal::{BorrowerStream, BorrowerTerminal},
+    terminal::{StreamProperties, TerminalProperties},
 };
 use crate::local_socket::{self, LocalSocket};
 
@@ -63,7 +63,7 @@ pub(crate) struct Build {
 
 impl Build {
     /// Returns the build of this process; `None` if it cannot find its own program file.
-    pub(crate) fn this() -> Option<Self> {
+    pub(crate) fn current() -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let file = std::fs::metadata(std::env::current_exe().ok()?).ok()?;
         let file = (file.len(), file.mtime(), file.mtime_nsec());
@@ -80,24 +80,24 @@ pub(crate) struct Hello {
     pub(crate) folder: PathBuf,
     /// The environment variables of the process, except those that are not UTF-8.
     pub(crate) variables: BTreeMap<String, String>,
-    pub(crate) terminal: BorrowerTerminal,
+    pub(crate) terminal: TerminalProperties,
     /// The text of `--args`, if it was read from a file or from stdin.
     pub(crate) args_text: Option<String>,
 }
 
 impl Hello {
     /// Returns the first message of this process; `None` if its command cannot be passed to another process unchanged.
-    pub(crate) fn of(
+    pub(crate) fn for_command(
         words: &[OsString],
         environment: &Environment,
-        terminal: BorrowerTerminal,
+        terminal: TerminalProperties,
         args_text: Option<String>,
     ) -> Option<Box<Self>> {
         let text = |name: &OsStr| name.to_str().map(str::to_owned);
         let variables: BTreeMap<_, _> =
             environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
         Some(Box::new(Self {
-            build: Build::this()?,
+            build: Build::current()?,
             words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
             folder: std::env::current_dir().ok()?,
             variables,
@@ -154,7 +154,8 @@ pub(crate) enum ToBorrower {
     Keys(bool),
     /// Asks for a key.
     AskKey(u32),
-    /// Lets the user change this text in an editor. The answer is an [`Edited`](crate::editor::Edited) as JSON.
+    /// Lets the user change this text in an editor. The answer is an [`EditOutcome`](crate::editor::EditOutcome) as
+    /// JSON.
     Edit(u32, String),
     /// The line, key or text that was asked for is no longer needed.
     Withdraw,
@@ -171,7 +172,7 @@ pub(crate) enum ToBorrower {
 impl ToBorrower {
     /// Returns the size in bytes that counts for the limits of the [`Outbox`]. A message without output counts as one
     /// byte, because the reader handles it at once.
-    fn len(&self) -> usize {
+    fn queued_bytes(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
             _ => 1,
@@ -188,17 +189,17 @@ pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
         receive(&mut stream).await
     };
     match timeout(STATUS_TIMEOUT, exchange).await {
-        Ok(Ok(Some(ToBorrower::Status(about)))) => Some(about),
+        Ok(Ok(Some(ToBorrower::Status(status)))) => Some(status),
         _ => None,
     }
 }
 
 /// Asks the daemon whose data are in `data` why a command of this process would not use that daemon. Returns one line
 /// for each server that differs there, or one line for all servers; `None` if the daemon gives no answer.
-pub(crate) async fn differences(data: &Path, terminal: BorrowerTerminal) -> Option<Vec<String>> {
+pub(crate) async fn differences(data: &Path, terminal: TerminalProperties) -> Option<Vec<String>> {
     // The servers are the same for all commands, so `list` stands for any command.
     let words = ["toolrack", "list"].map(OsString::from);
-    let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
+    let hello = Hello::for_command(&words, &Environment::of_process(), terminal, None)?;
     let exchange = async {
         let mut stream = local_socket::connect(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Compare(hello)).await?;
@@ -216,9 +217,9 @@ pub(crate) async fn differences(data: &Path, terminal: BorrowerTerminal) -> Opti
 /// # Errors
 /// When the connection breaks, or the bytes are not a message.
 pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
-    from: &mut (impl AsyncRead + Unpin),
+    reader: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
-    let length = match from.read_u32().await {
+    let length = match reader.read_u32().await {
         Ok(length) => usize::try_from(length).unwrap_or(usize::MAX),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
@@ -228,7 +229,7 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
     }
     let mut body = Vec::new();
     // The buffer grows with the received bytes, not with the announced length.
-    from.take(length as u64).read_to_end(&mut body).await?;
+    reader.take(length as u64).read_to_end(&mut body).await?;
     serde_json::from_slice(&body).map(Some).map_err(io::Error::from)
 }
 
@@ -236,13 +237,13 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
 ///
 /// # Errors
 /// When the connection breaks.
-pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     // The first 4 bytes are the length of what follows.
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
     bytes[..4].copy_from_slice(&length.to_be_bytes());
-    to.write_all(&bytes).await
+    writer.write_all(&bytes).await
 }
 
 #[cfg(test)]

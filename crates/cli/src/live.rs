@@ -25,7 +25,7 @@ use toolrack_store::{
 
 pub(crate) use brake::Brake;
 use printer::TurnPrinter;
-use running::{Running, StatusLine};
+use running::{RunningCalls, StatusLine};
 
 use crate::{
     error::{Failure, with_causes},
@@ -43,16 +43,16 @@ const MAX_REASON_BYTES: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnFormat {
     /// For users, while the turn happens.
-    ToPeople,
+    Text,
     /// One JSON document, at the end.
-    AsDocument,
+    JsonDocument,
     /// JSON documents while the turn happens, one on each line.
-    AsRecords,
+    JsonRecords,
 }
 
 /// Shows a turn, and stores it in the conversation.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveTurn {
     screen: Arc<Screen>,
     catalog: Arc<Catalog>,
     /// Stores the conversation.
@@ -66,12 +66,12 @@ pub(crate) struct Live {
     brake: Arc<Brake>,
     calls: Vec<CallRecord>,
     /// The calls that are under way.
-    running: Running,
+    running: RunningCalls,
     /// The tools that needed an approval when no user could be asked.
-    unasked: Vec<String>,
+    unapproved_tools: Vec<String>,
     /// Sends output to the printing task, so that a blocked pipe does not delay the handling of signals.
-    out: mpsc::UnboundedSender<Out>,
-    printing: JoinSet<Result<(), Failure>>,
+    output: mpsc::UnboundedSender<Output>,
+    printer_task: JoinSet<Result<(), Failure>>,
 }
 
 /// A call as `--json` shows it.
@@ -90,7 +90,7 @@ struct CallRecord {
 
 /// A message to the printing task.
 #[derive(Debug)]
-enum Out {
+enum Output {
     /// A piece of the answer.
     Piece(String),
     /// A line about the turn, on stderr.
@@ -107,22 +107,22 @@ enum Out {
 
 /// Shows lines of other sources during a turn.
 #[derive(Clone, Debug)]
-pub(crate) struct NewsSender(mpsc::UnboundedSender<Out>);
+pub(crate) struct NewsSender(mpsc::UnboundedSender<Output>);
 
 impl NewsSender {
     /// Shows a line that is safe to print, as soon as it interrupts neither the answer nor a question.
     pub(crate) fn show(&self, line: String) {
-        let _ = self.0.send(Out::News(line));
+        let _ = self.0.send(Output::News(line));
     }
 }
 
 /// The outcome of a turn.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct TurnReport {
     /// The stored conversation.
     pub(crate) journal: Journal,
     /// The tools that needed an approval when no user could be asked.
-    pub(crate) unasked: Vec<String>,
+    pub(crate) unapproved_tools: Vec<String>,
 }
 
 /// The document of `ask --json`.
@@ -137,14 +137,27 @@ struct Answer<'a> {
     spent: ModelUse,
 }
 
-impl Live {
+impl LiveTurn {
     pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, format: TurnFormat) -> Self {
-        let (out, receiver) = mpsc::unbounded_channel();
-        let mut printing = JoinSet::new();
-        printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
-        let (calls, running, unasked) = (Vec::new(), Running::default(), Vec::new());
+        let (output, receiver) = mpsc::unbounded_channel();
+        let mut printer_task = JoinSet::new();
+        printer_task.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
+        let (calls, running, unapproved_tools) = (Vec::new(), RunningCalls::default(), Vec::new());
         let (secret_buffer, partial, brake) = (SecretBuffer::default(), String::new(), Arc::default());
-        Self { screen, catalog, journal, format, secret_buffer, partial, brake, calls, running, unasked, out, printing }
+        Self {
+            screen,
+            catalog,
+            journal,
+            format,
+            secret_buffer,
+            partial,
+            brake,
+            calls,
+            running,
+            unapproved_tools,
+            output,
+            printer_task,
+        }
     }
 
     /// The [`Brake`] that ends this turn, or its calls, early.
@@ -155,7 +168,7 @@ impl Live {
     /// Returns a handle that shows lines about something else during the turn. Drop it before [`Self::finish`], which
     /// waits until all of these handles are dropped.
     pub(crate) fn news_sender(&self) -> NewsSender {
-        NewsSender(self.out.clone())
+        NewsSender(self.output.clone())
     }
 
     /// Ends `turn` now, and stores what the model has said so far.
@@ -185,16 +198,16 @@ impl Live {
         Ok(())
     }
 
-    /// Sends `out` to the printing task.
-    fn send(&self, out: Out) {
+    /// Sends `output` to the printing task.
+    fn send(&self, output: Output) {
         // The printing task has ended only if stdout cannot be written, which is reported at the end.
-        let _ = self.out.send(out);
+        let _ = self.output.send(output);
     }
 
     /// Prints `record`, if the turn is shown as records.
     fn record(&self, record: Value) {
-        if self.format == TurnFormat::AsRecords {
-            self.send(Out::Record(record));
+        if self.format == TurnFormat::JsonRecords {
+            self.send(Output::Record(record));
         }
     }
 
@@ -212,9 +225,9 @@ impl Live {
             Delta::Thinking(piece) => self.show_piece(TextKind::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
-                if self.format == TurnFormat::ToPeople {
+                if self.format == TurnFormat::Text {
                     let words = format!("waiting {} s: {why}", after.as_secs().max(1));
-                    self.send(Out::Status(StatusLine::Words(words)));
+                    self.send(Output::Status(StatusLine::Text(words)));
                 }
             }
             _ => {}
@@ -223,8 +236,7 @@ impl Live {
 
     /// Shows a piece of the model's text; holds back the part that may be the beginning of a secret.
     fn show_piece(&mut self, kind: TextKind, piece: &str) {
-        if self.format == TurnFormat::AsDocument || (self.format == TurnFormat::ToPeople && kind == TextKind::Thinking)
-        {
+        if self.format == TurnFormat::JsonDocument || (self.format == TurnFormat::Text && kind == TextKind::Thinking) {
             return;
         }
         let screen = &self.screen;
@@ -242,7 +254,7 @@ impl Live {
 
     fn show(&self, kind: TextKind, words: String) {
         match (self.format, kind) {
-            (TurnFormat::ToPeople, _) => self.send(Out::Piece(words)),
+            (TurnFormat::Text, _) => self.send(Output::Piece(words)),
             (_, TextKind::Text) => self.record(json!({ "type": "text", "text": words })),
             (_, TextKind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
         }
@@ -251,7 +263,7 @@ impl Live {
     fn call_begins(&mut self, call: &ToolCallData) {
         let tool = self.tool_name(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
-        if self.format == TurnFormat::ToPeople {
+        if self.format == TurnFormat::Text {
             self.running.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
             self.show_running();
         }
@@ -260,7 +272,7 @@ impl Live {
     /// Shows the progress line, if a call is under way.
     fn show_running(&self) {
         if let Some(line) = self.running.line() {
-            self.send(Out::Status(line));
+            self.send(Output::Status(line));
         }
     }
 
@@ -271,8 +283,8 @@ impl Live {
         let unasked_by_script =
             script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
         for unasked in unasked_tool.into_iter().chain(unasked_by_script) {
-            if !self.unasked.contains(unasked) {
-                self.unasked.push(unasked.clone());
+            if !self.unapproved_tools.contains(unasked) {
+                self.unapproved_tools.push(unasked.clone());
             }
         }
         let duration_ms = millis(took);
@@ -284,8 +296,8 @@ impl Live {
             record["calls"] = json!(script_calls);
         }
         self.record(record);
-        if self.format == TurnFormat::ToPeople {
-            self.send(Out::Line(ended.line(self.screen.layout(), &tool)));
+        if self.format == TurnFormat::Text {
+            self.send(Output::Line(ended.line(self.screen.layout(), &tool)));
             self.running.end(&call.id);
             self.show_running();
         }
@@ -297,7 +309,7 @@ impl Live {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    pub(crate) async fn finish(mut self, turn: &Turn, agent: &Agent) -> Result<Report, Failure> {
+    pub(crate) async fn finish(mut self, turn: &Turn, agent: &Agent) -> Result<TurnReport, Failure> {
         self.show_rest();
         let end = match turn.next() {
             Next::Done(end) => Some(end),
@@ -314,26 +326,26 @@ impl Live {
             spent: journal::spent(turn.usage(), turn.cost()),
         };
         match self.format {
-            TurnFormat::ToPeople => self.send(Out::Piece("\n".to_owned())),
-            TurnFormat::AsDocument => self.send(Out::Record(json!(answer))),
-            TurnFormat::AsRecords => {
+            TurnFormat::Text => self.send(Output::Piece("\n".to_owned())),
+            TurnFormat::JsonDocument => self.send(Output::Record(json!(answer))),
+            TurnFormat::JsonRecords => {
                 let mut done = json!(answer);
                 done["type"] = json!("done");
-                self.send(Out::Record(done));
+                self.send(Output::Record(done));
             }
         }
-        drop(self.out);
-        if let Some(Ok(printed)) = self.printing.join_next().await {
+        drop(self.output);
+        if let Some(Ok(printed)) = self.printer_task.join_next().await {
             printed?;
         }
-        if self.format == TurnFormat::ToPeople && end == Some(&End::Cut) {
+        if self.format == TurnFormat::Text && end == Some(&End::Cut) {
             self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
         }
-        Ok(Report { journal: self.journal, unasked: self.unasked })
+        Ok(TurnReport { journal: self.journal, unapproved_tools: self.unapproved_tools })
     }
 }
 
-impl Front for Live {
+impl Front for LiveTurn {
     fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Delta(delta) => self.show_delta(delta),
@@ -371,7 +383,7 @@ impl Front for Live {
             }
             // Wait until the text is on the screen: the next step may ask the user a question.
             let (flushed, printed) = oneshot::channel();
-            self.send(Out::Flush(flushed));
+            self.send(Output::Flush(flushed));
             let _ = printed.await;
             Ok(())
         })
@@ -420,7 +432,7 @@ impl EndedCall<'_> {
 fn summarize_calls(calls: &[ScriptCall]) -> String {
     let mut counted: Vec<(&ScriptCall, usize)> = Vec::new();
     for call in calls {
-        match counted.iter_mut().find(|(known, _)| *known == call) {
+        match counted.iter_mut().find(|(counted_call, _)| *counted_call == call) {
             Some((_, times)) => *times += 1,
             None => counted.push((call, 1)),
         }

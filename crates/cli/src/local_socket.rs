@@ -46,7 +46,7 @@ const MAX_ROWS: u32 = 20;
 const REPORT_WINDOW: Duration = Duration::from_mins(1);
 
 /// A random number or a key, as bytes.
-type Bytes = [u8; 32];
+type Bytes32 = [u8; 32];
 
 /// One of the two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) enum LocalSocket {
 
 impl LocalSocket {
     /// Returns the name of its file.
-    fn name(self) -> &'static str {
+    fn file_name(self) -> &'static str {
         match self {
             Self::Commands => "cli.sock",
             Self::Clients => "mcp.sock",
@@ -68,7 +68,7 @@ impl LocalSocket {
 
     /// Returns the path of the socket of the daemon whose data are in `data`.
     pub(crate) fn path(self, data: &Path) -> PathBuf {
-        folder(data).join(self.name())
+        folder(data).join(self.file_name())
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn folder(data: &Path) -> PathBuf {
 }
 
 /// The key to the sockets of one running daemon.
-pub(crate) struct Key(Bytes);
+pub(crate) struct Key(Bytes32);
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +92,7 @@ impl Key {
     /// # Errors
     /// When there are no random numbers, or the file cannot be written.
     pub(crate) fn create(data: &Path) -> io::Result<Self> {
-        let key = Self(random()?);
+        let key = Self(random_bytes()?);
         let new = folder(data).join(format!("key.{}.new", std::process::id()));
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -113,11 +113,11 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// Returns the HMAC with which `side` of `socket` proves that it knows the key. `numbers` holds the random number
+    /// Returns the HMAC with which `side` of `socket` proves that it knows the key. `nonces` holds the random number
     /// of the daemon, and then that of its peer.
-    fn proof(&self, side: Side, socket: LocalSocket, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
+    fn proof(&self, side: Side, socket: LocalSocket, nonces: &[Bytes32; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
-        for part in [side.label().as_bytes(), b"\0", socket.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
+        for part in [side.label().as_bytes(), b"\0", socket.file_name().as_bytes(), b"\0", &nonces[0], &nonces[1]] {
             proof.update(part);
         }
         Ok(proof)
@@ -142,7 +142,7 @@ impl Side {
     }
 }
 
-fn random() -> io::Result<Bytes> {
+fn random_bytes() -> io::Result<Bytes32> {
     let mut bytes = [0; 32];
     OsRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
@@ -160,13 +160,13 @@ pub(crate) async fn connect(data: &Path, socket: LocalSocket) -> io::Result<Unix
     let mut stream = UnixStream::connect(socket.path(data)).await?;
     // A daemon writes its key before it listens.
     let key = Key::read(data)?;
-    let mut numbers = [[0; 32], random()?];
-    stream.read_exact(&mut numbers[0]).await?;
-    let proof = key.proof(Side::Peer, socket, &numbers)?.finalize().into_bytes();
-    stream.write_all(&[&numbers[1][..], &proof].concat()).await?;
+    let mut nonces = [[0; 32], random_bytes()?];
+    stream.read_exact(&mut nonces[0]).await?;
+    let proof = key.proof(Side::Peer, socket, &nonces)?.finalize().into_bytes();
+    stream.write_all(&[&nonces[1][..], &proof].concat()).await?;
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).await?;
-    key.proof(Side::Daemon, socket, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
+    key.proof(Side::Daemon, socket, &nonces)?.verify_slice(&proof).map_err(|_| bad_proof())?;
     Ok(stream)
 }
 
@@ -176,22 +176,26 @@ pub(crate) struct SocketGuard {
     key: Key,
     /// Records the refused processes.
     witness: Option<Arc<dyn Witness>>,
-    reports: Mutex<Reports>,
+    limiter: Mutex<ReportLimiter>,
 }
 
 /// Limits how many rows the witness (the audit log) gets.
 #[derive(Debug)]
-struct Reports {
+struct ReportLimiter {
     /// When the current window began.
-    since: Instant,
-    rows: u32,
+    window_start: Instant,
+    rows_written: u32,
     /// The number of refusals beyond [`MAX_ROWS`], which have no row.
     unreported: usize,
 }
 
 impl SocketGuard {
     pub(crate) fn new(key: Key, witness: Option<Arc<dyn Witness>>) -> Self {
-        Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
+        Self {
+            key,
+            witness,
+            limiter: Mutex::new(ReportLimiter { window_start: Instant::now(), rows_written: 0, unreported: 0 }),
+        }
     }
 
     /// Returns the connection once its peer has proved that it may use the socket; `None` if the peer is refused or
@@ -201,56 +205,56 @@ impl SocketGuard {
         // 0 if the system does not tell the process. On Linux, `refusal_for` then refuses it.
         let pid = peer.pid().unwrap_or_default();
         if peer.uid() != nix::unistd::geteuid().as_raw() {
-            self.refuse(socket, pid, "it belongs to another user");
+            self.record_refusal(socket, pid, "it belongs to another user");
             return None;
         }
         // Check the process before waiting for its bytes, so that a server cannot block other processes even for a
         // moment.
         if let Some(why) = refusal_for(pid) {
-            self.refuse(socket, pid, &why);
+            self.record_refusal(socket, pid, &why);
             return None;
         }
         match timeout(PROOF_TIMEOUT, self.verify_peer(socket, &mut stream)).await {
             Ok(Ok(())) => Some(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.refuse(socket, pid, "it did not prove that it can read the key");
+                self.record_refusal(socket, pid, "it did not prove that it can read the key");
                 None
             }
             _ => {
-                tracing::debug!("a process at {} gave no proof in time, or closed its connection", socket.name());
+                tracing::debug!("a process at {} gave no proof in time, or closed its connection", socket.file_name());
                 None
             }
         }
     }
 
     async fn verify_peer(&self, socket: LocalSocket, stream: &mut UnixStream) -> io::Result<()> {
-        let mut numbers = [random()?, [0; 32]];
-        stream.write_all(&numbers[0]).await?;
-        stream.read_exact(&mut numbers[1]).await?;
+        let mut nonces = [random_bytes()?, [0; 32]];
+        stream.write_all(&nonces[0]).await?;
+        stream.read_exact(&mut nonces[1]).await?;
         let mut proof = [0; 32];
         stream.read_exact(&mut proof).await?;
         // `verify_slice` compares in constant time.
-        self.key.proof(Side::Peer, socket, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
-        let proof = self.key.proof(Side::Daemon, socket, &numbers)?.finalize().into_bytes();
+        self.key.proof(Side::Peer, socket, &nonces)?.verify_slice(&proof).map_err(|_| bad_proof())?;
+        let proof = self.key.proof(Side::Daemon, socket, &nonces)?.finalize().into_bytes();
         stream.write_all(&proof).await
     }
 
     /// Writes a refusal to the log, and to the audit log if [`MAX_ROWS`] allows.
-    fn refuse(&self, socket: LocalSocket, pid: i32, why: &str) {
+    fn record_refusal(&self, socket: LocalSocket, pid: i32, why: &str) {
         let unreported = {
-            let mut reports = self.reports.lock();
-            if reports.since.elapsed() >= REPORT_WINDOW {
-                (reports.since, reports.rows) = (Instant::now(), 0);
+            let mut limiter = self.limiter.lock();
+            if limiter.window_start.elapsed() >= REPORT_WINDOW {
+                (limiter.window_start, limiter.rows_written) = (Instant::now(), 0);
             }
-            if reports.rows >= MAX_ROWS {
-                reports.unreported += 1;
+            if limiter.rows_written >= MAX_ROWS {
+                limiter.unreported += 1;
                 return;
             }
-            reports.rows += 1;
-            std::mem::take(&mut reports.unreported)
+            limiter.rows_written += 1;
+            std::mem::take(&mut limiter.unreported)
         };
         let process = describe_process(pid);
-        let (socket, why) = (socket.name(), why.to_owned());
+        let (socket, why) = (socket.file_name(), why.to_owned());
         tracing::warn!("{process} was refused at {socket}: {why}");
         if let Some(witness) = &self.witness {
             witness.record(Fact::TurnedAway { socket, process, why, unrecorded: unreported });
@@ -267,7 +271,7 @@ fn describe_process(pid: i32) -> String {
 }
 
 /// Returns whether a server has started this process, directly or not.
-pub(crate) fn is_in_a_server() -> bool {
+pub(crate) fn was_started_by_server() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }
 
@@ -335,7 +339,7 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_cannot_read_the_key_is_refused_and_the_refusal_is_recorded() {
         let data = data();
-        let (guard, facts) = guard(Key(random().unwrap()));
+        let (guard, facts) = guard(Key(random_bytes().unwrap()));
         Key::create(data.path()).unwrap();
         let listener = UnixListener::bind(LocalSocket::Clients.path(data.path())).unwrap();
         for _ in 0..MAX_ROWS + 5 {

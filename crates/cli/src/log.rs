@@ -20,12 +20,12 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
         (1, _) => "info,rmcp=error",
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
-    let (filter, targets) = (EnvFilter::new(filter), global.verbose > 1);
+    let (filter, shows_targets) = (EnvFilter::new(filter), global.verbose > 1);
     // A second start, as in tests, has no effect. `try_init` is not used: it would also log what crates write with the
     // crate `log`, but only if another crate of the build happens to switch that feature on.
     let _ = match traces.layer() {
         None => {
-            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(targets);
+            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(shows_targets);
             let lines = lines.with_writer(|| EscapingStderr);
             match with_time {
                 true => set_global_default(lines.finish()),
@@ -34,8 +34,10 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
         }
         // The filter applies only to the log, not to the traces.
         Some(traces) => {
-            let lines =
-                tracing_subscriber::fmt::layer().with_ansi(false).with_target(targets).with_writer(|| EscapingStderr);
+            let lines = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_target(shows_targets)
+                .with_writer(|| EscapingStderr);
             let lines = if with_time { lines.boxed() } else { lines.without_time().boxed() };
             set_global_default(tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces))
         }

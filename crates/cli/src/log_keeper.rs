@@ -21,7 +21,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LogKeeper {
     sources: Sources,
-    writing: TaskTracker,
+    writer_task: TaskTracker,
     end: watch::Sender<bool>,
 }
 
@@ -63,10 +63,10 @@ impl LogKeeper {
         let sources = Sources::default();
         let (end, ended) = watch::channel(false);
         let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end: ended };
-        let writing = TaskTracker::new();
-        writing.spawn(writer.run());
-        writing.close();
-        Self { sources, writing, end }
+        let writer_task = TaskTracker::new();
+        writer_task.spawn(writer.run());
+        writer_task.close();
+        Self { sources, writer_task, end }
     }
 
     /// The files in which servers are configured.
@@ -77,7 +77,7 @@ impl LogKeeper {
     /// Writes the lines so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         let _ = self.end.send(true);
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.writing.wait()).await.is_err() {
+        if tokio::time::timeout(FLUSH_TIMEOUT, self.writer_task.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
         }
     }
@@ -86,15 +86,15 @@ impl LogKeeper {
 impl Writer {
     async fn run(mut self) {
         loop {
-            let (first, is_last) = tokio::select! {
+            let (first_event, is_last) = tokio::select! {
                 event = self.events.recv() => (Some(event), false),
                 // Resolves at `LogKeeper::close`, and when the `LogKeeper` was dropped.
                 _ = self.end.changed() => (None, true),
             };
-            if let Some(Err(broadcast::error::RecvError::Closed)) = first {
+            if let Some(Err(broadcast::error::RecvError::Closed)) = first_event {
                 return;
             }
-            let mut lines: Vec<_> = first.into_iter().filter_map(|event| self.line(event.ok()?)).collect();
+            let mut lines: Vec<_> = first_event.into_iter().filter_map(|event| self.line(event.ok()?)).collect();
             loop {
                 match self.events.try_recv() {
                     Ok(event) => lines.extend(self.line(event)),

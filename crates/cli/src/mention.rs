@@ -16,7 +16,7 @@ const MAX_RESOURCES: usize = 16;
 
 /// The servers on which to look for the named resources.
 #[derive(Clone, Copy)]
-pub(crate) struct Sources<'a> {
+pub(crate) struct MentionSources<'a> {
     pub(crate) host: &'a Host,
     /// The servers that may be named, connected or not.
     pub(crate) servers: &'a [ServerName],
@@ -26,43 +26,43 @@ pub(crate) struct Sources<'a> {
 
 /// A message of the user, with the resources that it names.
 #[derive(Debug)]
-pub(crate) struct Composed {
+pub(crate) struct ComposedMessage {
     pub(crate) message: Message,
     /// The resources that were read, one line each; safe to print.
-    pub(crate) read: Vec<String>,
+    pub(crate) resource_lines: Vec<String>,
 }
 
-impl Sources<'_> {
-    /// Returns the message `typed`, followed by the contents of the resources that it names, and then by `more`.
+impl MentionSources<'_> {
+    /// Returns the message `typed`, followed by the contents of the resources that it names, and then by `appended`.
     ///
     /// # Errors
     /// When one of these resources cannot be read; the message must then not be sent.
-    pub(crate) async fn compose(&self, typed: &str, more: Option<&str>) -> Result<Composed, Failure> {
+    pub(crate) async fn compose(&self, typed: &str, appended: Option<&str>) -> Result<ComposedMessage, Failure> {
         let mentions = find::mentions(typed, self.servers);
         if mentions.len() > MAX_RESOURCES {
             let message = format!("{} resources are named, but at most {MAX_RESOURCES} are allowed", mentions.len());
             return Err(Failure::usage(message).hint("name the others in the next message"));
         }
-        if let Some(unknown) = mentions.iter().find(|mention| !self.knows(&mention.server)) {
+        if let Some(unknown) = mentions.iter().find(|mention| !self.has_server(&mention.server)) {
             return Err(self.no_such_server(unknown));
         }
         let answers = join_all(mentions.iter().map(|mention| self.read(mention))).await;
-        let (mut text, mut media, mut read) = (typed.to_owned(), Vec::new(), Vec::new());
+        let (mut text, mut media, mut resource_lines) = (typed.to_owned(), Vec::new(), Vec::new());
         for answer in answers {
-            let Resource { words, data, media: pictures } = answer?;
-            read.push(words);
+            let Resource { summary, data, media: pictures } = answer?;
+            resource_lines.push(summary);
             text.push_str("\n\n");
             text.push_str(&data);
             media.extend(pictures);
         }
-        if let Some(more) = more {
+        if let Some(appended) = appended {
             text.push_str(if text.is_empty() { "" } else { "\n\n" });
-            text.push_str(more);
+            text.push_str(appended);
         }
-        Ok(Composed { message: Message::new(Role::User, text).with_parts(media), read })
+        Ok(ComposedMessage { message: Message::new(Role::User, text).with_parts(media), resource_lines })
     }
 
-    fn knows(&self, server: &str) -> bool {
+    fn has_server(&self, server: &str) -> bool {
         self.servers.iter().any(|known| known.as_str() == server)
     }
 
@@ -78,24 +78,24 @@ impl Sources<'_> {
 
     async fn read(&self, mention: &Mention) -> Result<Resource, Failure> {
         let Mention { server, uri } = mention;
-        let failed = |error| Failure::of_call(&error);
+        let failed = |error| Failure::from_call_error(&error);
         let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;
         let concealed = (self.conceal)(&shaped.text);
-        let mut words = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
+        let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
         if !shaped.media.is_empty() {
-            words.push_str(" and a picture");
+            summary.push_str(" and a picture");
         }
-        words.push_str(if shaped.truncated { ", only a part)" } else { ")" });
-        Ok(Resource { words, data: as_data(server, uri, &concealed), media: shaped.media })
+        summary.push_str(if shaped.truncated { ", only a part)" } else { ")" });
+        Ok(Resource { summary, data: as_data(server, uri, &concealed), media: shaped.media })
     }
 }
 
 /// A resource that was read.
 struct Resource {
     /// The lines for the user.
-    words: String,
+    summary: String,
     /// The text for the model.
     data: String,
     /// The pictures for the model.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The prefix of the name of a test model that reads its answers from a file: `mock/FILE`.
-const MOCK: &str = "mock/";
+const MOCK_PREFIX: &str = "mock/";
 
 /// Converts the name on the command line into the wire (the API format of a provider).
 impl From<WireName> for Wire {
@@ -39,7 +39,7 @@ impl From<WireName> for Wire {
 
 /// A model, and the limits of one turn with the model (a message, and all that the model does until it has answered).
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedModel {
     pub(crate) model: Arc<dyn Model>,
     /// The most tokens of one answer.
     pub(crate) max_tokens: Option<NonZeroU32>,
@@ -59,13 +59,13 @@ pub(crate) struct ModelContext {
 
 /// A setting of the model that can have placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum ModelSetting {
     BaseUrl,
     /// A secret.
     Key,
 }
 
-impl Field {
+impl ModelSetting {
     /// Returns the name of the setting in `toolrack.toml`.
     fn name(self) -> &'static str {
         match self {
@@ -77,12 +77,12 @@ impl Field {
 
 impl ModelContext {
     /// Returns the value of a setting, with its placeholders filled in. If it is a secret, output hides it from now on.
-    async fn setting(&self, field: Field, text: Option<&String>) -> Result<Option<String>, Failure> {
+    async fn setting(&self, setting: ModelSetting, text: Option<&String>) -> Result<Option<String>, Failure> {
         let Some(text) = text else {
             return Ok(None);
         };
-        let is_secret = field == Field::Key;
-        let value = self.secrets.setting(field.name(), text, is_secret).await.map(Some);
+        let is_secret = setting == ModelSetting::Key;
+        let value = self.secrets.setting(setting.name(), text, is_secret).await.map(Some);
         value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
     }
 }
@@ -101,7 +101,7 @@ pub(crate) struct ModelOptions {
 /// # Errors
 /// A message for the user.
 pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
-    if name.starts_with(MOCK) {
+    if name.starts_with(MOCK_PREFIX) {
         return Ok(());
     }
     parse_name(name, has_base_url).map(drop).map_err(|error| error.to_string())
@@ -113,13 +113,13 @@ impl ModelOptions {
     /// # Errors
     /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the name on the command line
     /// or in the configuration is not the name of a model, or the price that a limit needs is not known.
-    pub(crate) async fn chosen(&self, model_context: &ModelContext) -> Result<Chosen, Failure> {
+    pub(crate) async fn choose(&self, model_context: &ModelContext) -> Result<SelectedModel, Failure> {
         if !self.configured.is_valid {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());
             return Err(Failure::config(message).hint("correct the problems that are reported above"));
         }
         let choice = self.configured.clone().overlaid(self.command_line_choice());
-        let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {
+        let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK_PREFIX)) {
             Some(path) => (scripted(path)?, true),
             None => connect(&choice, self.model.key_env.as_deref(), model_context).await?,
         };
@@ -134,12 +134,12 @@ impl ModelOptions {
         limits.rounds = choice.max_rounds.map_or(limits.rounds, NonZeroU32::get);
         limits.tokens = choice.max_total_tokens.map(NonZeroU64::get);
         limits.cost = choice.max_cost;
-        Ok(Chosen { model, max_tokens: choice.max_tokens, limits, has_price })
+        Ok(SelectedModel { model, max_tokens: choice.max_tokens, limits, has_price })
     }
 }
 
 impl ModelOptions {
-    pub(crate) fn of(args: &TalkArgs, loaded: &Loaded) -> Self {
+    pub(crate) fn from_arguments(args: &TalkArgs, loaded: &Loaded) -> Self {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
@@ -159,17 +159,17 @@ impl ModelOptions {
 
     /// Returns the options of the command line in the form of the configuration.
     fn command_line_choice(&self) -> ModelChoice {
-        let mut typed = ModelChoice::default();
-        typed.name.clone_from(&self.model.model);
+        let mut choice = ModelChoice::default();
+        choice.name.clone_from(&self.model.model);
         // In the configuration `$` begins a placeholder, and `$$` is a plain `$`.
-        typed.base_url = self.model.base_url.as_ref().map(|url| url.replace('$', "$$"));
-        typed.wire = self.model.wire.map(Into::into);
-        typed.max_tokens = self.model.max_tokens;
-        typed.price = self.model.price.map(|(input, output)| PriceChoice::flat(input, output));
-        typed.max_rounds = self.limits.max_rounds;
-        typed.max_total_tokens = self.limits.max_total_tokens;
-        typed.max_cost = self.limits.max_cost;
-        typed
+        choice.base_url = self.model.base_url.as_ref().map(|url| url.replace('$', "$$"));
+        choice.wire = self.model.wire.map(Into::into);
+        choice.max_tokens = self.model.max_tokens;
+        choice.price = self.model.price.map(|(input, output)| PriceChoice::flat(input, output));
+        choice.max_rounds = self.limits.max_rounds;
+        choice.max_total_tokens = self.limits.max_total_tokens;
+        choice.max_cost = self.limits.max_cost;
+        choice
     }
 }
 
@@ -180,13 +180,13 @@ async fn connect(
     model_context: &ModelContext,
 ) -> Result<(Arc<dyn Model>, bool), Failure> {
     let environment = &model_context.environment;
-    let base_url = model_context.setting(Field::BaseUrl, choice.base_url.as_ref()).await?;
+    let base_url = model_context.setting(ModelSetting::BaseUrl, choice.base_url.as_ref()).await?;
     let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
     let provider = Provider::find(&selector.provider);
     let key_variable = key_env.or(provider.and_then(|provider| provider.key_variable));
-    let key = match model_context.setting(Field::Key, choice.key.as_ref()).await? {
+    let key = match model_context.setting(ModelSetting::Key, choice.key.as_ref()).await? {
         Some(value) if key_env.is_none() => Some(Key::new(value)),
-        _ => key_variable.and_then(|name| key(environment, name)),
+        _ => key_variable.and_then(|name| key_in_variable(environment, name)),
     };
     if let (Some(name), None) = (key_env, &key) {
         return Err(Failure::usage(format!("--key-env: the variable {name} is not set")));
@@ -229,7 +229,7 @@ async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Envi
     if let Some(url) = base_url {
         return only_model_at(url).await;
     }
-    match Provider::with_key_in(|name| key(environment, name).is_some()) {
+    match Provider::with_key_in(|name| key_in_variable(environment, name).is_some()) {
         Some(provider) => provider.name.parse().map_err(|error: BadSelector| {
             let hint = format!("name it with --model {}/NAME", provider.name);
             Failure::new(Exit::Model, "NO_MODEL", error.to_string()).hint(hint)
@@ -239,7 +239,7 @@ async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Envi
 }
 
 /// Returns the key in the variable `name`, if that is not empty.
-fn key(environment: &Environment, name: &str) -> Option<Key> {
+fn key_in_variable(environment: &Environment, name: &str) -> Option<Key> {
     let value = environment.get(name)?.to_str()?.trim();
     (!value.is_empty()).then(|| Key::new(value))
 }
@@ -264,8 +264,8 @@ fn no_model(running: &[LocalServer]) -> Failure {
     // A few examples are enough.
     let names: Vec<_> = providers.filter_map(|provider| provider.key_variable).take(3).collect();
     let found = running.iter().find_map(|server| {
-        let can_use_tools = server.models.iter().find(|model| model.tools != Some(false));
-        let model = can_use_tools.or_else(|| server.models.first())?;
+        let tool_model = server.models.iter().find(|model| model.tools != Some(false));
+        let model = tool_model.or_else(|| server.models.first())?;
         Some(format!("{}/{}", server.provider, model.name))
     });
     let hint = match found {

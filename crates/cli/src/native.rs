@@ -11,7 +11,7 @@ use tokio::io::{AsyncWrite, DuplexStream, WriteHalf, split};
 use toolrack_host::Native;
 
 /// Returns a server called `name`; `handler` creates a fresh handler for each connection.
-pub(crate) fn native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send + Sync + 'static) -> Native {
+pub(crate) fn native_server<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send + Sync + 'static) -> Native {
     Native::new(name, move |io, stop| {
         let handler = handler();
         let (reader, writer) = split(io);

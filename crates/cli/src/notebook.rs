@@ -74,7 +74,7 @@ pub(crate) struct Argument {
 
 /// Identifies a server by its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Configured {
+pub(crate) struct ConfiguredServer {
     pub(crate) name: String,
     /// The name of the note's file: a hash of the place where the server is configured.
     file_stem: String,
@@ -82,7 +82,7 @@ pub(crate) struct Configured {
     hash: String,
 }
 
-impl From<&Entry> for Configured {
+impl From<&Entry> for ConfiguredServer {
     fn from(entry: &Entry) -> Self {
         let file = entry.source.path.as_ref().map(|path| path.to_string_lossy());
         let place_hash = content_hash(&json!([entry.scope.as_str(), file, entry.name]));
@@ -133,19 +133,19 @@ impl Notebook {
         Self { folder: data.join("completion") }
     }
 
-    fn file(&self, server: &Configured) -> PathBuf {
+    fn file(&self, server: &ConfiguredServer) -> PathBuf {
         self.folder.join(format!("{}.json", server.file_stem))
     }
 
     /// Returns the noted tools of `server`, or none if there is no note for its current entry.
-    pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
+    pub(super) fn read_tools(&self, server: &ConfiguredServer) -> Vec<Tool> {
         let note = read_note(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
         let note = note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
     /// Returns whether the note of `server` was made from tools with this hash. Reads only the beginning of the file.
-    pub(crate) fn is_up_to_date(&self, server: &Configured, tools_hash: ToolsHash) -> bool {
+    pub(crate) fn is_up_to_date(&self, server: &ConfiguredServer, tools_hash: ToolsHash) -> bool {
         let beginning =
             Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: tools_hash.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
@@ -160,12 +160,12 @@ impl Notebook {
 
     /// Returns the annotations that `tool` had when `server` was last connected with its current entry; `None` if they
     /// are unknown.
-    pub(crate) fn annotations_of(&self, server: &Configured, tool: &str) -> Option<Annotations> {
-        self.read(server).into_iter().find(|known| known.name == tool)?.claims
+    pub(crate) fn annotations_of(&self, server: &ConfiguredServer, tool: &str) -> Option<Annotations> {
+        self.read_tools(server).into_iter().find(|known| known.name == tool)?.claims
     }
 
     /// Writes the note of `server`. Does nothing if the note is up to date, or cannot be written.
-    pub(crate) fn write(&self, server: &Configured, tools_hash: ToolsHash, mut tools: Vec<Tool>) {
+    pub(crate) fn write_tools(&self, server: &ConfiguredServer, tools_hash: ToolsHash, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_completing(&tool.name));
         tools.truncate(MAX_TOOLS);
         let note = Note { form: FORMAT_VERSION, hash: server.hash.clone(), listing: tools_hash.0, tools };
@@ -233,7 +233,7 @@ fn read_note(file: &Path) -> Option<String> {
 }
 
 fn is_worth_completing(name: &str) -> bool {
-    name.len() <= MAX_NAME && is_plain(name)
+    name.len() <= MAX_NAME && is_shell_safe(name)
 }
 
 /// Returns the first line of a description, clipped and safe to print.
@@ -245,7 +245,7 @@ fn short_description(description: Option<&str>) -> String {
 impl Tool {
     /// Creates the note of a tool of a server. `conceal` hides the secrets that the server was given, because the
     /// tool's texts may repeat them.
-    pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
+    pub(crate) fn from_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
         let claims = Some(Annotations { title: None, ..tool.annotations.clone() });
@@ -253,7 +253,7 @@ impl Tool {
     }
 
     /// Creates the note of a tool of the built-in server.
-    pub(super) fn of_rmcp(tool: &rmcp::model::Tool) -> Self {
+    pub(super) fn from_rmcp(tool: &rmcp::model::Tool) -> Self {
         let schema = Value::Object((*tool.input_schema).clone());
         Self::new(&tool.name, tool.description.as_deref(), &schema)
     }
@@ -265,7 +265,7 @@ impl Tool {
         let arguments = arguments.map(|(name, schema)| Argument {
             name: name.clone(),
             about: short_description(schema.get("description").and_then(Value::as_str)),
-            values: values(schema),
+            values: listed_values(schema),
         });
         Self {
             name: name.to_owned(),
@@ -277,7 +277,7 @@ impl Tool {
 }
 
 /// Returns the values that this schema allows, if it lists them.
-fn values(schema: &Value) -> Vec<String> {
+fn listed_values(schema: &Value) -> Vec<String> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
         return vec!["true".to_owned(), "false".to_owned()];
     }
@@ -292,7 +292,7 @@ fn values(schema: &Value) -> Vec<String> {
 
 /// Returns whether `word` can be typed without quotes in every shell: it has no special or invisible character, and
 /// does not look like an option.
-pub(crate) fn is_plain(word: &str) -> bool {
+pub(crate) fn is_shell_safe(word: &str) -> bool {
     let mut characters = word.chars();
     characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
         && characters.all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '@' | '+' | '/'))

@@ -25,8 +25,8 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
 ///
 /// # Errors
 /// When `file` is a folder, or its parent is not a folder.
-pub(crate) fn check(file: &Path) -> Result<(), Failure> {
-    let kind = if fs::metadata(file).is_ok_and(|metadata| metadata.is_dir()) {
+pub(crate) fn check_writable(file: &Path) -> Result<(), Failure> {
+    let error_kind = if fs::metadata(file).is_ok_and(|metadata| metadata.is_dir()) {
         Some(io::ErrorKind::IsADirectory)
     } else {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -36,7 +36,7 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
             Err(error) => Some(error.kind()),
         }
     };
-    kind.map_or(Ok(()), |kind| Err(not_written(file, &kind.into())))
+    error_kind.map_or(Ok(()), |error_kind| Err(not_written(file, &error_kind.into())))
 }
 
 /// Replaces the content of `file` with `content`. The file is replaced atomically; an existing one keeps its
@@ -48,7 +48,7 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
 pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<(), Failure> {
     let target = file.clone();
     // Writing to a pipe waits for its reader, and signals must be handled meanwhile.
-    let written = tokio::task::spawn_blocking(move || write_now(&target, &content, mode)).await;
+    let written = tokio::task::spawn_blocking(move || write_blocking(&target, &content, mode)).await;
     written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
 }
 
@@ -58,21 +58,21 @@ pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<
 /// # Errors
 /// When it cannot be written.
 pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
-    let to = file.clone();
+    let target = file.clone();
     let written = tokio::task::spawn_blocking(move || {
-        if fs::metadata(&to).is_ok_and(|metadata| !metadata.is_file()) {
+        if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
             // A device or a pipe would be replaced by a file.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // If `to` is a link, replace its target.
-        let to = fs::canonicalize(&to).unwrap_or(to);
+        // If `target` is a link, replace its target.
+        let target = fs::canonicalize(&target).unwrap_or(target);
         let mut options = AtomicWriteFile::options();
         #[cfg(unix)]
         {
             atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY_MODE);
         }
-        let mut written = options.open(to)?;
+        let mut written = options.open(target)?;
         written.write_all(&content)?;
         written.commit()
     });
@@ -80,7 +80,7 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
     written.map_err(|error| not_written(&file, &error))
 }
 
-fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+fn write_blocking(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
         return File::options().write(true).open(file)?.write_all(content);
     }
@@ -135,7 +135,7 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         // Opens before there is a writer, and does not wait for one that never comes.
         let mut reader = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).unwrap();
-        check(&pipe).unwrap();
+        check_writable(&pipe).unwrap();
         write(pipe.clone(), b"through".to_vec(), DEFAULT_MODE).await.unwrap();
         let mut read = String::new();
         reader.read_to_string(&mut read).unwrap();
@@ -147,12 +147,12 @@ mod tests {
     fn a_missing_folder_is_reported_before_anything_is_written() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
-        let message = |below: &str| check(&folder.path().join(below)).map_err(|failure| failure.message);
+        let message = |below: &str| check_writable(&folder.path().join(below)).map_err(|failure| failure.message);
         assert_eq!(message("new"), Ok(()));
         assert_eq!(message("file"), Ok(()));
         assert!(message("none/file").unwrap_err().ends_with("there is no such file or folder"));
         assert!(message("file/file").unwrap_err().ends_with("not a directory"));
         assert!(message("").unwrap_err().ends_with("is a directory"));
-        check(Path::new("name")).unwrap();
+        check_writable(Path::new("name")).unwrap();
     }
 }

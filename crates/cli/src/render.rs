@@ -57,7 +57,7 @@ pub(crate) fn paint(tone: Tone, words: &str) -> String {
 pub(crate) enum Sign {
     Good,
     Busy,
-    Again,
+    Retrying,
     Paused,
     Key,
     Off,
@@ -70,7 +70,7 @@ impl Layout {
         let (unicode, plain) = match sign {
             Sign::Good => ("✔", "+"),
             Sign::Busy => ("⟳", "~"),
-            Sign::Again => ("↻", "~"),
+            Sign::Retrying => ("↻", "~"),
             Sign::Paused => ("⏸", "="),
             Sign::Key => ("!", "!"),
             Sign::Off => ("⊘", "o"),
@@ -217,8 +217,8 @@ pub(crate) fn columns(rows: &[Vec<Cell>]) -> Vec<String> {
                 if column + 1 < row.len() {
                     // The first column is a sign, close to what it belongs to.
                     let gap = if column == 0 { 1 } else { 2 };
-                    let missing = widths[column].saturating_sub(cell.words.width());
-                    line.extend(std::iter::repeat_n(' ', missing + gap));
+                    let padding = widths[column].saturating_sub(cell.words.width());
+                    line.extend(std::iter::repeat_n(' ', padding + gap));
                 }
             }
             line
@@ -345,7 +345,8 @@ mod tests {
 
     #[test]
     fn every_sign_has_an_ascii_form_of_one_column() {
-        for sign in [Sign::Good, Sign::Busy, Sign::Again, Sign::Paused, Sign::Key, Sign::Off, Sign::Bad, Sign::Doubtful]
+        for sign in
+            [Sign::Good, Sign::Busy, Sign::Retrying, Sign::Paused, Sign::Key, Sign::Off, Sign::Bad, Sign::Doubtful]
         {
             let unicode = Layout { unicode: true, ..PLAIN };
             assert!(PLAIN.sign(sign).is_ascii());

@@ -9,13 +9,13 @@ use toolrack_host::Tracer;
 use crate::{
     args::{Color, Global},
     asker,
-    borrower::{self, Borrowed},
+    borrower::{self, BorrowOutcome},
     completion,
     context::{CommandLine, Context, DatabaseChoice, Surroundings, working_folder},
     error::{Exit, Failure},
     log,
     screen::Screen,
-    stop::Stop,
+    stop::StopSignals,
     traces::Traces,
     verbs::{self, Cli, Verb},
 };
@@ -42,7 +42,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     if let Some(why) = trace_problem {
         screen.warning(&why);
     }
-    let exit = match start(cli, words, environment, &screen, traces.tracer()) {
+    let exit = match run_in_runtime(cli, words, environment, &screen, traces.tracer()) {
         Ok(exit) => exit,
         Err(failure) => {
             screen.failure(&failure);
@@ -63,7 +63,7 @@ fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Enviro
         return Exit::Ok;
     }
     if json {
-        screen.failure(&in_one_line(error));
+        screen.failure(&one_line_failure(error));
     } else {
         screen.usage(error);
     }
@@ -71,7 +71,7 @@ fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Enviro
 }
 
 /// Turns clap's error into a failure with a message of one line, for `--json`.
-fn in_one_line(error: &clap::Error) -> Failure {
+fn one_line_failure(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let lines = || rendered.lines().map(str::trim).filter(|line| !line.is_empty());
     let usage = lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("toolrack");
@@ -93,14 +93,14 @@ fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {
         let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
-        if let Some(Ok(named)) = when.map(|when| Color::from_str(when, false)) {
-            color = named;
+        if let Some(Ok(parsed)) = when.map(|when| Color::from_str(when, false)) {
+            color = parsed;
         }
     }
     color
 }
 
-fn start(
+fn run_in_runtime(
     cli: Cli,
     words: Vec<OsString>,
     environment: Environment,
@@ -129,30 +129,30 @@ async fn run_verb(
     screen: &Arc<Screen>,
     tracer: Option<Arc<dyn Tracer>>,
 ) -> Result<Exit, Failure> {
-    let mut stop = Stop::new()?;
-    let own_signals = OwnSignals::of(&cli.verb);
+    let mut stop = StopSignals::new()?;
+    let own_signals = OwnSignals::for_verb(&cli.verb);
     cli.verb.check(&cli.global)?;
     let args_text = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
-        Borrowed::Done(exit) => return Ok(exit),
-        Borrowed::Alone(args_text) => args_text,
+        BorrowOutcome::Done(exit) => return Ok(exit),
+        BorrowOutcome::RunAlone(args_text) => args_text,
     };
-    let typed = tokio::select! {
+    let inline_configs = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(exit),
-        typed = verbs::take_inline_configurations(&mut cli.global, screen) => typed?,
+        inline_configs = verbs::take_inline_configurations(&mut cli.global, screen) => inline_configs?,
     };
     tokio::select! {
         biased;
         exit = stop.requested() => return Ok(exit),
-        read = asker::read_answers(&mut cli.global) => read?,
+        read = asker::read_answers_file(&mut cli.global) => read?,
     }
-    let database_choice = cli.verb.team_file().map_or(DatabaseChoice::OfFolder, DatabaseChoice::OfTeam);
-    let command_line = CommandLine { global: cli.global, typed, args_text };
+    let database_choice = cli.verb.team_file().map_or(DatabaseChoice::InDataFolder, DatabaseChoice::OfTeamFile);
+    let command_line = CommandLine { global: cli.global, inline_configs, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
     let context = Context::open(command_line, surroundings, database_choice).await?;
     let result = tokio::select! {
         biased;
-        exit = stopped(&mut stop, own_signals) => Ok(exit),
+        exit = wait_for_signal(&mut stop, own_signals) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &context)) => result,
     };
     // If the given answers did not match a form, that is the reason for all later failures.
@@ -164,7 +164,7 @@ async fn run_verb(
     let exit = result.unwrap_or_else(|failure| failure.exit);
     if own_signals != OwnSignals::Nothing {
         // Forget the signals that the verb has handled itself.
-        stop = Stop::new()?;
+        stop = StopSignals::new()?;
     }
     tokio::select! {
         written = close(&context) => match written {
@@ -186,8 +186,8 @@ async fn close(context: &Context) -> Result<(), Failure> {
     if let Ok(store) = context.store() {
         store.close_at_exit().await;
     }
-    if let Some(server) = context.server() {
-        Box::pin(server.close()).await;
+    if let Some(database_server) = context.database_server() {
+        Box::pin(database_server.close()).await;
     }
     context.write_recording().await
 }
@@ -202,7 +202,7 @@ enum OwnSignals {
 
 impl OwnSignals {
     /// A conversation handles Ctrl-C itself, and a daemon handles all signals.
-    fn of(verb: &Verb) -> Self {
+    fn for_verb(verb: &Verb) -> Self {
         match verb {
             Verb::Chat(_) => Self::Interrupts,
             Verb::Serve(_) => Self::Everything,
@@ -212,7 +212,7 @@ impl OwnSignals {
 }
 
 /// Waits for a signal that ends the verb. Returns its exit code.
-async fn stopped(stop: &mut Stop, own_signals: OwnSignals) -> Exit {
+async fn wait_for_signal(stop: &mut StopSignals, own_signals: OwnSignals) -> Exit {
     match own_signals {
         OwnSignals::Nothing => stop.requested().await,
         OwnSignals::Interrupts => stop.terminated().await,

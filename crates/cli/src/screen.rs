@@ -19,7 +19,7 @@ use self::device::{Device, Stream};
 use crate::{
     args::Global,
     error::{Exit, Failure},
-    lending::{BorrowerTerminal, Outbox},
+    lending::{Outbox, TerminalProperties},
     output,
     render::{Layout, Tone, paint},
 };
@@ -40,7 +40,7 @@ pub(crate) struct Screen {
     /// Whether a user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
-    asking: Mutex<Asking>,
+    question_clock: Mutex<QuestionClock>,
     /// Knows the secrets that servers received, and hides them in all output.
     secrets: OnceLock<Arc<Interpolate>>,
 }
@@ -66,20 +66,20 @@ enum Status {
 
 /// The time that questions take.
 #[derive(Debug, Default)]
-struct Asking {
+struct QuestionClock {
     /// When the open question was asked; `None` if no question is open.
-    since: Option<Instant>,
+    asked_at: Option<Instant>,
     /// How long earlier questions took in total.
-    before: Duration,
+    earlier_total: Duration,
 }
 
-impl Asking {
+impl QuestionClock {
     fn begin(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
+        self.asked_at.get_or_insert_with(Instant::now);
     }
 
     fn end(&mut self) {
-        self.before += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.earlier_total += self.asked_at.take().map_or(Duration::ZERO, |asked_at| asked_at.elapsed());
     }
 }
 
@@ -87,13 +87,13 @@ impl Screen {
     pub(crate) fn new(global: &Global, environment: &Environment) -> Self {
         // A CI system may provide a terminal, but no user reads it.
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
-        let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
+        let is_dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
         let device = Device::Own(global.color);
-        let terminal = BorrowerTerminal {
+        let terminal = TerminalProperties {
             out: device.properties(Stream::Out),
             err: device.properties(Stream::Err),
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
-            shows_status: on_terminal && !dumb && !global.quiet,
+            shows_status: on_terminal && !is_dumb && !global.quiet,
             unicode: supports_unicode(environment),
         };
         Self::with_device(device, global, terminal)
@@ -101,12 +101,12 @@ impl Screen {
 
     /// Creates the screen of a command that this process runs for another one (the borrower), whose terminal it writes
     /// to.
-    pub(crate) fn for_borrower(global: &Global, terminal: BorrowerTerminal, outbox: Outbox) -> Self {
+    pub(crate) fn for_borrower(global: &Global, terminal: TerminalProperties, outbox: Outbox) -> Self {
         Self::with_device(Device::Borrower { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
 
-    fn with_device(device: Device, global: &Global, terminal: BorrowerTerminal) -> Self {
-        let BorrowerTerminal { interactive, shows_status, unicode, .. } = terminal;
+    fn with_device(device: Device, global: &Global, terminal: TerminalProperties) -> Self {
+        let TerminalProperties { interactive, shows_status, unicode, .. } = terminal;
         Self {
             json: global.json,
             quiet: global.quiet,
@@ -115,7 +115,7 @@ impl Screen {
             device,
             interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
-            asking: Mutex::default(),
+            question_clock: Mutex::default(),
             secrets: OnceLock::new(),
         }
     }
@@ -127,8 +127,8 @@ impl Screen {
     }
 
     /// Returns the properties of this terminal, for another process that renders output for it.
-    pub(crate) fn terminal(&self) -> BorrowerTerminal {
-        BorrowerTerminal {
+    pub(crate) fn terminal_properties(&self) -> TerminalProperties {
+        TerminalProperties {
             out: self.device.properties(Stream::Out),
             err: self.device.properties(Stream::Err),
             interactive: self.interactive,
@@ -198,7 +198,7 @@ impl Screen {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        self.to_stdout(text).await
+        self.write_stdout(text).await
     }
 
     /// Writes bytes into `file` or to stdout. Bytes that are text get their secrets hidden; others stay as they are.
@@ -231,7 +231,7 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn fragment(&self, text: String) -> Result<(), Failure> {
-        self.to_stdout(text).await
+        self.write_stdout(text).await
     }
 
     /// Prints data for programs: one JSON document, on one line unless it goes to a terminal.
@@ -247,7 +247,7 @@ impl Screen {
         let json = json.map_err(|error| {
             Failure::new(Exit::Other, "OUTPUT_FAILED", format!("the result cannot be written as JSON: {error}"))
         })?;
-        self.to_stdout(escape_invisible(&json) + "\n").await
+        self.write_stdout(escape_invisible(&json) + "\n").await
     }
 
     /// Prints one of many JSON documents, on a line of its own.
@@ -256,7 +256,7 @@ impl Screen {
     /// As [`Self::page`].
     pub(crate) async fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
         let json = serde_json::to_string(record).unwrap_or_default();
-        self.to_stdout(escape_invisible(&json) + "\n").await
+        self.write_stdout(escape_invisible(&json) + "\n").await
     }
 
     /// Prints a message in addition to the data, as one line; not with `--quiet`.
@@ -291,7 +291,7 @@ impl Screen {
     /// Prints lines for the user at the terminal; they must be safe to print.
     pub(crate) fn message(&self, lines: &str) {
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
-        self.to_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
+        self.write_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
     }
 
     /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
@@ -301,13 +301,13 @@ impl Screen {
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
 
-    /// Prints a question without a line end, so that the user types behind it. Call [`Self::answered`] afterwards.
+    /// Prints a question without a line end, so that the user types behind it. Call [`Self::record_answer`] afterwards.
     pub(crate) fn prompt(&self, question: &str) {
-        self.asking.lock().begin();
+        self.question_clock.lock().begin();
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         let words = question.trim_end();
         let fitted = layout.fit(&self.concealed(words));
-        self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
+        self.write_stderr(&format!("{fitted}{}", &question[words.len()..]));
         let mut status = self.status();
         if *status != Status::Disabled {
             *status = Status::Question;
@@ -315,8 +315,8 @@ impl Screen {
     }
 
     /// Records that the user has answered the question of [`Self::prompt`].
-    pub(crate) fn answered(&self) {
-        self.asking.lock().end();
+    pub(crate) fn record_answer(&self) {
+        self.question_clock.lock().end();
         let mut status = self.status();
         if *status == Status::Question {
             *status = Status::Clear;
@@ -325,13 +325,13 @@ impl Screen {
 
     /// Whether a question on the terminal is still unanswered.
     pub(crate) fn is_asking(&self) -> bool {
-        self.asking.lock().since.is_some()
+        self.question_clock.lock().asked_at.is_some()
     }
 
     /// How long questions have waited for their answers in total, the open one included.
     pub(crate) fn time_waiting_for_answers(&self) -> Duration {
-        let asking = self.asking.lock();
-        asking.before + asking.since.map_or(Duration::ZERO, |since| since.elapsed())
+        let question_clock = self.question_clock.lock();
+        question_clock.earlier_total + question_clock.asked_at.map_or(Duration::ZERO, |asked_at| asked_at.elapsed())
     }
 
     /// Shows what the command waits for, until the next output replaces it. Only on a terminal.
@@ -363,7 +363,7 @@ impl Screen {
 
     /// Erases the progress line, and ends the line of a question that an interruption has left unanswered.
     pub(crate) fn end_status_line(&self) {
-        self.asking.lock().end();
+        self.question_clock.lock().end();
         self.clear();
         let mut status = self.status();
         if *status == Status::Question {
@@ -387,7 +387,7 @@ impl Screen {
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             let line = serde_json::to_string(&ErrorLine { error: failure });
-            self.to_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
+            self.write_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
         } else {
             let lines = failure.for_users();
             let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
@@ -401,11 +401,11 @@ impl Screen {
         if error.use_stderr() {
             self.message(text.trim_end());
         } else {
-            self.device.usage(&self.layout().fit(&text));
+            self.device.write_help(&self.layout().fit(&text));
         }
     }
 
-    async fn to_stdout(&self, text: String) -> Result<(), Failure> {
+    async fn write_stdout(&self, text: String) -> Result<(), Failure> {
         self.clear();
         self.raw(self.concealed(&text).into_owned()).await
     }
@@ -415,7 +415,7 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn raw(&self, text: String) -> Result<(), Failure> {
-        ignore_closed_pipe(self.device.to_stdout(text).await)
+        ignore_closed_pipe(self.device.write_stdout(text).await)
     }
 
     /// Does the same as [`Self::raw`], on stderr.
@@ -430,9 +430,9 @@ impl Screen {
         }
     }
 
-    fn to_stderr(&self, text: &str) {
+    fn write_stderr(&self, text: &str) {
         self.clear();
-        self.device.to_stderr(&self.concealed(text));
+        self.device.write_stderr(&self.concealed(text));
     }
 }
 
@@ -466,11 +466,11 @@ fn escape_invisible(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
         let mut buffer = [0; 4];
-        let shown = matches!(character, '\n' | ' '..='~') || {
+        let is_visible = matches!(character, '\n' | ' '..='~') || {
             let character: &str = character.encode_utf8(&mut buffer);
             text::for_line(character) == character
         };
-        if shown {
+        if is_visible {
             visible.push(character);
         } else {
             for unit in character.encode_utf16(&mut [0; 2]) {

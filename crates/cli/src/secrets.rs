@@ -56,7 +56,7 @@ enum KeyOrigin {
 /// Where the key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
+pub(crate) enum KeyLocation {
     Variable,
     Keychain,
     File,
@@ -121,7 +121,7 @@ pub(crate) struct SecretStore {
     /// Why the keychain refused a key that this process made.
     refusal: OnceLock<KeychainError>,
     /// The vault with the key of [`VARIABLE`]. Cached, because deriving a key from a passphrase takes time.
-    opened: OnceCell<Vault>,
+    variable_vault: OnceCell<Vault>,
 }
 
 impl SecretStore {
@@ -132,7 +132,7 @@ impl SecretStore {
             Some(value) => KeyOrigin::Variable(VariableValue(value)),
             None => KeyOrigin::File(folder.join(FILE)),
         };
-        Self { store, origin, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
+        Self { store, origin, keychain, refusal: OnceLock::new(), variable_vault: OnceCell::new() }
     }
 
     /// Returns the value of [`VARIABLE`], if the key comes from it.
@@ -144,7 +144,7 @@ impl SecretStore {
     }
 
     /// Returns whether a process with this value of [`VARIABLE`] would use the same key.
-    pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
+    pub(crate) fn uses_same_key(&self, variable: Option<OsString>) -> bool {
         match (&self.origin, variable.filter(|value| !value.is_empty())) {
             (KeyOrigin::Variable(VariableValue(own_value)), Some(other_value)) => *own_value == other_value,
             (KeyOrigin::File(_), None) => true,
@@ -153,22 +153,22 @@ impl SecretStore {
     }
 
     /// Describes the place of the key for the user.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn key_place(&self) -> String {
         match &self.origin {
             KeyOrigin::Variable(_) => VARIABLE.to_owned(),
-            KeyOrigin::File(_) if self.source() == Source::Keychain => "the system's keychain".to_owned(),
+            KeyOrigin::File(_) if self.key_location() == KeyLocation::Keychain => "the system's keychain".to_owned(),
             KeyOrigin::File(path) => path.display().to_string(),
         }
     }
 
-    /// Returns where the key is. An unusable key file also counts as [`Source::File`].
-    pub(crate) fn source(&self) -> Source {
+    /// Returns where the key is. An unusable key file also counts as [`KeyLocation::File`].
+    pub(crate) fn key_location(&self) -> KeyLocation {
         match &self.origin {
-            KeyOrigin::Variable(_) => Source::Variable,
+            KeyOrigin::Variable(_) => KeyLocation::Variable,
             KeyOrigin::File(path) => match file::read(path) {
-                Ok(Some(StoredKey::InKeychain(_))) => Source::Keychain,
-                Ok(None) => Source::None,
-                Ok(Some(StoredKey::InFile(_))) | Err(_) => Source::File,
+                Ok(Some(StoredKey::InKeychain(_))) => KeyLocation::Keychain,
+                Ok(None) => KeyLocation::None,
+                Ok(Some(StoredKey::InFile(_))) | Err(_) => KeyLocation::File,
             },
         }
     }
@@ -194,12 +194,12 @@ impl SecretStore {
         let key = match self.keep_in_keychain(&key, path, file::create).await {
             Err(SecretsError::KeychainRefused(error)) => {
                 let _ = self.refusal.set(error);
-                file::create(path, &digits(&key))?
+                file::create(path, &hex_digits(&key))?
             }
             kept => kept?,
         };
-        let key = self.key_of(key, path).await?;
-        self.open(key).await
+        let key = self.load_key(key, path).await?;
+        self.open_vault(key).await
     }
 
     /// Puts `key` into the keychain, and then calls `write` to record its id in the key file.
@@ -232,7 +232,7 @@ impl SecretStore {
         // Finishes a rotation that was interrupted. The vault that it may return is not needed here.
         let _ = self.finish_rotation(path, Some(&lock)).await?;
         let stored = file::read(path)?;
-        if stored.is_none() && !self.is_empty().await? {
+        if stored.is_none() && !self.has_no_values().await? {
             return Err(SecretsError::KeyGone(path.clone()));
         }
         match (stored, to_keychain) {
@@ -244,12 +244,12 @@ impl SecretStore {
                 self.keep_in_keychain(&new_key(path)?, path, file::create).await?;
             }
             (None, false) => {
-                file::create(path, &digits(&new_key(path)?))?;
+                file::create(path, &hex_digits(&new_key(path)?))?;
             }
             (Some(StoredKey::InKeychain(id)), false) => {
                 let failed = |error| SecretsError::Keychain { path: path.clone(), error };
                 let key = self.keychain.key(id).await.map_err(failed)?;
-                file::replace(path, &digits(&key))?;
+                file::replace(path, &hex_digits(&key))?;
                 if let Err(error) = self.keychain.remove(id).await {
                     tracing::warn!(%error, "the key is in the file now, and also still in the keychain");
                 }
@@ -326,7 +326,7 @@ impl SecretStore {
     pub(crate) async fn vault_for_reading(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
         if let KeyOrigin::File(path) = &self.origin
             && let Some(StoredKey::InKeychain(id)) = file::read(path)?
-            && !self.keychain.knows(id)
+            && !self.keychain.has_key(id)
         {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.vault_error(error.into()))?;
             if !names.iter().any(|known| known == name) {
@@ -340,18 +340,19 @@ impl SecretStore {
     async fn existing_vault(&self) -> Result<Option<Vault>, SecretsError> {
         match &self.origin {
             KeyOrigin::Variable(value) => {
-                let opened = self.opened.get_or_try_init(|| async { self.open(key_in(value)?).await });
-                Ok(Some(opened.await?.clone()))
+                let variable_vault =
+                    self.variable_vault.get_or_try_init(|| async { self.open_vault(variable_key(value)?).await });
+                Ok(Some(variable_vault.await?.clone()))
             }
             KeyOrigin::File(path) => {
                 let stored = match file::read(path)? {
                     Some(stored) => stored,
-                    None if self.is_empty().await? => return Ok(None),
+                    None if self.has_no_values().await? => return Ok(None),
                     // After the file was read, another process may have made a key and stored values with it.
                     None => file::read(path)?.ok_or_else(|| SecretsError::KeyGone(path.clone()))?,
                 };
-                match self.key_of(stored, path).await {
-                    Ok(key) => self.open(key).await.map(Some),
+                match self.load_key(stored, path).await {
+                    Ok(key) => self.open_vault(key).await.map(Some),
                     // If a process has ended in the middle of a rotation, the old key may be gone: finish the rotation.
                     Err(error) => Ok(Some(self.finish_rotation(path, None).await?.ok_or(error)?)),
                 }
@@ -360,7 +361,7 @@ impl SecretStore {
     }
 
     /// Returns the key in the file, or the key in the keychain whose id the file holds.
-    async fn key_of(&self, stored: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
+    async fn load_key(&self, stored: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
         let key = match stored {
             StoredKey::InFile(key) => Ok(key),
             StoredKey::InKeychain(id) => self.keychain.key(id).await,
@@ -369,7 +370,7 @@ impl SecretStore {
     }
 
     /// Returns whether the database has no sealed value.
-    async fn is_empty(&self) -> Result<bool, SecretsError> {
+    async fn has_no_values(&self) -> Result<bool, SecretsError> {
         for space in Space::ALL {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.vault_error(error.into()))?;
             if !names.is_empty() {
@@ -379,7 +380,7 @@ impl SecretStore {
         Ok(true)
     }
 
-    async fn open(&self, key: VaultKey) -> Result<Vault, SecretsError> {
+    async fn open_vault(&self, key: VaultKey) -> Result<Vault, SecretsError> {
         Vault::open(self.store()?, key).await.map_err(|error| self.vault_error(error))
     }
 
@@ -395,7 +396,7 @@ impl SecretStore {
     fn vault_error(&self, error: VaultError) -> SecretsError {
         match error {
             VaultError::Passphrase => SecretsError::Variable,
-            error => SecretsError::Vault { error: Box::new(error), place: self.place() },
+            error => SecretsError::Vault { error: Box::new(error), place: self.key_place() },
         }
     }
 }
@@ -417,13 +418,13 @@ impl DaemonVault for SecretStore {
 }
 
 /// Returns the key in the variable: 32 bytes, or else derived from a passphrase.
-fn key_in(VariableValue(value): &VariableValue) -> Result<VaultKey, SecretsError> {
+fn variable_key(VariableValue(value): &VariableValue) -> Result<VaultKey, SecretsError> {
     let text = value.to_str().ok_or(SecretsError::Variable)?.trim();
-    Ok(bytes_in(text).map_or_else(|| VaultKey::from_passphrase(text), VaultKey::from_bytes))
+    Ok(parse_key(text).map_or_else(|| VaultKey::from_passphrase(text), VaultKey::from_bytes))
 }
 
 /// Reads 32 bytes that are written as hex digits or base64.
-fn bytes_in(text: &str) -> Option<[u8; 32]> {
+fn parse_key(text: &str) -> Option<[u8; 32]> {
     if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let pairs = (0..32).map(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16));
         return pairs.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok();
@@ -442,7 +443,7 @@ fn new_key(path: &Path) -> Result<[u8; 32], SecretsError> {
 }
 
 /// Writes a key as 64 hex digits.
-fn digits(key: &[u8; 32]) -> String {
+fn hex_digits(key: &[u8; 32]) -> String {
     toolrack_store::audit::hex(key)
 }
 

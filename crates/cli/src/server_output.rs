@@ -26,8 +26,8 @@ impl ServerOutput {
         shows: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
         let (end, mut ended) = oneshot::channel();
-        let mut showing = JoinSet::new();
-        showing.spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             loop {
                 let event = tokio::select! {
                     event = events.recv() => event,
@@ -46,15 +46,15 @@ impl ServerOutput {
                 show_event(&event, &screen, &shows);
             }
         });
-        Self(Mutex::new(Some((end, showing))))
+        Self(Mutex::new(Some((end, tasks))))
     }
 
     /// Shows the messages so far, and ends.
     pub(crate) async fn close(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((end, mut showing)) = running {
+        if let Some((end, mut tasks)) = running {
             let _ = end.send(());
-            showing.join_next().await;
+            tasks.join_next().await;
         }
     }
 }

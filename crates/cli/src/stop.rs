@@ -9,7 +9,7 @@ use crate::error::{Exit, Failure};
 /// Waits for signals that ask the program to stop. Once a value of this type was created, these signals no longer end
 /// the process by themselves.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub(crate) struct Stop {
     hang_up: Option<tokio::signal::unix::Signal>,
 }
 
-impl Stop {
+impl StopSignals {
     /// Starts to receive the signals.
     ///
     /// # Errors

@@ -57,14 +57,14 @@ impl TokenStore for Tokens {
             let lease = vault.lease(Space::Token, &key.to_text(), duration, LEASE_WAIT).await;
             let lease = lease.map_err(|error: VaultError| store_error(&error))?;
             let lease = lease.ok_or_else(|| TokenStoreError::new("another process has held the lease for too long"))?;
-            Ok(Box::new(VaultLease { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
+            Ok(Box::new(VaultLease { secret_store: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
         })
     }
 }
 
 /// The lease of the vault's row for these tokens: until it is released or expires, no other process may change the row.
 struct VaultLease {
-    stored: Arc<SecretStore>,
+    secret_store: Arc<SecretStore>,
     vault: Vault,
     lease: toolrack_store::Lease,
 }
@@ -76,7 +76,8 @@ impl TokenLease for VaultLease {
                 // The key may have been changed during the request to the server. Save with the new key, because the
                 // server does not issue the token again.
                 Err(error) => {
-                    let vault = self.stored.vault_with_new_key(error).await.map_err(|error| store_error(&error))?;
+                    let vault =
+                        self.secret_store.vault_with_new_key(error).await.map_err(|error| store_error(&error))?;
                     vault.put_under(&self.lease, &credentials).await
                 }
                 Ok(()) => Ok(()),

@@ -170,7 +170,7 @@ impl Verb {
             Some(_) if json => {
                 Err(Failure::usage("`--output` writes content as it is, and `--json` prints a document: leave one out"))
             }
-            Some(file) if !output::is_stdout(file) => output::check(file),
+            Some(file) if !output::is_stdout(file) => output::check_writable(file),
             _ => Ok(()),
         }
     }

@@ -47,11 +47,11 @@ pub(crate) struct ModelArgs {
     pub(crate) max_tokens: Option<NonZeroU32>,
 
     /// The price of the model in US dollars, for a million tokens of input and of output, such as 3,15
-    #[arg(long, value_name = "INPUT,OUTPUT", value_parser = price)]
+    #[arg(long, value_name = "INPUT,OUTPUT", value_parser = parse_price)]
     pub(crate) price: Option<(f64, f64)>,
 }
 
-fn price(typed: &str) -> Result<(f64, f64), String> {
+fn parse_price(typed: &str) -> Result<(f64, f64), String> {
     let amount = |typed: &str| {
         let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
         amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
@@ -73,11 +73,11 @@ pub(crate) struct LimitArgs {
     pub(crate) max_total_tokens: Option<NonZeroU64>,
 
     /// How much all answers of a turn may cost, in US dollars, such as 0.25
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     pub(crate) max_cost: Option<f64>,
 }
 
-fn dollars(typed: &str) -> Result<f64, String> {
+fn parse_dollars(typed: &str) -> Result<f64, String> {
     let amount = typed.strip_prefix('$').unwrap_or(typed).parse::<f64>().ok();
     amount
         .filter(|amount| amount.is_finite() && *amount > 0.0)

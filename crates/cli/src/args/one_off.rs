@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolrack_host::text;
 
 /// The name of the server that is given for one command.
-pub(crate) const NAME: &str = "once";
+pub(crate) const ONE_OFF_NAME: &str = "once";
 
 /// The command that starts a server for one command.
 #[derive(Debug, Default, Args)]
@@ -42,11 +42,11 @@ impl OneOffServer {
             }
             Self::Url(url) => json!({ "url": url }),
         };
-        json!({ "mcpServers": { NAME: entry } }).to_string()
+        json!({ "mcpServers": { ONE_OFF_NAME: entry } }).to_string()
     }
 
     /// The command `toolrack VERB` with this server, as a user types it.
-    pub(crate) fn line(&self, verb: &str) -> String {
+    pub(crate) fn command_line(&self, verb: &str) -> String {
         let words = match self {
             Self::Command(words) => format!("toolrack {verb} -- {}", shell_words::join(words)),
             Self::Url(url) => format!("toolrack {verb} {}", shell_words::quote(url)),

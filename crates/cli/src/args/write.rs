@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// How a verb that edits a file writes.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Write {
+pub(crate) struct WriteArgs {
     /// The file to change: for you in every folder, for all users of this project, or for you in this project
     #[arg(short, long, value_name = "SCOPE")]
     pub(crate) scope: Option<Scope>,

@@ -5,7 +5,7 @@ use toolrack_host::{Mismatch, MismatchKind, Unfit, Validator, plainly_fits};
 
 use super::{
     BadArguments,
-    slips::{meant_for, probably_meant},
+    slips::{argument_meant_for, property_meant_by},
 };
 
 /// Checks that `arguments` fit `schema`, the tool's whole input schema.
@@ -28,16 +28,17 @@ fn mismatches(arguments: &Value, schema: &Value) -> Vec<String> {
     match Validator::compile(schema).map(|validator| validator.validate(arguments)) {
         Ok(Err(Unfit::Mismatch { mismatches })) => {
             let arguments = arguments.as_object().cloned().unwrap_or_default();
-            mismatches.iter().map(|mismatch| in_words(mismatch, &arguments, schema)).collect()
+            mismatches.iter().map(|mismatch| describe(mismatch, &arguments, schema)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn in_words(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value) -> String {
+fn describe(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value) -> String {
     let place = mismatch.place.trim_start_matches('/').replace('/', ".");
     match &mismatch.kind {
-        MismatchKind::Missing { property } if place.is_empty() => match meant_for(property, arguments, schema) {
+        MismatchKind::Missing { property } if place.is_empty() => match argument_meant_for(property, arguments, schema)
+        {
             Some(other) => format!("`{property}` is missing (`{other}` is given)"),
             None => format!("`{property}` is missing"),
         },
@@ -51,7 +52,7 @@ fn in_words(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value)
 }
 
 fn no_such_argument(name: &str, arguments: &Map<String, Value>, schema: &Value) -> String {
-    match probably_meant(name, arguments, schema) {
+    match property_meant_by(name, arguments, schema) {
         Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
         None => format!("there is no `{name}`"),
     }

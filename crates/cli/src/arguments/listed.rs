@@ -8,7 +8,7 @@ use super::{Expected, MAX_PLACES};
 
 /// An argument, in the words of its schema; its texts are not safe to print yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedArgument {
     pub(crate) name: String,
     /// The expected type, in the words of an error: `a whole number`, `one of a, b`.
     pub(crate) expected: String,
@@ -20,7 +20,7 @@ pub(crate) struct Listed {
 
 /// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones in the order of
 /// `required`, then the others by name.
-pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
+pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
     let places_left = Cell::new(MAX_PLACES);
     let known = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
@@ -29,19 +29,19 @@ pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
     let all = required.chain(known.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
     all.filter(|(name, _)| seen.insert(*name))
         .map(|(name, required)| {
-            let expected = Expected::of_property(schema, name, &places_left);
-            let member = |word: &str| {
+            let expected = Expected::for_property(schema, name, &places_left);
+            let keyword = |word: &str| {
                 // A keyword next to a `$ref` takes precedence over that of the schema it refers to.
                 let direct = expected.schema.and_then(|schema| schema.get(word));
                 direct.or_else(|| expected.resolved(0)?.schema?.get(word))
             };
-            let in_words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            Listed {
+            let as_typed = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            ListedArgument {
                 name: name.to_owned(),
-                expected: expected.in_words(0),
+                expected: expected.describe(0),
                 required,
-                default: member("default").map(in_words),
-                about: member("description").and_then(Value::as_str).map(str::to_owned),
+                default: keyword("default").map(as_typed),
+                about: keyword("description").and_then(Value::as_str).map(str::to_owned),
             }
         })
         .collect()
@@ -65,9 +65,9 @@ mod tests {
             "required": ["path", "mode", "ghost"],
             "$defs": { "mode": { "enum": ["fast", "slow"], "description": "How." } },
         });
-        let lines: Vec<_> = listed(&schema)
+        let lines: Vec<_> = list_arguments(&schema)
             .into_iter()
-            .map(|Listed { name, expected, required, default, about }| {
+            .map(|ListedArgument { name, expected, required, default, about }| {
                 format!("{name}: {expected}, {required}, {default:?}, {about:?}")
             })
             .collect();
@@ -81,6 +81,6 @@ mod tests {
                 "times: a whole number or null, false, None, None",
             ]
         );
-        assert_eq!(listed(&json!(true)), []);
+        assert_eq!(list_arguments(&json!(true)), []);
     }
 }

@@ -6,16 +6,16 @@ use toolrack_config::{abbreviated, closest};
 use super::is_name;
 
 /// A call with more bytes than this is not converted into another syntax.
-const MAX_CALL: usize = 4096;
+const MAX_CALL_BYTES: usize = 4096;
 
 /// Returns a message about each argument that the schema does not name, with the argument's probable meaning. Only for
 /// an open schema (one that allows further arguments): for a closed schema, see [`check()`](super::check()).
-pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
+pub(crate) fn unnamed_argument_messages(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
     }
-    unknown(arguments, schema)
-        .map(|name| match probably_meant(name, arguments, schema) {
+    unnamed_arguments(arguments, schema)
+        .map(|name| match property_meant_by(name, arguments, schema) {
             Some(meant) => format!("the tool names no argument `{name}`; did you mean `{meant}`?"),
             None => format!("the tool names no argument `{name}`"),
         })
@@ -32,14 +32,14 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
 }
 
 /// The arguments that the schema does not name.
-fn unknown<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Iterator<Item = &'a String> {
+fn unnamed_arguments<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Iterator<Item = &'a String> {
     let is_known = |name: &str| properties(schema).is_some_and(|known| known.contains_key(name));
     arguments.keys().filter(move |name| !is_known(name))
 }
 
 /// Returns the argument of the tool that `name` probably means: a similar one, one that it abbreviates, or the only
 /// missing required one.
-pub(super) fn probably_meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
+pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
     let unused = || {
         let known = properties(schema).into_iter().flat_map(Map::keys);
         known.map(String::as_str).filter(|known| !arguments.contains_key(*known))
@@ -49,27 +49,31 @@ pub(super) fn probably_meant<'a>(name: &str, arguments: &Map<String, Value>, sch
         let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
         let only = missing.next().filter(|_| missing.next().is_none());
         // With several unknown arguments, any of them could be the missing one.
-        only.filter(|_| unknown(arguments, schema).take(2).count() == 1)
+        only.filter(|_| unnamed_arguments(arguments, schema).take(2).count() == 1)
     };
     closest(name, unused()).or_else(|| abbreviated(name, unused())).or_else(missing)
 }
 
 /// Returns the given argument that was probably meant to be `property`, if the tool allows further arguments.
-pub(super) fn meant_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
-    let mut rest = unknown(arguments, schema).filter(|_| is_open(schema));
-    rest.find(|name| probably_meant(name, arguments, schema) == Some(property)).map(String::as_str)
+pub(super) fn argument_meant_for<'a>(
+    property: &str,
+    arguments: &'a Map<String, Value>,
+    schema: &'a Value,
+) -> Option<&'a str> {
+    let mut unnamed = unnamed_arguments(arguments, schema).filter(|_| is_open(schema));
+    unnamed.find(|name| property_meant_by(name, arguments, schema) == Some(property)).map(String::as_str)
 }
 
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
 /// no such call.
 pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<String> {
     let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-    let (tool, inside) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
-    let inside = inside.trim();
-    if typed.len() > MAX_CALL || tool.is_empty() || tool.contains(char::is_whitespace) {
+    let (tool, argument_list) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
+    let argument_list = argument_list.trim();
+    if typed.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
         return None;
     }
-    let words = if inside.starts_with('{') { vec![inside.to_owned()] } else { words(inside)? };
+    let words = if argument_list.starts_with('{') { vec![argument_list.to_owned()] } else { to_words(argument_list)? };
     let all = std::iter::once(tool.to_owned()).chain(words);
     Some(all.map(|word| shell_quoted(&word)).collect::<Vec<_>>().join(" "))
 }
@@ -81,7 +85,7 @@ pub(super) fn shell_quoted(word: &str) -> String {
 }
 
 /// Converts `a: 1, b = "x y"` to `a=1`, `b=x y`; `None` if a part is not a named argument.
-fn words(inside: &str) -> Option<Vec<String>> {
+fn to_words(argument_list: &str) -> Option<Vec<String>> {
     let word = |part: &str| {
         let separator = part.find([':', '='])?;
         let (name, value) = (part[..separator].trim().trim_matches(['"', '\'']), part[separator + 1..].trim());
@@ -89,13 +93,13 @@ fn words(inside: &str) -> Option<Vec<String>> {
         let text = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
         is_name(name).then(|| format!("{name}{}={}", if is_json { ":" } else { "" }, text.unwrap_or(value)))
     };
-    parts(inside).into_iter().map(word).collect()
+    split_arguments(argument_list).into_iter().map(word).collect()
 }
 
 /// Splits at the commas outside of quotes and brackets.
-fn parts(inside: &str) -> Vec<&str> {
+fn split_arguments(argument_list: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
-    for (index, c) in inside.char_indices() {
+    for (index, c) in argument_list.char_indices() {
         match (quote, c) {
             (Some(open), _) if open == c => quote = None,
             (Some(_), _) => {}
@@ -103,13 +107,13 @@ fn parts(inside: &str) -> Vec<&str> {
             (None, '[' | '{' | '(') => depth += 1,
             (None, ']' | '}' | ')') => depth = depth.saturating_sub(1),
             (None, ',') if depth == 0 => {
-                parts.push(&inside[start..index]);
+                parts.push(&argument_list[start..index]);
                 start = index + 1;
             }
             _ => {}
         }
     }
-    parts.push(&inside[start..]);
+    parts.push(&argument_list[start..]);
     parts.retain(|part| !part.trim().is_empty());
     parts
 }
@@ -132,7 +136,7 @@ mod tests {
             assert_eq!(as_command_line(typed, &[]).as_deref(), Some(expected), "{typed}");
         }
         assert_eq!(as_command_line("f(a:", &["1)".to_owned()]).as_deref(), Some("f a=1"), "typed as two words");
-        for none in ["f", "f(a", "f a)", "(a: 1)", "f(1)", &format!("f(a: {})", "x".repeat(MAX_CALL))] {
+        for none in ["f", "f(a", "f a)", "(a: 1)", "f(1)", &format!("f(a: {})", "x".repeat(MAX_CALL_BYTES))] {
             assert_eq!(as_command_line(none, &[]), None, "{none}");
         }
     }
@@ -148,9 +152,12 @@ mod tests {
             (&["message", "text"], "text", None),
             (&["message", "lod"], "lod", Some("loud")),
         ] {
-            assert_eq!(probably_meant(name, &given(names), &schema), expected, "{names:?}");
+            assert_eq!(property_meant_by(name, &given(names), &schema), expected, "{names:?}");
         }
-        assert_eq!(meant_for("message", &given(&["msg"]), &schema), Some("msg"));
-        assert_eq!(unnamed(&given(&["msg"]), &schema), ["the tool names no argument `msg`; did you mean `message`?"]);
+        assert_eq!(argument_meant_for("message", &given(&["msg"]), &schema), Some("msg"));
+        assert_eq!(
+            unnamed_argument_messages(&given(&["msg"]), &schema),
+            ["the tool names no argument `msg`; did you mean `message`?"]
+        );
     }
 }

@@ -127,14 +127,14 @@ fn arguments_of_prompts_are_text() {
     let given = parse(&words("a=5 b:=\"x\" c:=[1]")).unwrap();
     let expected = [("a", "5"), ("b", "x"), ("c", "[1]")];
     let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    assert_eq!(texts(given).unwrap(), expected.into());
-    assert!(texts(parse(&words("a=1 a=2")).unwrap()).is_err());
+    assert_eq!(into_strings(given).unwrap(), expected.into());
+    assert!(into_strings(parse(&words("a=1 a=2")).unwrap()).is_err());
 }
 
 #[test]
 fn a_name_that_an_open_schema_does_not_know_is_remarked_on() {
     let schema = json!({ "properties": { "path": {}, "head": {} } });
-    let remarks = |names: Value, schema: &Value| unnamed(names.as_object().unwrap(), schema);
+    let remarks = |names: Value, schema: &Value| unnamed_argument_messages(names.as_object().unwrap(), schema);
     assert_eq!(
         remarks(json!({ "pth": 1, "head": 2 }), &schema),
         ["the tool names no argument `pth`; did you mean `path`?"]

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// An answer.
 #[derive(Debug)]
-enum Answer {
+enum PresetAnswer {
     /// A text from `--answer`, read as the field's type.
     Text(String),
     /// A value from the file of `--answers`.
@@ -25,13 +25,13 @@ enum Answer {
 
 /// The answers, by the names of fields. An unused answer is not a mistake, because servers choose their questions.
 #[derive(Debug)]
-pub(super) struct Answers {
-    values: BTreeMap<String, Answer>,
+pub(super) struct PresetAnswers {
+    values: BTreeMap<String, PresetAnswer>,
     /// Why these answers did not fit a form: the reason for the first form that stayed unanswered.
     first_failure: OnceLock<String>,
 }
 
-impl Answers {
+impl PresetAnswers {
     /// The answers that the options give; `None` when there are none.
     ///
     /// # Errors
@@ -39,13 +39,13 @@ impl Answers {
     pub(super) fn from_options(global: &Global) -> Result<Option<Self>, Failure> {
         let mut values = BTreeMap::new();
         if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
-            values.extend(parse(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
+            values.extend(parse(file, text)?.into_iter().map(|(name, value)| (name, PresetAnswer::Json(value))));
         }
         for word in &global.answer {
             let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                 Failure::usage(format!("--answer {}: write name=value, with the name of a field", text::for_line(word)))
             })?;
-            values.insert(name.to_owned(), Answer::Text(value.to_owned()));
+            values.insert(name.to_owned(), PresetAnswer::Text(value.to_owned()));
         }
         let has_options = global.answers.is_some() || !global.answer.is_empty();
         Ok(has_options.then(|| Self { values, first_failure: OnceLock::new() }))
@@ -59,9 +59,9 @@ impl Answers {
         let mut values = Map::new();
         for field in fields {
             let value = match self.values.get(&field.name) {
-                Some(Answer::Text(text)) => field.read(text.trim()),
-                Some(Answer::Json(value)) => field.check(value).map(Some),
-                None if self.lacks(field) => return Ok(None),
+                Some(PresetAnswer::Text(text)) => field.read(text.trim()),
+                Some(PresetAnswer::Json(value)) => field.check(value).map(Some),
+                None if self.lacks_answer_for(field) => return Ok(None),
                 None => field.read(""),
             };
             let value =
@@ -72,7 +72,7 @@ impl Answers {
     }
 
     /// Whether `field` is required and has no answer.
-    pub(super) fn lacks(&self, field: &Field) -> bool {
+    pub(super) fn lacks_answer_for(&self, field: &Field) -> bool {
         !self.values.contains_key(&field.name) && field.read("").is_err()
     }
 
@@ -92,7 +92,7 @@ impl Answers {
 ///
 /// # Errors
 /// When it cannot be read.
-pub(crate) async fn read(global: &mut Global) -> Result<(), Failure> {
+pub(crate) async fn read_answers_file(global: &mut Global) -> Result<(), Failure> {
     if let Some(file) = global.answers.clone() {
         // On its own thread, because opening a pipe without a writer blocks.
         let text = tokio::task::spawn_blocking(move || read_file(&file)).await;
@@ -128,9 +128,9 @@ mod tests {
     use super::*;
     use crate::asker::form::fields;
 
-    fn answers(words: &[&str]) -> Answers {
+    fn answers(words: &[&str]) -> PresetAnswers {
         let answer = words.iter().map(|word| (*word).to_owned()).collect();
-        Answers::from_options(&Global { answer, ..Global::default() }).unwrap().unwrap()
+        PresetAnswers::from_options(&Global { answer, ..Global::default() }).unwrap().unwrap()
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         });
         let fields = fields(&schema).unwrap();
         assert_eq!(answers(&["city=Ulm"]).values_for(&fields), Ok(None));
-        assert!(answers(&["city=Ulm"]).lacks(&fields[0]));
+        assert!(answers(&["city=Ulm"]).lacks_answer_for(&fields[0]));
         let values = answers(&["age=36"]).values_for(&fields).unwrap().unwrap();
         assert_eq!(Value::Object(values), json!({ "age": 36, "city": "Bonn" }));
         assert!(answers(&["age=old"]).values_for(&fields).is_err());
@@ -150,6 +150,6 @@ mod tests {
 
     #[test]
     fn without_options_there_are_no_answers() {
-        assert!(Answers::from_options(&Global::default()).unwrap().is_none());
+        assert!(PresetAnswers::from_options(&Global::default()).unwrap().is_none());
     }
 }

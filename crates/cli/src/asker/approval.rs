@@ -12,13 +12,13 @@ use toolrack_host::{
 
 use super::{MAX_TRIES, Terminal};
 use crate::{
-    editor::Edited,
+    editor::EditOutcome,
     render::{Tone, excerpt, paint},
 };
 
 /// Returns the question with its possible answers, on one line.
-fn choices(lasting: AnswerLifetime) -> &'static str {
-    match lasting {
+fn answer_prompt(max_lifetime: AnswerLifetime) -> &'static str {
+    match max_lifetime {
         AnswerLifetime::Once => "Run it? [y]es [n]o [e]dit [?] ",
         AnswerLifetime::Session => "Run it? [y]es [n]o [a]lways [s]erver always [e]dit [?] ",
         AnswerLifetime::Always => "Run it? [y]es [n]o [t]his session [a]lways [s]erver always [e]dit [?] ",
@@ -26,8 +26,8 @@ fn choices(lasting: AnswerLifetime) -> &'static str {
 }
 
 /// Returns what each possible answer means, one per line.
-fn answers(lasting: AnswerLifetime) -> String {
-    let more = match lasting {
+fn answer_help(max_lifetime: AnswerLifetime) -> String {
+    let more = match max_lifetime {
         AnswerLifetime::Once => "",
         AnswerLifetime::Session => {
             "
@@ -52,12 +52,12 @@ fn answers(lasting: AnswerLifetime) -> String {
 
 /// Returns what `answer` allows: this call only, or later calls as well. `None` when it refuses the call or is not
 /// offered.
-fn lasting_answer(answer: &str, lasting: AnswerLifetime) -> Option<AnswerScope> {
+fn scope_of_answer(answer: &str, max_lifetime: AnswerLifetime) -> Option<AnswerScope> {
     match answer {
         "y" | "yes" => Some(AnswerScope::Once),
-        "t" | "this" | "session" if lasting > AnswerLifetime::Once => Some(AnswerScope::Session),
-        "a" | "always" if lasting > AnswerLifetime::Once => Some(AnswerScope::Tool),
-        "s" | "server" if lasting > AnswerLifetime::Once => Some(AnswerScope::Server),
+        "t" | "this" | "session" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Session),
+        "a" | "always" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Tool),
+        "s" | "server" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Server),
         _ => None,
     }
 }
@@ -70,44 +70,44 @@ impl Terminal {
             return Confirmed::Yes;
         }
         let original = question.arguments.clone();
-        self.screen.message(&page(&question));
+        self.screen.message(&approval_page(&question));
         for _ in 0..MAX_TRIES {
-            let Some(answer) = self.ask_key(choices(question.lasting)).await else {
+            let Some(answer) = self.ask_key(answer_prompt(question.lasting)).await else {
                 break;
             };
             let answer = answer.trim().to_lowercase();
-            if let Some(keep) = lasting_answer(&answer, question.lasting) {
+            if let Some(scope) = scope_of_answer(&answer, question.lasting) {
                 let edited = (question.arguments != original).then_some(question.arguments);
-                return match (keep, edited) {
+                return match (scope, edited) {
                     (AnswerScope::Once, None) => Confirmed::Yes,
-                    (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
-                    (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
+                    (AnswerScope::Once, Some(arguments)) => Confirmed::EditOutcome(arguments),
+                    (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },
                 };
             }
             match answer.as_str() {
                 "e" | "edit" => {
-                    if let Some(arguments) = self.edited(&question).await {
+                    if let Some(arguments) = self.edit_arguments(&question).await {
                         question.arguments = arguments;
-                        self.screen.message(&page(&question));
+                        self.screen.message(&approval_page(&question));
                     }
                 }
-                "?" => self.screen.message(&reasons(&question)),
+                "?" => self.screen.message(&explanation(&question)),
                 "" | "n" | "no" => break,
-                _ => self.screen.message(&answers(question.lasting)),
+                _ => self.screen.message(&answer_help(question.lasting)),
             }
         }
         Confirmed::No { why: None }
     }
 
     /// Lets the user edit the arguments. Returns `None` when they stay as they are.
-    async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
+    async fn edit_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         let original = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
         let mut text = original.clone();
         for _ in 0..MAX_TRIES {
             text = match self.edit(&text).await {
-                Edited::Text(text) => text,
-                Edited::NoEditor => return self.typed_again(question).await,
-                Edited::Failed(why) => {
+                EditOutcome::Text(text) => text,
+                EditOutcome::NoEditor => return self.retype_arguments(question).await,
+                EditOutcome::Failed(why) => {
                     self.screen.message(&format!("  {}; the arguments stay as they are", text::for_line(&why)));
                     return None;
                 }
@@ -115,12 +115,12 @@ impl Terminal {
             if text == original || text.trim().is_empty() {
                 return None;
             }
-            match checked(&text, question).await {
+            match parse_and_check(&text, question).await {
                 Ok(arguments) => return Some(arguments),
                 Err(problem) => self.screen.message(&format!("  {problem}")),
             }
-            let again = self.ask_key("Edit again? [y]es, any other key leaves the arguments as they are ").await;
-            if !again.is_some_and(|key| matches!(key.trim(), "y" | "Y" | "e" | "E")) {
+            let answer = self.ask_key("Edit again? [y]es, any other key leaves the arguments as they are ").await;
+            if !answer.is_some_and(|key| matches!(key.trim(), "y" | "Y" | "e" | "E")) {
                 return None;
             }
         }
@@ -128,13 +128,13 @@ impl Terminal {
     }
 
     /// Lets the user type the arguments again, where there is no editor. Returns `None` when they stay as they are.
-    async fn typed_again(&self, question: &Confirm) -> Option<Map<String, Value>> {
+    async fn retype_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
             if typed.trim().is_empty() {
                 return None;
             }
-            match checked(&typed, question).await {
+            match parse_and_check(&typed, question).await {
                 Ok(arguments) => return Some(arguments),
                 Err(problem) => self.screen.message(&format!("  {problem}")),
             }
@@ -147,7 +147,7 @@ impl Terminal {
 ///
 /// # Errors
 /// The problems of the arguments, safe to print.
-async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, String> {
+async fn parse_and_check(text: &str, question: &Confirm) -> Result<Map<String, Value>, String> {
     let arguments = serde_json::from_str::<Map<String, Value>>(text);
     let arguments = arguments.map_err(|error| format!("no JSON object: {}", text::for_line(&error.to_string())))?;
     question.check(arguments.clone()).await.map_err(|problem| text::for_line(&problem).into_owned())?;
@@ -155,7 +155,7 @@ async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, S
 }
 
 /// Returns the page that is shown before the question: the tool, why the user is asked, and all that would be sent.
-fn page(question: &Confirm) -> String {
+fn approval_page(question: &Confirm) -> String {
     let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
     let _ = write!(page, " {}", text::for_line(&question.why));
     if question.destructive {
@@ -175,7 +175,7 @@ fn page(question: &Confirm) -> String {
 }
 
 /// Returns the reason of the question, the facts about the tool, and the possible answers.
-fn reasons(question: &Confirm) -> String {
+fn explanation(question: &Confirm) -> String {
     let mut lines = vec![format!("You are asked because {}.", text::for_line(&question.why))];
     let claim = match (question.destructive, question.read_only) {
         (true, _) => Some("may destroy something"),
@@ -187,14 +187,14 @@ fn reasons(question: &Confirm) -> String {
     lines.push(match question.description.as_deref().map(str::trim) {
         None | Some("") => format!("`{server}` does not describe the tool."),
         Some(text) => {
-            let all = format!("toolrack tools {server}/{} --full", text::for_line(&question.tool));
-            format!("`{server}` describes the tool:\n{}", excerpt::lines(text, &all).join("\n"))
+            let show_all = format!("toolrack tools {server}/{} --full", text::for_line(&question.tool));
+            format!("`{server}` describes the tool:\n{}", excerpt::lines(text, &show_all).join("\n"))
         }
     });
     for Finding { place, what, .. } in &question.findings {
         lines.push(format!("{} {}: {}", paint(Tone::Bad, "look at"), text::for_line(place), text::for_line(what)));
     }
-    lines.push(answers(question.lasting));
+    lines.push(answer_help(question.lasting));
     lines.join("\n")
 }
 
@@ -241,14 +241,14 @@ mod tests {
             assert_eq!(refused, Confirmed::No { why: None }, "a secret is asked about each time");
         }
         assert!(
-            !choices(AnswerLifetime::Once).contains("always")
-                && choices(AnswerLifetime::Always).contains("[t]his session")
+            !answer_prompt(AnswerLifetime::Once).contains("always")
+                && answer_prompt(AnswerLifetime::Always).contains("[t]his session")
         );
     }
 
     #[tokio::test]
     async fn the_arguments_typed_last_are_sent() {
-        let edited = |json: Value| Confirmed::Edited(json.as_object().unwrap().clone());
+        let edited = |json: Value| Confirmed::EditOutcome(json.as_object().unwrap().clone());
         let terminal = typed(&["e", "{\"path\": \"b\"}", "y"]);
         assert_eq!(terminal.confirm(question("rm")).await, edited(json!({ "path": "b" })));
         let terminal = typed(&["e", "no json", "[1]", "{}", "e", "", "y"]);
@@ -263,10 +263,10 @@ mod tests {
     fn a_question_names_the_caller_unless_the_user_typed_the_call() {
         let mut question = question("rm");
         question.caller = Caller::local(Way::Gateway).with_client("an\neditor");
-        let plain = anstream::adapter::strip_str(&page(&question)).to_string();
+        let plain = anstream::adapter::strip_str(&approval_page(&question)).to_string();
         assert!(plain.contains("\nWanted by a client that calls itself `an"), "{plain}");
         question.caller = Caller::local(Way::Cli);
-        assert!(!page(&question).contains("Wanted by"));
+        assert!(!approval_page(&question).contains("Wanted by"));
     }
 
     #[test]
@@ -275,11 +275,11 @@ mod tests {
         let mut question = question(&format!("rm{hostile}"));
         question.description = Some(hostile.to_owned());
         hostile.clone_into(&mut question.why);
-        for shown in [page(&question), reasons(&question)] {
+        for shown in [approval_page(&question), explanation(&question)] {
             let plain = anstream::adapter::strip_str(&shown).to_string();
             assert!(!plain.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{plain:?}");
         }
-        let plain = anstream::adapter::strip_str(&page(&question)).to_string();
+        let plain = anstream::adapter::strip_str(&approval_page(&question)).to_string();
         assert!(plain.contains("[destructive]") && plain.contains("\"path\": \"a"), "{plain}");
     }
 }

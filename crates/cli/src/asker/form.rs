@@ -57,7 +57,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
                 name: name.clone(),
                 title: text_of("title"),
                 description: text_of("description"),
-                kind: Kind::of_schema(field).ok_or_else(|| {
+                kind: Kind::from_schema(field).ok_or_else(|| {
                     format!("the field `{}` is of a kind that a form cannot have", text::for_line(name))
                 })?,
                 required: required.contains(&name.as_str()),
@@ -69,7 +69,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
 
 impl Kind {
     /// Returns the kind of field for the schema of a property; `None` if a form cannot have it.
-    fn of_schema(schema: &Value) -> Option<Self> {
+    fn from_schema(schema: &Value) -> Option<Self> {
         if let Some(choices) = choices(schema) {
             return Some(Self::OneOf(choices));
         }
@@ -153,22 +153,22 @@ impl Field {
     /// Returns `Title (expected value) [default]: `.
     ///
     /// `earlier` is the user's earlier answer, which Enter takes in place of the default.
-    pub(super) fn prompt(&self, earlier: Option<&Value>) -> String {
+    pub(super) fn prompt(&self, previous: Option<&Value>) -> String {
         let title = self.label();
         let mut notes: Vec<String> = self.kind.expected();
-        let default = earlier.or(self.default.as_ref());
+        let default = previous.or(self.default.as_ref());
         if !self.required && default.is_none() {
             notes.push("may be left out".to_owned());
         }
         let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
-        let default = default.map_or_else(String::new, |value| format!(" [{}]", text::for_line(&typed_form(value))));
+        let default = default.map_or_else(String::new, |value| format!(" [{}]", text::for_line(&as_typed(value))));
         format!("  {}{notes}{default}: ", paint(Tone::Strong, &title))
     }
 
     /// Returns `  Title: value`, the line of this field in the summary that the user sees before the form is sent.
-    pub(super) fn shown(&self, value: Option<&Value>) -> String {
+    pub(super) fn summary_line(&self, value: Option<&Value>) -> String {
         let value =
-            value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&typed_form(value)).into());
+            value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&as_typed(value)).into());
         format!("  {}: {value}", self.label())
     }
 
@@ -196,7 +196,7 @@ impl Field {
     /// # Errors
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
-        let read = self.kind.read(&typed_form(value))?;
+        let read = self.kind.read(&as_typed(value))?;
         let is_same = match (&read, value) {
             (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
             (read, value) => read == value,
@@ -318,12 +318,12 @@ fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
 }
 
 /// Returns a value as a user would type it.
-fn typed_form(value: &Value) -> String {
+fn as_typed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(true) => "y".to_owned(),
         Value::Bool(false) => "n".to_owned(),
-        Value::Array(values) => values.iter().map(typed_form).collect::<Vec<_>>().join(", "),
+        Value::Array(values) => values.iter().map(as_typed).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }

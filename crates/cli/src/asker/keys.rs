@@ -27,16 +27,16 @@ pub(crate) struct KeyMode {
 impl KeyMode {
     /// Delivers each key of stdin immediately, and discards earlier input, so that it answers no later question; `None`
     /// if stdin is not a terminal.
-    pub(super) fn of_stdin() -> Option<Self> {
+    pub(super) fn enter_on_stdin() -> Option<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
         let original = tcgetattr(&terminal).ok()?;
-        let mut keys = original.clone();
-        keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        let mut key_mode = original.clone();
+        key_mode.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
         // A read returns as soon as there is one byte, and waits for it without a time limit.
-        keys.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
-        keys.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        key_mode.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        key_mode.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         // TCSAFLUSH discards earlier input.
-        tcsetattr(&terminal, SetArg::TCSAFLUSH, &keys).ok()?;
+        tcsetattr(&terminal, SetArg::TCSAFLUSH, &key_mode).ok()?;
         Some(Self { terminal, original })
     }
 }

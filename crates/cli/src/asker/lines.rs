@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::keys::{KeyMode, read_key};
 use crate::{
-    editor::{Edited, Editor},
+    editor::{EditOutcome, Editor},
     lending::{BorrowerKeys, BorrowerLines},
 };
 
@@ -24,21 +24,21 @@ use crate::{
 const POLL_MILLISECONDS: u8 = 50;
 
 /// A line without its end, or a key; `None` at the end of input.
-type Line = Option<String>;
+type Input = Option<String>;
 
 /// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum InputKind {
     Line,
     Key,
 }
 
 /// A task that waits for a line or a key.
-type Request = (Unit, oneshot::Sender<Line>);
+type Request = (InputKind, oneshot::Sender<Input>);
 
 /// While this exists, keys are delivered immediately.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct KeyGuard {
     _own: Option<KeyMode>,
     _borrower: Option<BorrowerKeys>,
 }
@@ -65,27 +65,27 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    pub(super) fn of_stdin(editor: Editor) -> Self {
-        Self::Own(OwnLines::of_stdin(editor))
+    pub(super) fn from_stdin(editor: Editor) -> Self {
+        Self::Own(OwnLines::from_stdin(editor))
     }
 
     /// Lines of a source that is always ready to be read.
     #[cfg(test)]
-    pub(super) fn new(mut read: impl FnMut() -> Line + Send + 'static) -> Self {
+    pub(super) fn new(mut read: impl FnMut() -> Input + Send + 'static) -> Self {
         let requests = OnceLock::from(start_reader(|| true, move |_| read()));
         Self::Own(OwnLines { requests, editor: Editor::none() })
     }
 
     /// Discards earlier input, so that it answers no later question.
-    pub(super) fn forget(&self) {
+    pub(super) fn discard_input(&self) {
         match self {
-            Self::Own(lines) => lines.forget(),
-            Self::Borrower(lines) => lines.forget(),
+            Self::Own(lines) => lines.discard_input(),
+            Self::Borrower(lines) => lines.discard_input(),
         }
     }
 
     /// The next line that is typed.
-    pub(super) async fn next(&self) -> Line {
+    pub(super) async fn next(&self) -> Input {
         match self {
             Self::Own(lines) => lines.next().await,
             Self::Borrower(lines) => lines.next().await,
@@ -93,15 +93,15 @@ impl Lines {
     }
 
     /// Discards earlier input, and delivers keys immediately while the result exists.
-    pub(super) fn keys(&self) -> Keys {
+    pub(super) fn enter_key_mode(&self) -> KeyGuard {
         match self {
-            Self::Own(lines) => Keys { _own: lines.keys(), _borrower: None },
-            Self::Borrower(lines) => Keys { _own: None, _borrower: Some(lines.keys()) },
+            Self::Own(lines) => KeyGuard { _own: lines.enter_key_mode(), _borrower: None },
+            Self::Borrower(lines) => KeyGuard { _own: None, _borrower: Some(lines.enter_key_mode()) },
         }
     }
 
     /// The next key; `None` at the end of input (Ctrl-D).
-    pub(super) async fn key(&self) -> Line {
+    pub(super) async fn key(&self) -> Input {
         match self {
             Self::Own(lines) => lines.key().await,
             Self::Borrower(lines) => lines.key().await,
@@ -109,7 +109,7 @@ impl Lines {
     }
 
     /// Lets the user change `text` in an editor.
-    pub(super) async fn edit(&self, text: &str) -> Edited {
+    pub(super) async fn edit(&self, text: &str) -> EditOutcome {
         match self {
             Self::Own(lines) => lines.edit(text).await,
             Self::Borrower(lines) => lines.edit(text).await,
@@ -118,12 +118,12 @@ impl Lines {
 }
 
 impl OwnLines {
-    pub(crate) fn of_stdin(editor: Editor) -> Self {
+    pub(crate) fn from_stdin(editor: Editor) -> Self {
         Self { requests: OnceLock::new(), editor }
     }
 
-    /// As [`Lines::forget`].
-    pub(crate) fn forget(&self) {
+    /// As [`Lines::discard_input`].
+    pub(crate) fn discard_input(&self) {
         let stdin = io::stdin();
         if stdin.is_terminal() {
             // Only for a terminal: the user there sees the question, and can type the answer again.
@@ -132,51 +132,54 @@ impl OwnLines {
     }
 
     /// The next line that is typed.
-    pub(crate) async fn next(&self) -> Line {
-        self.wait_for(Unit::Line).await
+    pub(crate) async fn next(&self) -> Input {
+        self.wait_for(InputKind::Line).await
     }
 
-    /// As [`Lines::keys`]; `None` where stdin is not a terminal.
-    pub(crate) fn keys(&self) -> Option<KeyMode> {
-        KeyMode::of_stdin()
+    /// As [`Lines::enter_key_mode`]; `None` where stdin is not a terminal.
+    pub(crate) fn enter_key_mode(&self) -> Option<KeyMode> {
+        KeyMode::enter_on_stdin()
     }
 
     /// As [`Lines::key`].
-    pub(crate) async fn key(&self) -> Line {
-        self.wait_for(Unit::Key).await
+    pub(crate) async fn key(&self) -> Input {
+        self.wait_for(InputKind::Key).await
     }
 
     /// As [`Lines::edit`].
-    pub(crate) async fn edit(&self, text: &str) -> Edited {
+    pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
         self.editor.edit(text).await
     }
 
-    async fn wait_for(&self, unit: Unit) -> Line {
+    async fn wait_for(&self, kind: InputKind) -> Input {
         let requests = self.requests.get_or_init(|| start_reader(wait_for_input, read_stdin)).as_ref()?;
-        let (answer, line) = oneshot::channel();
-        requests.send((unit, answer)).ok()?;
-        line.await.ok().flatten()
+        let (answer, input) = oneshot::channel();
+        requests.send((kind, answer)).ok()?;
+        input.await.ok().flatten()
     }
 }
 
 /// Starts the thread that reads; `None` when the system cannot start it. `ready` waits up to [`POLL_MILLISECONDS`], and
 /// returns whether a read would find something.
-fn start_reader(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
+fn start_reader(
+    ready: fn() -> bool,
+    read: impl FnMut(InputKind) -> Input + Send + 'static,
+) -> Option<mpsc::Sender<Request>> {
     let (sender, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
     thread::Builder::new().name("stdin".to_owned()).spawn(move || answer_requests(&requests, ready, read)).ok()?;
     Some(sender)
 }
 
-fn read_stdin(unit: Unit) -> Line {
-    match unit {
-        Unit::Line => line_of(&mut io::stdin().lock()),
-        Unit::Key => read_key(),
+fn read_stdin(kind: InputKind) -> Input {
+    match kind {
+        InputKind::Line => read_line(&mut io::stdin().lock()),
+        InputKind::Key => read_key(),
     }
 }
 
 /// Reads a line, and replaces invalid UTF-8 in it, so that a line that is not text does not end the input.
-fn line_of(input: &mut impl BufRead) -> Line {
+fn read_line(input: &mut impl BufRead) -> Input {
     let mut line = Vec::new();
     match input.read_until(b'\n', &mut line) {
         Ok(0) | Err(_) => None,
@@ -188,12 +191,12 @@ fn line_of(input: &mut impl BufRead) -> Line {
 /// counts as ready.
 fn wait_for_input() -> bool {
     let stdin = io::stdin();
-    let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    let mut poll_fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
     if !stdin.is_terminal() {
         return true;
     }
     // A read from a terminal returns a single line, so no further line waits in the buffer of this process.
-    match poll(&mut typed, PollTimeout::from(POLL_MILLISECONDS)) {
+    match poll(&mut poll_fds, PollTimeout::from(POLL_MILLISECONDS)) {
         Ok(ready) => ready > 0,
         // The terminal was resized, or another signal arrived that is handled elsewhere.
         Err(Errno::EINTR) => false,
@@ -203,23 +206,23 @@ fn wait_for_input() -> bool {
 }
 
 /// Answers each request with a line or a key that `read` returns.
-fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
-    while let Ok((mut unit, mut request)) = requests.recv() {
+fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(InputKind) -> Input) {
+    while let Ok((mut kind, mut answer)) = requests.recv() {
         // This does not spin, because `ready` waits.
-        while !request.is_closed() && !ready() {}
-        if request.is_closed() {
+        while !answer.is_closed() && !ready() {}
+        if answer.is_closed() {
             continue;
         }
-        let mut line = read(unit);
+        let mut input = read(kind);
         // If the task was dropped during the read, the line goes to the next task that waits for the same.
-        while let Err(unsent) = request.send(line) {
-            line = unsent;
+        while let Err(unsent) = answer.send(input) {
+            input = unsent;
             match requests.try_recv() {
-                Ok((next_unit, next)) if next_unit == unit => request = next,
+                Ok((next_kind, next_answer)) if next_kind == kind => answer = next_answer,
                 // The next task wants a key instead of a line, or the reverse.
-                Ok(next) => {
-                    (unit, request) = next;
-                    line = read(unit);
+                Ok(next_request) => {
+                    (kind, answer) = next_request;
+                    input = read(kind);
                 }
                 Err(_) => break,
             }
@@ -236,7 +239,7 @@ mod tests {
         let (wanted, requests) = mpsc::channel();
         let (gone, dropped) = oneshot::channel();
         let (answer, mut line) = oneshot::channel();
-        wanted.send((Unit::Line, gone)).unwrap();
+        wanted.send((InputKind::Line, gone)).unwrap();
         let mut first = Some((dropped, wanted, answer));
         answer_requests(
             &requests,
@@ -245,7 +248,7 @@ mod tests {
                 // While the user types the line, the first question is withdrawn and the second is asked.
                 let (dropped, wanted, answer) = first.take().unwrap();
                 drop(dropped);
-                wanted.send((Unit::Line, answer)).unwrap();
+                wanted.send((InputKind::Line, answer)).unwrap();
                 Some("blue".to_owned())
             },
         );
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_text_is_not_the_last() {
         let mut input: &[u8] = b"one\n\xff\xfe bad\r\nthree";
-        let lines: Vec<_> = std::iter::from_fn(|| line_of(&mut input)).collect();
+        let lines: Vec<_> = std::iter::from_fn(|| read_line(&mut input)).collect();
         assert_eq!(lines, ["one", "\u{fffd}\u{fffd} bad", "three"]);
     }
 
@@ -264,7 +267,7 @@ mod tests {
         let (wanted, requests) = mpsc::channel();
         let (gone, dropped) = oneshot::channel();
         drop(dropped);
-        wanted.send((Unit::Line, gone)).unwrap();
+        wanted.send((InputKind::Line, gone)).unwrap();
         drop(wanted);
         answer_requests(&requests, || true, |_| unreachable!("no one-line answer is wanted"));
     }

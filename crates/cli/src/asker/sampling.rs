@@ -9,7 +9,7 @@ use toolrack_host::{Conceal, ServerName, ask::AskRefused, text};
 use super::Terminal;
 use crate::{
     error::with_causes,
-    models::{Chosen, ModelContext, ModelOptions},
+    models::{ModelContext, ModelOptions, SelectedModel},
     render::{Tone, paint},
 };
 
@@ -39,14 +39,14 @@ impl fmt::Debug for Sampler {
 
 impl Sampler {
     /// Creates a sampler with the model of a conversation.
-    pub(crate) fn from_chosen(chosen: &Chosen, conceal: Conceal) -> Self {
-        let model = Arc::clone(&chosen.model);
-        let source = Source::Model { model, max_tokens: chosen.max_tokens.map(Into::into) };
-        Self { name: chosen.model.name().to_owned(), source, conceal }
+    pub(crate) fn from_selected(selected: &SelectedModel, conceal: Conceal) -> Self {
+        let model = Arc::clone(&selected.model);
+        let source = Source::Model { model, max_tokens: selected.max_tokens.map(Into::into) };
+        Self { name: selected.model.name().to_owned(), source, conceal }
     }
 
     /// Creates a sampler with the model of `model_options`; `None` if they name none.
-    pub(crate) fn configured(
+    pub(crate) fn from_options(
         model_options: ModelOptions,
         model_context: ModelContext,
         conceal: Conceal,
@@ -79,7 +79,7 @@ impl Sampler {
             Source::Model { model, .. } => Arc::clone(model),
             Source::Configured(configured) => {
                 let (options, context) = &**configured;
-                options.chosen(context).await.map_err(|failure| failure.message)?.model
+                options.choose(context).await.map_err(|failure| failure.message)?.model
             }
         };
         request.answer(&*model).await.map_err(|error| with_causes(&error))
@@ -108,7 +108,7 @@ impl Terminal {
         };
         self.screen.message(page);
         // A line that was typed before the question was shown does not answer it.
-        self.lines.forget();
+        self.lines.discard_input();
         self.ask_yes_no(&format!("Send it to the model, and the answer to `{server}`?")).await == Some(true)
     }
 }
@@ -126,11 +126,11 @@ fn page(server: &ServerName, model: &str, request: &Sampling) -> String {
     }
     let system = request.system().map(|system| ("system", system));
     let messages = request.messages().iter().map(|message| {
-        let who = if message.role == Role::Assistant { "assistant" } else { "user" };
-        (who, message.content.as_str())
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        (role, message.content.as_str())
     });
-    for (who, words) in system.into_iter().chain(messages) {
-        let _ = write!(page, "\n{}", paint(Tone::Strong, &format!("{who}:")));
+    for (role, words) in system.into_iter().chain(messages) {
+        let _ = write!(page, "\n{}", paint(Tone::Strong, &format!("{role}:")));
         // The indent keeps a line of the server's text from looking like a line of this program.
         for line in text::for_terminal(words).split('\n') {
             let _ = write!(page, "\n  {line}");

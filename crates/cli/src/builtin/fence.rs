@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::files::Refused;
+use super::files::FileError;
 
 /// Restricts paths to those below one folder.
 ///
@@ -25,10 +25,10 @@ impl Fence {
     /// Returns the real path behind `typed`, which is relative to the folder, or absolute and below the folder.
     ///
     /// # Errors
-    /// [`Refused::Outside`] when `typed` leads out of the folder, whether or not a file exists there; [`Refused::Io`]
-    /// when it leads to a place inside that cannot be reached.
-    pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, Refused> {
-        let outside = || Refused::Outside { path: typed.to_owned() };
+    /// [`FileError::Outside`] when `typed` leads out of the folder, whether or not a file exists there;
+    /// [`FileError::Io`] when it leads to a place inside that cannot be reached.
+    pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, FileError> {
+        let outside = || FileError::Outside { path: typed.to_owned() };
         let joined = self.root.join(typed);
         // Check this first, without touching the disk: an answer about a file outside would reveal whether it exists.
         if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
@@ -41,7 +41,7 @@ impl Fence {
                 // A link in a path that does not exist may also lead out: check the nearest folder that exists.
                 let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
                 if reached.is_none_or(|real| real.starts_with(&self.root)) {
-                    Err(Refused::io("open", typed, &error))
+                    Err(FileError::io("open", typed, &error))
                 } else {
                     Err(outside())
                 }
@@ -50,7 +50,7 @@ impl Fence {
     }
 
     /// Returns `path` as it is shown: relative to the folder, with `/`, and `.` for the folder itself.
-    pub(super) fn shown(&self, path: &Path) -> String {
+    pub(super) fn display_path(&self, path: &Path) -> String {
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
         let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
@@ -89,18 +89,18 @@ mod tests {
     }
 
     fn is_outside(fence: &Fence, path: &str) -> bool {
-        matches!(fence.resolve(path), Err(Refused::Outside { .. }))
+        matches!(fence.resolve(path), Err(FileError::Outside { .. }))
     }
 
     #[test]
     fn paths_inside_the_folder_are_accepted_in_every_spelling() {
         let (_house, fence) = house();
         for path in ["a.txt", "./a.txt", "deep/../a.txt", "deep/./../a.txt"] {
-            assert_eq!(fence.shown(&fence.resolve(path).unwrap()), "a.txt");
+            assert_eq!(fence.display_path(&fence.resolve(path).unwrap()), "a.txt");
         }
         let absolute = fence.root.join("a.txt");
         assert_eq!(fence.resolve(absolute.to_str().unwrap()).unwrap(), absolute);
-        assert_eq!(fence.shown(&fence.resolve(".").unwrap()), ".");
+        assert_eq!(fence.display_path(&fence.resolve(".").unwrap()), ".");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert!(is_outside(&fence, "out/secret.txt"));
         assert!(is_outside(&fence, "out/nothing-here"));
         assert!(is_outside(&fence, "s"));
-        assert_eq!(fence.shown(&fence.resolve("stays").unwrap()), "deep");
+        assert_eq!(fence.display_path(&fence.resolve("stays").unwrap()), "deep");
     }
 
     #[test]

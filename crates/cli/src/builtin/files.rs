@@ -23,7 +23,7 @@ const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// Why a file tool gave no answer; goes to the caller as the tool's error text.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum FileError {
     #[error("`{path}` is outside the working folder")]
     Outside { path: String },
     #[error("cannot {doing} `{path}`: {why}")]
@@ -40,7 +40,7 @@ pub(super) enum Refused {
     BadPattern { pattern: String, why: String },
 }
 
-impl Refused {
+impl FileError {
     /// Returns the refusal for an error of the system.
     pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         // Only the kind of the error: the system's text may name paths that the caller did not name.
@@ -59,7 +59,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(kind: std::fs::FileType) -> Self {
+    pub(super) fn from_file_type(kind: std::fs::FileType) -> Self {
         if kind.is_symlink() {
             Self::Link
         } else if kind.is_dir() {
@@ -133,29 +133,29 @@ impl Listing {
 ///
 /// # Errors
 /// When `path` is outside of the fence, is no folder, or cannot be read.
-pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
+pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, FileError> {
     let folder = fence.resolve(path)?;
     if !folder.is_dir() {
-        return Err(Refused::NotAFolder { path: path.to_owned() });
+        return Err(FileError::NotAFolder { path: path.to_owned() });
     }
-    let found = std::fs::read_dir(&folder).map_err(|error| Refused::io("list", path, &error))?;
+    let dir_entries = std::fs::read_dir(&folder).map_err(|error| FileError::io("list", path, &error))?;
     let mut entries = Vec::new();
     let mut truncated = false;
-    for entry in found {
-        let entry = entry.map_err(|error| Refused::io("list", path, &error))?;
+    for entry in dir_entries {
+        let entry = entry.map_err(|error| FileError::io("list", path, &error))?;
         if entries.len() == MAX_ENTRIES {
             truncated = true;
             break;
         }
         // Skip an entry that was deleted in the meantime.
-        let Ok(kind) = entry.file_type().map(Kind::of) else {
+        let Ok(kind) = entry.file_type().map(Kind::from_file_type) else {
             continue;
         };
         let size = (kind == Kind::File).then(|| entry.metadata().map(|metadata| metadata.len()).ok()).flatten();
         entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), kind, size });
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Listing { path: fence.shown(&folder), entries, truncated })
+    Ok(Listing { path: fence.display_path(&folder), entries, truncated })
 }
 
 /// The part of a file to read.
@@ -180,19 +180,19 @@ pub(super) struct Text {
 ///
 /// # Errors
 /// When `path` is outside of the fence, is not a regular file of text, or cannot be read.
-pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refused> {
+pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, FileError> {
     let real = fence.resolve(path)?;
     // Check this before opening the file: opening a pipe waits for its writer.
-    let metadata = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    let metadata = std::fs::metadata(&real).map_err(|error| FileError::io("read", path, &error))?;
     if !metadata.is_file() {
-        return Err(Refused::NotAFile { path: path.to_owned() });
+        return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let failed = |error: io::Error| Refused::io("read", path, &error);
+    let failed = |error: io::Error| FileError::io("read", path, &error);
     let mut file = File::open(&real).map_err(failed)?;
-    let mut start = Vec::new();
-    (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
-    if start.contains(&0) {
-        return Err(Refused::NotText { path: path.to_owned(), size: size(metadata.len()) });
+    let mut beginning = Vec::new();
+    (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut beginning).map_err(failed)?;
+    if beginning.contains(&0) {
+        return Err(FileError::NotText { path: path.to_owned(), size: size(metadata.len()) });
     }
     match part {
         Part::Whole => read_head(file, None, &metadata),
@@ -204,15 +204,15 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, Refuse
 
 fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Result<Text> {
     file.seek(SeekFrom::Start(0))?;
-    let mut from = BufReader::new(file.take(MAX_TEXT_BYTES));
+    let mut reader = BufReader::new(file.take(MAX_TEXT_BYTES));
     let mut bytes = Vec::new();
     match lines {
         None => {
-            from.read_to_end(&mut bytes)?;
+            reader.read_to_end(&mut bytes)?;
         }
         Some(lines) => {
             for _ in 0..lines {
-                if from.read_until(b'\n', &mut bytes)? == 0 {
+                if reader.read_until(b'\n', &mut bytes)? == 0 {
                     break;
                 }
             }
@@ -220,7 +220,7 @@ fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Res
     }
     let is_cut = bytes.len() as u64 == MAX_TEXT_BYTES && metadata.len() > MAX_TEXT_BYTES;
     if is_cut {
-        bytes.truncate(whole_characters(&bytes));
+        bytes.truncate(whole_characters_len(&bytes));
     }
     Ok(Text {
         text: String::from_utf8_lossy(&bytes).into_owned(),
@@ -263,11 +263,11 @@ fn tail_start(bytes: &[u8], lines: u32) -> usize {
         .rev()
         .filter(|(_, byte)| **byte == b'\n')
         .nth(lines as usize - 1)
-        .map_or(0, |(at, _)| at + 1)
+        .map_or(0, |(index, _)| index + 1)
 }
 
 /// Returns the length of `bytes` without a character that is cut in two at the end.
-fn whole_characters(bytes: &[u8]) -> usize {
+fn whole_characters_len(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         _ => bytes.len(),
@@ -319,12 +319,12 @@ impl Info {
 ///
 /// # Errors
 /// When `path` is outside of the fence, or cannot be read.
-pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, Refused> {
+pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, FileError> {
     let real = fence.resolve(path)?;
-    let metadata = std::fs::metadata(&real).map_err(|error| Refused::io("read", path, &error))?;
+    let metadata = std::fs::metadata(&real).map_err(|error| FileError::io("read", path, &error))?;
     Ok(Info {
-        path: fence.shown(&real),
-        kind: Kind::of(metadata.file_type()),
+        path: fence.display_path(&real),
+        kind: Kind::from_file_type(metadata.file_type()),
         size: metadata.len(),
         modified: metadata.modified().ok().map(rfc3339),
         created: metadata.created().ok().map(rfc3339),

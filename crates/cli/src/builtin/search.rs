@@ -9,7 +9,7 @@ use toolrack_host::text;
 
 use super::{
     fence::Fence,
-    files::{Kind, Refused},
+    files::{FileError, Kind},
 };
 
 /// The maximum number of matches that are returned.
@@ -60,14 +60,14 @@ enum NamePattern {
 }
 
 impl NamePattern {
-    fn parse(pattern: &str) -> Result<Self, Refused> {
+    fn parse(pattern: &str) -> Result<Self, FileError> {
         if !pattern.contains(['*', '?', '[', '{']) && !pattern.contains('/') {
             return Ok(Self::Part(pattern.to_lowercase()));
         }
         let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
             .literal_separator(true)
             .build()
-            .map_err(|error| Refused::BadPattern { pattern: pattern.to_owned(), why: error.kind().to_string() })?
+            .map_err(|error| FileError::BadPattern { pattern: pattern.to_owned(), why: error.kind().to_string() })?
             .compile_matcher();
         Ok(if pattern.contains('/') { Self::Path(glob) } else { Self::Name(glob) })
     }
@@ -84,17 +84,22 @@ impl NamePattern {
 /// Walks the folders below `path`, without following links and without entering `.git`.
 ///
 /// Checks `cancelled` before each folder; if it is set, returns the results so far.
-pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn Fn() -> bool) -> Result<Found, Refused> {
+pub(super) fn search(
+    fence: &Fence,
+    path: &str,
+    pattern: &str,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Found, FileError> {
     let pattern = NamePattern::parse(pattern)?;
     let top = fence.resolve(path)?;
     if !top.is_dir() {
-        return Err(Refused::NotAFolder { path: path.to_owned() });
+        return Err(FileError::NotAFolder { path: path.to_owned() });
     }
     let mut found = Found { matches: Vec::new(), truncated: false, unreadable: 0 };
     let mut visited = 0;
     let mut folders = vec![(top.clone(), 0)];
     while let Some((folder, depth)) = folders.pop() {
-        if cancelled() {
+        if is_cancelled() {
             found.truncated = true;
             break;
         }
@@ -103,19 +108,19 @@ pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn F
             continue;
         };
         visited += entries.len();
-        let mut inner = Vec::new();
+        let mut subfolders = Vec::new();
         for (name, real, kind) in entries {
             if pattern.matches(&name, real.strip_prefix(&top).unwrap_or(&real)) {
-                found.matches.push(fence.shown(&real));
+                found.matches.push(fence.display_path(&real));
             }
             if kind == Kind::Directory && name != ".git" {
-                inner.push((real, depth + 1));
+                subfolders.push((real, depth + 1));
             }
         }
-        let too_deep = depth == MAX_DEPTH && !inner.is_empty();
-        found.truncated |= too_deep;
-        if !too_deep {
-            folders.extend(inner.into_iter().rev());
+        let is_too_deep = depth == MAX_DEPTH && !subfolders.is_empty();
+        found.truncated |= is_too_deep;
+        if !is_too_deep {
+            folders.extend(subfolders.into_iter().rev());
         }
         if found.matches.len() > MAX_FOUND || visited >= MAX_VISITED {
             found.matches.truncate(MAX_FOUND);
@@ -133,12 +138,12 @@ fn sorted_entries(folder: &Path, limit: usize) -> Option<Vec<(String, PathBuf, K
         .flatten()
         .take(limit)
         .filter_map(|entry| {
-            let kind = Kind::of(entry.file_type().ok()?);
+            let kind = Kind::from_file_type(entry.file_type().ok()?);
             let name = entry.file_name().to_string_lossy().into_owned();
             Some((name, entry.path(), kind))
         })
         .collect();
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    entries.sort_by(|(name, ..), (other, ..)| name.cmp(other));
     Some(entries)
 }
 

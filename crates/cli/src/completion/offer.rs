@@ -15,15 +15,15 @@ use clap_complete::{
     engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter},
 };
 
-use super::known::{Known, Named};
+use super::data::{CompletionData, NamedItem};
 use crate::{
-    notebook::{Argument, is_plain},
+    notebook::{Argument, is_shell_safe},
     verbs::{Cli, about_program::args::Shell},
 };
 
 /// The kinds of values that are offered for an argument, by its value name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offered {
+pub(super) enum ValueKind {
     Servers,
     Tools,
     /// Like [`Self::Servers`]; after a `/`, like [`Self::Tools`].
@@ -49,24 +49,24 @@ pub(super) enum Offered {
 /// What is offered for an argument, by the value name that the help shows. An argument with a fixed set of values is
 /// completed without being listed here; any other argument is not completed. A test fails for a value name with
 /// `SERVER` or `TOOL` that is not listed.
-pub(super) const OFFERED: &[(&str, Offered)] = &[
-    ("SERVER", Offered::Servers),
-    ("TOOL", Offered::Tools),
-    ("SERVER[/TOOL]", Offered::Tools),
-    ("SERVER | TOOL", Offered::ServersThenTools),
-    ("PROMPT", Offered::Prompts),
-    ("NAME=VALUE", Offered::Arguments),
-    ("FILE", Offered::Files),
-    ("DIR", Offered::Folders),
-    ("COMMAND", Offered::Files),
-    ("COMMAND | URL", Offered::Files),
-    ("AGENT", Offered::Agents),
-    ("RESOURCE", Offered::Resources),
-    ("SECRET", Offered::Secrets),
-    ("SESSION", Offered::Sessions),
-    ("NAME[=VALUE]", Offered::Variables),
-    ("URI", Offered::Uris),
-    ("VARIABLE", Offered::Variables),
+pub(super) const VALUE_KINDS: &[(&str, ValueKind)] = &[
+    ("SERVER", ValueKind::Servers),
+    ("TOOL", ValueKind::Tools),
+    ("SERVER[/TOOL]", ValueKind::Tools),
+    ("SERVER | TOOL", ValueKind::ServersThenTools),
+    ("PROMPT", ValueKind::Prompts),
+    ("NAME=VALUE", ValueKind::Arguments),
+    ("FILE", ValueKind::Files),
+    ("DIR", ValueKind::Folders),
+    ("COMMAND", ValueKind::Files),
+    ("COMMAND | URL", ValueKind::Files),
+    ("AGENT", ValueKind::Agents),
+    ("RESOURCE", ValueKind::Resources),
+    ("SECRET", ValueKind::Secrets),
+    ("SESSION", ValueKind::Sessions),
+    ("NAME[=VALUE]", ValueKind::Variables),
+    ("URI", ValueKind::Uris),
+    ("VARIABLE", ValueKind::Variables),
 ];
 
 /// The part of the command line that decides what is offered.
@@ -78,38 +78,38 @@ pub(super) struct Line {
     /// The word that the cursor is in, up to the cursor.
     pub(super) current: String,
     /// The tool, prompt or server that is named before the cursor, and which of them it is.
-    pub(super) selector: Option<(Offered, String)>,
+    pub(super) selector: Option<(ValueKind, String)>,
 }
 
 /// Returns what to offer for `arg`; `None` for a flag and for a fixed set of values.
-pub(super) fn offered(arg: &Arg) -> Option<Offered> {
+pub(super) fn value_kind(arg: &Arg) -> Option<ValueKind> {
     let takes_value = arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.takes_values());
     if !takes_value || !arg.get_possible_values().is_empty() {
         return None;
     }
     let name = arg.get_value_names()?.first()?.as_str();
-    Some(OFFERED.iter().find(|(known, _)| *known == name).map_or(Offered::Nothing, |(_, offered)| *offered))
+    Some(VALUE_KINDS.iter().find(|(value_name, _)| *value_name == name).map_or(ValueKind::Nothing, |(_, kind)| *kind))
 }
 
 /// Returns the argument of `command` that names a tool, a prompt or a server, and so decides what is offered after it:
 /// what the argument names, and its id.
-pub(super) fn selector_of(command: &Command) -> Option<(Offered, String)> {
+pub(super) fn selector_of(command: &Command) -> Option<(ValueKind, String)> {
     let mut arguments = command.get_positionals();
-    arguments.find_map(|arg| match offered(arg)? {
-        kind @ (Offered::Tools | Offered::Prompts | Offered::Servers) => Some((kind, arg.get_id().to_string())),
+    arguments.find_map(|arg| match value_kind(arg)? {
+        kind @ (ValueKind::Tools | ValueKind::Prompts | ValueKind::Servers) => Some((kind, arg.get_id().to_string())),
         _ => None,
     })
 }
 
 /// The whole command line, with what is offered for each argument.
-pub(super) fn command(line: Line, known: Known) -> Command {
+pub(super) fn command(line: Line, data: CompletionData) -> Command {
     let line = Arc::new(line);
-    let known = Arc::new(known);
-    with_completers(Cli::command(), &line, &known)
+    let data = Arc::new(data);
+    with_completers(Cli::command(), &line, &data)
 }
 
 /// Adds to each argument of `command` and of its subcommands what is offered for it.
-fn with_completers(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Command {
+fn with_completers(command: Command, line: &Arc<Line>, data: &Arc<CompletionData>) -> Command {
     // Options would outnumber the words that the user looks for. The library shows hidden ones only if there is nothing
     // else.
     let hides_options = !line.current.starts_with('-');
@@ -117,41 +117,41 @@ fn with_completers(command: Command, line: &Arc<Line>, known: &Arc<Known>) -> Co
         .disable_help_flag(hides_options)
         .disable_version_flag(hides_options)
         .mut_args(|arg| {
-            let hides = hides_options && !arg.is_positional();
-            let arg = match offered(&arg) {
-                Some(offered) => arg.add(completer(offered, line, known)),
+            let is_hidden = hides_options && !arg.is_positional();
+            let arg = match value_kind(&arg) {
+                Some(kind) => arg.add(completer(kind, line, data)),
                 None => arg,
             };
-            if hides { arg.hide(true) } else { arg }
+            if is_hidden { arg.hide(true) } else { arg }
         })
-        .mut_subcommands(|verb| with_completers(verb, line, known))
+        .mut_subcommands(|verb| with_completers(verb, line, data))
 }
 
-fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValueCompleter {
-    let (line, known) = (Arc::clone(line), Arc::clone(known));
+fn completer(kind: ValueKind, line: &Arc<Line>, data: &Arc<CompletionData>) -> ArgValueCompleter {
+    let (line, data) = (Arc::clone(line), Arc::clone(data));
     ArgValueCompleter::new(move |current: &OsStr| {
         let typed = current.to_str().unwrap_or_default();
-        match offered {
-            Offered::Servers => servers(&known, typed, ""),
-            Offered::ServersThenTools if !typed.contains('/') => servers(&known, typed, ""),
-            Offered::Tools | Offered::ServersThenTools => server_then_name(&known, typed, |server| {
-                known.tools(server).into_iter().map(|tool| (tool.name, tool.about))
+        match kind {
+            ValueKind::Servers => servers(&data, typed, ""),
+            ValueKind::ServersThenTools if !typed.contains('/') => servers(&data, typed, ""),
+            ValueKind::Tools | ValueKind::ServersThenTools => server_then_name(&data, typed, |server| {
+                data.tools(server).into_iter().map(|tool| (tool.name, tool.about))
             }),
-            Offered::Prompts => server_then_name(&known, typed, |server| {
-                known.prompts(server).into_iter().map(|prompt| (prompt.name, prompt.about))
+            ValueKind::Prompts => server_then_name(&data, typed, |server| {
+                data.prompts(server).into_iter().map(|prompt| (prompt.name, prompt.about))
             }),
-            Offered::Resources => server_then_name(&known, typed, |server| {
-                known.resources(server).into_iter().map(|resource| (resource.name, resource.about))
+            ValueKind::Resources => server_then_name(&data, typed, |server| {
+                data.resources(server).into_iter().map(|resource| (resource.name, resource.about))
             }),
-            Offered::Uris => uris(&known, &line, typed),
-            Offered::Arguments => arguments(&known, &line, typed),
-            Offered::Files => paths(&line, current, PathCompleter::file()),
-            Offered::Folders => paths(&line, current, PathCompleter::dir()),
-            Offered::Agents => matching(known.agents().iter().map(String::as_str), typed),
-            Offered::Sessions => sessions(&known, typed),
-            Offered::Secrets => matching(known.secrets().iter().map(String::as_str), typed),
-            Offered::Variables => matching(known.variables(), typed),
-            Offered::Nothing => Vec::new(),
+            ValueKind::Uris => uris(&data, &line, typed),
+            ValueKind::Arguments => arguments(&data, &line, typed),
+            ValueKind::Files => paths(&line, current, PathCompleter::file()),
+            ValueKind::Folders => paths(&line, current, PathCompleter::dir()),
+            ValueKind::Agents => matching(data.agents().iter().map(String::as_str), typed),
+            ValueKind::Sessions => sessions(&data, typed),
+            ValueKind::Secrets => matching(data.secrets().iter().map(String::as_str), typed),
+            ValueKind::Variables => matching(data.variables(), typed),
+            ValueKind::Nothing => Vec::new(),
         }
     })
 }
@@ -161,70 +161,70 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
     CompletionCandidate::new(word).help(about.map(|about| about.to_owned().into()))
 }
 
-fn servers(known: &Known, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
-    let fits = |server: &&Named| is_plain(&server.name) && server.name.starts_with(typed);
-    let servers = known.servers().iter().filter(fits);
+fn servers(data: &CompletionData, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
+    let fits = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed);
+    let servers = data.servers().iter().filter(fits);
     servers.map(|server| candidate(format!("{}{suffix}", server.name), &server.about)).collect()
 }
 
 /// Sessions by the beginnings of their ids, the newest first, and `last` for the newest.
-fn sessions(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
-    let sessions = known.sessions();
+fn sessions(data: &CompletionData, typed: &str) -> Vec<CompletionCandidate> {
+    let sessions = data.sessions();
     let last = sessions.first().map(|newest| ("last", &newest.about));
     let all = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(last);
-    let fits = all.filter(|(word, _)| is_plain(word) && word.starts_with(typed)).enumerate();
-    fits.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
+    let matching = all.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed)).enumerate();
+    matching.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
 /// Completes `server/name`: first the server, then what it has (name and description), as with folders and files.
 /// `list` returns what a server has.
 fn server_then_name<I: Iterator<Item = (String, String)>>(
-    known: &Known,
+    data: &CompletionData,
     typed: &str,
     list: impl Fn(&str) -> I,
 ) -> Vec<CompletionCandidate> {
     let Some((server, start)) = typed.split_once('/') else {
-        return servers(known, typed, "/");
+        return servers(data, typed, "/");
     };
-    if !is_plain(server) {
+    if !is_shell_safe(server) {
         return Vec::new();
     }
     list(server)
-        .filter(|(name, _)| name.starts_with(start) && is_plain(name))
+        .filter(|(name, _)| name.starts_with(start) && is_shell_safe(name))
         .map(|(name, about)| candidate(format!("{server}/{name}"), &about))
         .collect()
 }
 
 /// The URIs of the server that is named earlier on the line.
-fn uris(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
-    let Some((Offered::Servers, server)) = &line.selector else { return Vec::new() };
-    let resources = known.resources(server).into_iter();
+fn uris(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+    let Some((ValueKind::Servers, server)) = &line.selector else { return Vec::new() };
+    let resources = data.resources(server).into_iter();
     resources
-        .filter(|resource| resource.name.starts_with(typed) && is_plain(&resource.name))
+        .filter(|resource| resource.name.starts_with(typed) && is_shell_safe(&resource.name))
         .map(|resource| candidate(&resource.name, &resource.about))
         .collect()
 }
 
 /// The arguments of the tool or prompt that is named earlier on the line.
-fn arguments_of_selected(known: &Known, line: &Line) -> Vec<Argument> {
+fn arguments_of_selected(data: &CompletionData, line: &Line) -> Vec<Argument> {
     let Some((kind, selector)) = &line.selector else { return Vec::new() };
     let Some((server, name)) = selector.split_once('/') else { return Vec::new() };
     let arguments = match kind {
-        Offered::Prompts => {
-            known.prompts(server).into_iter().find(|prompt| prompt.name == name).map(|prompt| prompt.arguments)
+        ValueKind::Prompts => {
+            data.prompts(server).into_iter().find(|prompt| prompt.name == name).map(|prompt| prompt.arguments)
         }
-        _ => known.tools(server).into_iter().find(|tool| tool.name == name).map(|tool| tool.arguments),
+        _ => data.tools(server).into_iter().find(|tool| tool.name == name).map(|tool| tool.arguments),
     };
     arguments.unwrap_or_default()
 }
 
 /// Completes an argument: first `name=`, then its values, or paths if no values are known.
-fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
-    let arguments = arguments_of_selected(known, line);
+fn arguments(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+    let arguments = arguments_of_selected(data, line);
     let Some((name, start)) = typed.split_once('=') else {
         return arguments
             .iter()
-            .filter(|argument| argument.name.starts_with(typed) && is_plain(&argument.name))
+            .filter(|argument| argument.name.starts_with(typed) && is_shell_safe(&argument.name))
             .map(|argument| candidate(format!("{}=", argument.name), &argument.about))
             .collect();
     };
@@ -234,13 +234,13 @@ fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate
         let paths = paths(line, OsStr::new(start), PathCompleter::any());
         return paths.into_iter().map(|path| path.add_prefix(format!("{name}="))).collect();
     }
-    let fits = |value: &&String| value.starts_with(start) && is_plain(value);
+    let fits = |value: &&String| value.starts_with(start) && is_shell_safe(value);
     values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
 /// Returns those of `words` that need no quotes and start with what is typed.
 fn matching<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
-    words.filter(|word| is_plain(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
+    words.filter(|word| is_shell_safe(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
 }
 
 /// Returns the paths that begin with `typed`. For Bash, returns none: where nothing is offered, Bash itself completes

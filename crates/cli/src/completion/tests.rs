@@ -58,7 +58,7 @@ fn an_argument_whose_name_says_what_it_takes_is_completed() {
             let names = arg.get_value_names().unwrap_or_default();
             let words = names.iter().flat_map(|name| name.split(|letter: char| !letter.is_ascii_uppercase()));
             let says_what = words.into_iter().any(|word| SAID.contains(&word));
-            if says_what && offer::offered(arg) == Some(Offered::Nothing) {
+            if says_what && offer::value_kind(arg) == Some(ValueKind::Nothing) {
                 found.push(format!("{}: {arg}", command.get_name()));
             }
         }
@@ -228,8 +228,9 @@ fn completion_offers_only_plain_names_of_a_project() {
         }
     }
     // The state after it was connected once and the approval was revoked.
-    let loaded = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
-    loaded.note_a_tool("theirs");
+    let data =
+        CompletionData::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    data.note_a_tool("theirs");
     for line in [&["call", "theirs/"][..], &["prompt", "theirs/"], &["read", "theirs", "x"]] {
         assert_eq!(desk.offers(line), [] as [&str; 0]);
     }
@@ -238,8 +239,9 @@ fn completion_offers_only_plain_names_of_a_project() {
 #[test]
 fn a_tool_that_was_seen_is_offered_until_its_entry_changes() {
     let desk = desk();
-    let known = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
-    known.note_a_tool("fs");
+    let data =
+        CompletionData::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    data.note_a_tool("fs");
     assert_eq!(desk.offers(&["call", "fs/"]), ["fs/seen"]);
     assert_eq!(desk.offers(&["call", "fs/seen", ""]), ["mode="]);
     assert_eq!(desk.offers(&["call", "fs/seen", "mode=f"]), ["mode=fast"]);

@@ -9,21 +9,21 @@ use toolrack_store::{ArtifactFolder, Store};
 use toolrack_team::TenantQuotas;
 
 use super::{Context, tape::Tape};
-use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
+use crate::{audit::AuditRecorder, concealing::Concealing, log_keeper::LogKeeper};
 
 /// The supervisor: the program that runs between the host and a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
 
 /// The parts that the hosts of one user share.
 #[derive(Clone)]
-pub(crate) struct Hosts {
+pub(crate) struct HostParts {
     pub(super) store: Option<Store>,
     pub(super) secrets: Arc<Interpolate>,
     pub(super) sign_in: SignIn,
     pub(super) artifacts: ArtifactFolder,
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
-    pub(super) audit: Arc<Audited>,
+    pub(super) audit: Arc<AuditRecorder>,
     /// Whether the user's answers may be stored. False for a server that is given for one command: the answer would
     /// also apply to the next such server, which may be another program.
     pub(super) keeps_answers: bool,
@@ -48,20 +48,20 @@ pub(super) struct Loan {
     pub(super) principal: Principal,
 }
 
-impl fmt::Debug for Hosts {
+impl fmt::Debug for HostParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosts").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("HostParts").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
 impl Context {
     /// Returns the quotas, which count what each caller uses.
     pub(crate) fn quotas(&self) -> &TenantQuotas {
-        &self.hosts.quotas
+        &self.host_parts.quotas
     }
 }
 
-impl Hosts {
+impl HostParts {
     /// The parts of the hosts of sessions: `lender` lends them the servers that `principal` has.
     pub(crate) fn borrowing(&self, lender: Host, principal: Principal) -> Self {
         Self { loan: Some(Loan { lender, principal }), ..self.clone() }

@@ -22,7 +22,7 @@ use toolrack_host::{
 use toolrack_team::TenantQuotas;
 
 use super::{
-    CommandLine, Context, HostSettings, Hosts,
+    CommandLine, Context, HostParts, HostSettings,
     opening::{PROXIES, on_message},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub(super) struct LentContext {
 
 /// The purpose for which a command needs servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum Purpose {
     /// The command sends requests to the servers, so they must be connected.
     Connections,
     /// The command shows the state of the servers, whether they are connected or not.
@@ -95,13 +95,13 @@ impl Context {
             global.mcp_config == own_options.mcp_config && global.strict_mcp_config == own_options.strict_mcp_config;
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
-            () if !has_same_files || !self.command_line.typed.is_empty() => {
+            () if !has_same_files || !self.command_line.inline_configs.is_empty() => {
                 "it has other `--mcp-config` files".to_owned()
             }
             () if global.agent != own_options.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !has_same_places() => "its configuration or its data are elsewhere".to_owned(),
-            () if !self.stored.is_opened_with(key) => "another key opens its secrets".to_owned(),
+            () if !self.secret_store.uses_same_key(key) => "another key opens its secrets".to_owned(),
             () if !self.has_store() => "it has no database".to_owned(),
             () => String::new(),
         };
@@ -121,27 +121,27 @@ impl Context {
             decline_reason: OnceLock::new(),
             server_output: OnceLock::new(),
         };
-        let hosts = Hosts {
+        let host_parts = HostParts {
             keeps_answers: global.one_off.is_none(),
             tape: None,
-            on_message: on_message(&global, &screen, &self.hosts.secrets),
+            on_message: on_message(&global, &screen, &self.host_parts.secrets),
             quotas: TenantQuotas::of_machine(),
             is_shared: false,
             tracer: None,
-            ..self.hosts()
+            ..self.host_parts()
         };
         Ok(Self {
             screen,
             places: self.places.clone(),
             folder,
             environment,
-            command_line: CommandLine { global, typed: Vec::new(), args_text: args_text.map(Ok) },
+            command_line: CommandLine { global, inline_configs: Vec::new(), args_text: args_text.map(Ok) },
             terminal,
-            stored: Arc::clone(&self.stored),
-            server: None,
-            hosts,
+            secret_store: Arc::clone(&self.secret_store),
+            database_server: None,
+            host_parts,
             host_settings: ArcSwap::from_pointee(settings),
-            running: OnceLock::new(),
+            running_host: OnceLock::new(),
             lent: Some(Box::new(lent)),
         })
     }
@@ -158,7 +158,7 @@ impl Context {
         let mut differences = Vec::new();
         for (name, spec) in &lent.loaded.desired {
             if spec.enabled && spec.trust == Trust::Trusted {
-                differences.extend(self.difference_for(lent, name, spec, Need::Connections).await);
+                differences.extend(self.difference_for(lent, name, spec, Purpose::Connections).await);
             }
         }
         differences
@@ -173,12 +173,17 @@ impl Context {
 
     /// Returns a host with the servers of `desired` from the daemon's host, if the borrower would have the same
     /// servers. Otherwise sets [`LentContext::decline_reason`], and returns an error that the user does not see.
-    pub(super) async fn borrow(&self, lent: &LentContext, desired: &Desired, need: Need) -> Result<Host, Failure> {
-        let is_ready = need == Need::Connections || lent.has_tried_all().await;
+    pub(super) async fn borrow(
+        &self,
+        lent: &LentContext,
+        desired: &Desired,
+        purpose: Purpose,
+    ) -> Result<Host, Failure> {
+        let is_ready = purpose == Purpose::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
         for (name, spec) in desired {
             if why.is_none() {
-                why = self.difference_for(lent, name, spec, need).await;
+                why = self.difference_for(lent, name, spec, purpose).await;
             }
         }
         if let Some(why) = why {
@@ -200,24 +205,24 @@ impl Context {
         lent: &LentContext,
         name: &ServerName,
         spec: &ServerSpec,
-        need: Need,
+        purpose: Purpose,
     ) -> Option<String> {
-        if let Some(why) = lent.state_difference(name, spec, need).await {
+        if let Some(why) = lent.state_difference(name, spec, purpose).await {
             return Some(format!("`{name}` {why}"));
         }
         if !spec.enabled || spec.trust == Trust::Pending {
             return None;
         }
-        let borrower_secrets = self.hosts.secrets.with_environment(lent.environment.clone());
+        let borrower_secrets = self.host_parts.secrets.with_environment(lent.environment.clone());
         let why = match join(
-            StartValues::of(name, spec, &self.hosts.secrets),
-            StartValues::of(name, spec, &borrower_secrets),
+            StartValues::resolve(name, spec, &self.host_parts.secrets),
+            StartValues::resolve(name, spec, &borrower_secrets),
         )
         .await
         {
             (Ok(own), Ok(borrower)) => own.difference(&borrower)?,
             // Both lack the same variable, so the server fails in the same way.
-            (Err(own), Err(borrower)) if need == Need::Status && own == borrower => return None,
+            (Err(own), Err(borrower)) if purpose == Purpose::Status && own == borrower => return None,
             _ => "needs a variable that is not set in both places".to_owned(),
         };
         Some(format!("`{name}` {why}"))
@@ -246,7 +251,7 @@ enum StartValues {
         proxies: Vec<Option<OsString>>,
     },
     /// The built-in server.
-    Nothing,
+    BuiltIn,
 }
 
 impl StartValues {
@@ -254,7 +259,7 @@ impl StartValues {
     ///
     /// # Errors
     /// When a placeholder of a child process cannot be resolved, as a text for the user.
-    async fn of(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
+    async fn resolve(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
         Ok(match &spec.transport {
             Transport::Stdio(stdio) => {
                 let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
@@ -263,7 +268,7 @@ impl StartValues {
                 let is_searched_in_path = !plan.command.contains('/') && plan.container.is_none();
                 let found = || which::which_in_global(&plan.command, path).ok()?.next();
                 let program = is_searched_in_path.then(found).flatten();
-                variables.retain(|name, _| uses(stdio, name));
+                variables.retain(|name, _| uses_variable(stdio, name));
                 Self::Child { plan: Box::new(ChildPlan { env: Vec::new(), ..plan }), variables, program }
             }
             Transport::Http(http) | Transport::Sse(http) => {
@@ -274,7 +279,7 @@ impl StartValues {
                     proxies: PROXIES.iter().map(|proxy| environment.get(proxy).map(ToOwned::to_owned)).collect(),
                 }
             }
-            Transport::Native(_) => Self::Nothing,
+            Transport::Native(_) => Self::BuiltIn,
         })
     }
 }
@@ -306,7 +311,7 @@ impl StartValues {
 
 /// Returns whether the entry uses the variable `name`: sets it, or lets the server inherit it. For a container all
 /// variables count, because the client of the container engine reads variables of its own.
-fn uses(stdio: &Stdio, name: &OsStr) -> bool {
+fn uses_variable(stdio: &Stdio, name: &OsStr) -> bool {
     let is_name = |other: &str| name == other;
     if stdio.env.keys().any(|key| is_name(key)) {
         return true;
@@ -328,13 +333,13 @@ impl LentContext {
 
     /// Returns how the state of `name` differs from the state that the borrower by itself would see; `None` if the two
     /// do not differ.
-    async fn state_difference(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
+    async fn state_difference(&self, name: &ServerName, spec: &ServerSpec, purpose: Purpose) -> Option<String> {
         if self.current.is_stopped(name.as_str()) {
             return Some("is stopped there".to_owned());
         }
-        let state = match need {
-            Need::Connections => timeout(CONNECT_WAIT, self.settled(name)).await.ok().flatten(),
-            Need::Status => self.state(name),
+        let state = match purpose {
+            Purpose::Connections => timeout(CONNECT_WAIT, self.settled_state(name)).await.ok().flatten(),
+            Purpose::Status => self.state(name),
         };
         let word = state.as_ref().map_or("not known", State::word).replace('_', " ");
         let is_the_same = match state {
@@ -342,7 +347,7 @@ impl LentContext {
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
             // The borrower by itself would try to connect again.
-            Some(_) => need == Need::Status,
+            Some(_) => purpose == Purpose::Status,
             None => false,
         };
         (!is_the_same).then(|| format!("is {word} there"))
@@ -354,7 +359,7 @@ impl LentContext {
     }
 
     /// Returns the state of `name`, once it has connected or failed; `None` if the daemon has no such server.
-    async fn settled(&self, name: &ServerName) -> Option<State> {
+    async fn settled_state(&self, name: &ServerName) -> Option<State> {
         let mut events = self.host.events();
         loop {
             let state = self.state(name)?;

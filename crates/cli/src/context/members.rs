@@ -7,20 +7,20 @@ use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, UnsetPolicy};
 use toolrack_host::{Host, Principal};
 
-use super::{Context, Hosts, hosts::Loan, opening::sign_in_builder};
+use super::{Context, HostParts, hosts::Loan, opening::sign_in_builder};
 use crate::{credentials::MemberCredentials, secrets::SecretStore};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
 pub(crate) struct MemberPartsFactory {
-    stored: Arc<SecretStore>,
+    secret_store: Arc<SecretStore>,
     secrets: Arc<Interpolate>,
     environment: Environment,
     /// The working folders of the tenant's servers, which the configuration names.
     own_folders: PathBuf,
     /// The parent of the folders of the members.
     member_folders: PathBuf,
-    hosts: Hosts,
+    host_parts: HostParts,
     lender: Host,
 }
 
@@ -31,20 +31,20 @@ pub(crate) struct MemberParts {
     /// Fills in the placeholders of the member's servers.
     pub(crate) secrets: Arc<Interpolate>,
     pub(crate) sign_in: SignIn,
-    pub(crate) hosts: Hosts,
+    pub(crate) host_parts: HostParts,
     pub(crate) credentials: Arc<MemberCredentials>,
 }
 
 impl Context {
     /// Returns a factory for the parts of the tenant's members. `self` is the tenant's context.
-    pub(crate) fn make_member_world(&self) -> MemberPartsFactory {
+    pub(crate) fn member_parts_factory(&self) -> MemberPartsFactory {
         MemberPartsFactory {
-            stored: Arc::clone(&self.stored),
+            secret_store: Arc::clone(&self.secret_store),
             secrets: self.secrets(),
             environment: self.environment.clone(),
             own_folders: self.places.own_folders(),
             member_folders: self.places.data().join("people"),
-            hosts: self.hosts(),
+            host_parts: self.host_parts(),
             lender: self.host(),
         }
     }
@@ -56,7 +56,7 @@ impl MemberPartsFactory {
     ///
     /// # Errors
     /// When that folder cannot be made.
-    pub(crate) fn parts_of(&self, member: &Principal) -> io::Result<MemberParts> {
+    pub(crate) fn create_parts(&self, member: &Principal) -> io::Result<MemberParts> {
         let key = &*member.key();
         let home = self.member_folders.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
@@ -64,23 +64,24 @@ impl MemberPartsFactory {
         let other_variables = other_variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let environment =
             Environment::new(other_variables.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
-        let credentials = Arc::new(MemberCredentials::new(Arc::clone(&self.stored), key));
+        let credentials = Arc::new(MemberCredentials::new(Arc::clone(&self.secret_store), key));
         let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
             .with_secrets(Arc::<MemberCredentials>::clone(&credentials))
             .with_homes(home.join("sandbox"))
             .with_own_folders_in(home.join("cwd"), self.own_folders.clone())
             .also_concealing(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
-        let audit = Arc::new(self.hosts.audit.of_member(Arc::clone(&secrets)));
-        let sign_in = sign_in_builder(&self.stored, &secrets, &self.hosts.egress, &audit, None).owner("", key).build();
-        let hosts = Hosts {
+        let audit = Arc::new(self.host_parts.audit.for_member(Arc::clone(&secrets)));
+        let sign_in =
+            sign_in_builder(&self.secret_store, &secrets, &self.host_parts.egress, &audit, None).owner("", key).build();
+        let host_parts = HostParts {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),
             audit,
             is_shared: false,
             loan: Some(Loan { lender: self.lender.clone(), principal: member.clone() }),
-            ..self.hosts.clone()
+            ..self.host_parts.clone()
         };
-        Ok(MemberParts { environment, secrets, sign_in, hosts, credentials })
+        Ok(MemberParts { environment, secrets, sign_in, host_parts, credentials })
     }
 }

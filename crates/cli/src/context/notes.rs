@@ -6,19 +6,19 @@ use toolrack_config::{Loaded, Scope};
 use toolrack_host::{CatalogTool, Host, State};
 
 use super::{Context, tape::Tape};
-use crate::notebook::{Configured, Notebook, OfferList, Tool, ToolsHash};
+use crate::notebook::{ConfiguredServer, Notebook, OfferList, Tool, ToolsHash};
 
 /// The servers about which the notebook gets a note. Built-in servers need none, and servers without a file exist only
 /// for this command.
-pub(super) fn servers_to_note(loaded: &Loaded) -> impl Iterator<Item = Configured> {
+pub(super) fn servers_to_note(loaded: &Loaded) -> impl Iterator<Item = ConfiguredServer> {
     let entries = loaded.entries.iter();
-    entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(Configured::from)
+    entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(ConfiguredServer::from)
 }
 
 impl Context {
     /// Writes the tools of the connected servers into the notebook.
     pub(super) async fn note_tools(&self, host: &Host) {
-        if Tape::is_replay(self.hosts.tape.as_ref()) {
+        if Tape::is_replay(self.host_parts.tape.as_ref()) {
             return;
         }
         let status = host.status();
@@ -30,7 +30,7 @@ impl Context {
         let configured: Vec<_> =
             self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
         let notebook = Notebook::below(self.places.data());
-        let secrets = Arc::clone(&self.hosts.secrets);
+        let secrets = Arc::clone(&self.host_parts.secrets);
         let written = tokio::task::spawn_blocking(move || {
             let conceal = |text: &str| secrets.conceal(text).into_owned();
             for server in configured {
@@ -38,7 +38,11 @@ impl Context {
                     || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
                 let tools_hash = ToolsHash::of(tools());
                 if !notebook.is_up_to_date(&server, tools_hash) {
-                    notebook.write(&server, tools_hash, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
+                    notebook.write_tools(
+                        &server,
+                        tools_hash,
+                        tools().map(|tool| Tool::from_mcp(tool, &conceal)).collect(),
+                    );
                 }
             }
         });
@@ -48,7 +52,7 @@ impl Context {
 
     /// Writes lists of prompts or resources into the notebook, each with the name of its server.
     pub(crate) async fn note_offers(&self, loaded: &Loaded, lists: Vec<(String, OfferList)>) {
-        if Tape::is_replay(self.hosts.tape.as_ref()) {
+        if Tape::is_replay(self.host_parts.tape.as_ref()) {
             return;
         }
         let configured: Vec<_> = servers_to_note(loaded).collect();
@@ -56,7 +60,7 @@ impl Context {
         let written = tokio::task::spawn_blocking(move || {
             for (name, list) in lists {
                 if let Some(server) = configured.iter().find(|server| server.name == name) {
-                    notebook.note(server, list);
+                    notebook.write_offers(server, list);
                 }
             }
         });

@@ -13,11 +13,11 @@ use toolrack_store::{ArtifactBounds, ArtifactFolder};
 use toolrack_team::TenantQuotas;
 use url::Url;
 
-use super::{Context, DatabaseChoice, Hosts, tape::Tape};
+use super::{Context, DatabaseChoice, HostParts, tape::Tape};
 use crate::{
     args::{Global, ONE_OFF_NAME, OneOffServer},
     asker::Terminal,
-    audit::Audited,
+    audit::AuditRecorder,
     database::OpenDatabase,
     editor::Editor,
     error::{Exit, Failure, in_words},
@@ -36,7 +36,7 @@ pub(super) const PROXIES: &[&str] =
 pub(crate) struct CommandLine {
     pub(crate) global: Global,
     /// The configurations that are given as text instead of a file.
-    pub(crate) typed: Vec<Typed>,
+    pub(crate) inline_configs: Vec<Typed>,
     /// The text of `--args`, if another process has read it already: stdin can be read only once.
     pub(crate) args_text: Option<ArgsText>,
 }
@@ -81,30 +81,31 @@ impl Context {
         // Removes the variable, so that no server and no placeholder gets it.
         let key = environment.take(secrets::VARIABLE);
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
-        let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let (store, server) = match database_choice.open(&places, &environment).await? {
-            Ok(OpenDatabase { store, server }) => (Some(store), server),
+        let roots = global.root.iter().map(|folder| mcp_root(folder)).collect::<Result<_, _>>()?;
+        let (store, database_server) = match database_choice.open(&places, &environment).await? {
+            Ok(OpenDatabase { store, database_server }) => (Some(store), database_server),
             Err(failure) => {
                 screen.warning(&failure.message);
                 (None, None)
             }
         };
-        let keychain = secrets::Keychain::of(&environment);
-        let stored = Arc::new(SecretStore::new(store.clone(), key, places.data(), keychain));
+        let keychain = secrets::Keychain::from_environment(&environment);
+        let secret_store = Arc::new(SecretStore::new(store.clone(), key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
-            .with_secrets(Arc::<SecretStore>::clone(&stored))
+            .with_secrets(Arc::<SecretStore>::clone(&secret_store))
             .with_homes(places.data().join("sandbox"))
             .with_own_folders(places.own_folders());
         let secrets = Arc::new(secrets);
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies_in(&environment));
-        let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in_builder(&stored, &secrets, &egress, &audit, global.one_off.clone()).build();
-        let terminal = Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).with_answers(global)?;
-        let hosts = Hosts {
+        let audit = Arc::new(AuditRecorder::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
+        let sign_in = sign_in_builder(&secret_store, &secrets, &egress, &audit, global.one_off.clone()).build();
+        let terminal =
+            Terminal::new(Arc::clone(&screen), roots, Editor::from_environment(&environment)).with_answers(global)?;
+        let host_parts = HostParts {
             artifacts: ArtifactFolder::new(places.data().join("artifacts"), ArtifactBounds::default()),
             keeps_answers: global.one_off.is_none(),
-            tape: Tape::of(global.tape.as_ref(), &secrets).await?,
+            tape: Tape::open(global.tape.as_ref(), &secrets).await?,
             on_message: on_message(global, &screen, &secrets),
             quotas: TenantQuotas::of_machine(),
             is_shared: false,
@@ -123,18 +124,18 @@ impl Context {
             environment,
             command_line,
             terminal: Arc::new(terminal),
-            stored,
-            server,
-            hosts,
+            secret_store,
+            database_server,
+            host_parts,
             host_settings: ArcSwap::default(),
-            running: OnceLock::new(),
+            running_host: OnceLock::new(),
             lent: None,
         })
     }
 
     /// Makes this the context of a tenant: the members share the servers, and `quotas` counts what they use.
-    pub(crate) fn of_tenant(mut self, quotas: TenantQuotas) -> Self {
-        (self.hosts.quotas, self.hosts.is_shared) = (quotas, true);
+    pub(crate) fn for_tenant(mut self, quotas: TenantQuotas) -> Self {
+        (self.host_parts.quotas, self.host_parts.is_shared) = (quotas, true);
         self
     }
 }
@@ -151,14 +152,14 @@ pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<In
 
 /// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
 pub(super) fn sign_in_builder(
-    stored: &Arc<SecretStore>,
+    secret_store: &Arc<SecretStore>,
     secrets: &Arc<Interpolate>,
     egress: &Egress,
-    audit: &Audited,
+    audit: &AuditRecorder,
     one_off: Option<OneOffServer>,
 ) -> SignInBuilder {
     let known_secrets = Arc::clone(secrets);
-    let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
+    let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(secret_store))))
         .resolver(Arc::<Interpolate>::clone(secrets))
         .sign_in_hint(move |server, scopes| how_to_sign_in(server, scopes, one_off.as_ref()))
         .egress(egress.clone())
@@ -180,7 +181,7 @@ fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOf
 }
 
 /// A folder that servers may ask for as an MCP root.
-fn root(folder: &Path) -> Result<Root, Failure> {
+fn mcp_root(folder: &Path) -> Result<Root, Failure> {
     let refused =
         |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");
     let real = folder.canonicalize().map_err(|error| refused(&in_words(&error)))?;

@@ -25,7 +25,7 @@ impl Context {
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
-            let mut typed = self.command_line.typed.iter();
+            let mut typed = self.command_line.inline_configs.iter();
             self.command_line.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
                 || typed.any(|typed| *path == Path::new(&typed.place))
         };
@@ -70,8 +70,8 @@ impl Context {
         request.strict = self.command_line.global.strict_mcp_config;
         request.agent.clone_from(&self.command_line.global.agent);
         request.check_model = Some(models::check_name);
-        request.built_in = builtin::configured(&self.folder);
-        request.typed.clone_from(&self.command_line.typed);
+        request.built_in = builtin::desired_servers(&self.folder);
+        request.typed.clone_from(&self.command_line.inline_configs);
         if self.command_line.global.one_off.is_some() {
             // Only the server of this one command: no other server is started or can interfere.
             request.strict = true;
@@ -94,20 +94,20 @@ impl Context {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
-        let loaded = if self.command_line.global.one_off.is_some() { only_once_server(loaded) } else { loaded };
+        let loaded = if self.command_line.global.one_off.is_some() { only_one_off_server(loaded) } else { loaded };
         let loaded = self.with_recorded_servers(loaded).await;
-        self.hosts.secrets.set_unset(loaded.settings.unset);
-        match self.running.get() {
+        self.host_parts.secrets.set_unset(loaded.settings.unset);
+        match self.running_host.get() {
             Some(running) => running.host().set_naming(loaded.settings.tools.naming.clone()),
             None => self.host_settings.store(Arc::new(host_settings(&loaded))),
         }
-        self.hosts.egress.set(loaded.settings.egress.clone());
-        self.hosts.audit.apply_settings(loaded.settings.audit);
+        self.host_parts.egress.set(loaded.settings.egress.clone());
+        self.host_parts.audit.apply_settings(loaded.settings.audit);
         loaded
     }
 
     /// Reads `files` and no other configuration.
-    pub(crate) async fn read_only(&self, files: &[PathBuf]) -> Loaded {
+    pub(crate) async fn read_files(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config = files.to_vec();
         request.strict = true;
@@ -120,7 +120,7 @@ impl Context {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
-        match &self.hosts.store {
+        match &self.host_parts.store {
             Some(store) => store.approvals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
@@ -131,7 +131,7 @@ impl Context {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn refusals(&self) -> Result<Vec<Refusal>, Failure> {
-        match &self.hosts.store {
+        match &self.host_parts.store {
             Some(store) => store.refusals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
@@ -176,13 +176,13 @@ impl Context {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub(crate) async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
+    pub(crate) async fn stored_log_lines(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
         self.store()?.log(query).await.map_err(|error| database::unusable(&error))
     }
 }
 
 /// The loaded configuration, with only the server for this one command.
-fn only_once_server(mut loaded: Loaded) -> Loaded {
+fn only_one_off_server(mut loaded: Loaded) -> Loaded {
     loaded.desired.retain(|name, _| name.as_str() == ONE_OFF_NAME);
     loaded.entries.retain(|entry| entry.name == ONE_OFF_NAME);
     loaded

@@ -6,14 +6,14 @@ use toolrack_config::{Environment, Places};
 
 use super::Context;
 use crate::{
-    database::{self, OpenDatabase, Server},
+    database::{self, DatabaseServer, OpenDatabase},
     error::Failure,
 };
 
 impl Context {
     /// The database server, if the database is not a file.
-    pub(crate) fn server(&self) -> Option<&Server> {
-        self.server.as_ref()
+    pub(crate) fn database_server(&self) -> Option<&DatabaseServer> {
+        self.database_server.as_ref()
     }
 }
 
@@ -21,11 +21,11 @@ impl Context {
 #[derive(Debug)]
 pub(crate) enum DatabaseChoice<'a> {
     /// The database in the data folder of the context.
-    OfFolder,
-    /// The database that this team file names; if it names none, as [`Self::OfFolder`].
-    OfTeam(&'a Path),
+    InDataFolder,
+    /// The database that this team file names; if it names none, as [`Self::InDataFolder`].
+    OfTeamFile(&'a Path),
     /// A database that is open already.
-    OpenDatabase(OpenDatabase),
+    AlreadyOpen(OpenDatabase),
 }
 
 impl DatabaseChoice<'_> {
@@ -37,9 +37,9 @@ impl DatabaseChoice<'_> {
         environment: &Environment,
     ) -> Result<Result<OpenDatabase, Failure>, Failure> {
         let opened = match self {
-            Self::OpenDatabase(opened) => Some(opened),
-            Self::OfTeam(path) => Box::pin(database::of_team(path, places, environment)).await?,
-            Self::OfFolder => None,
+            Self::AlreadyOpen(opened) => Some(opened),
+            Self::OfTeamFile(path) => Box::pin(database::open_for_team(path, places, environment)).await?,
+            Self::InDataFolder => None,
         };
         match opened {
             Some(opened) => Ok(Ok(opened)),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolrack_host::{AllowAll, Desired, Gate, Host, ServerName, SharedAsker, State};
 
-use super::{Context, lent::Need};
+use super::{Context, lent::Purpose};
 use crate::{
     error::{Exit, Failure},
     log_keeper::LogKeeper,
@@ -39,7 +39,7 @@ pub(crate) struct RunningHost {
     host: Host,
     on_failure: OnFailure,
     /// Stores the logs of the host's servers; `None` without a database.
-    log: Option<LogKeeper>,
+    log_keeper: Option<LogKeeper>,
     /// Shows the logs of the host's servers, if the user asked for that (`-v`).
     server_output: Option<ServerOutput>,
     screen: Arc<Screen>,
@@ -52,8 +52,8 @@ impl RunningHost {
     }
 
     /// Returns a function that tells the log keeper which servers are configured. It does nothing without a database.
-    pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
-        let sources = self.log.as_ref().map(LogKeeper::sources);
+    pub(crate) fn log_source_adder(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
+        let sources = self.log_keeper.as_ref().map(LogKeeper::sources);
         move |desired| {
             if let Some(sources) = &sources {
                 sources.add(desired);
@@ -69,8 +69,8 @@ impl RunningHost {
                 spec.retry.attempts = 0;
             }
         }
-        if let Some(log) = &self.log {
-            log.sources().add(&desired);
+        if let Some(log_keeper) = &self.log_keeper {
+            log_keeper.sources().add(&desired);
         }
         self.host.apply(desired).await;
         tokio::select! {
@@ -85,8 +85,8 @@ impl RunningHost {
         loop {
             tokio::time::sleep(WAITING_NOTICE_INTERVAL).await;
             let servers = self.host.status().into_iter();
-            let waiting: Vec<_> = servers.filter(|server| server.state == State::Connecting).collect();
-            let names: Vec<_> = waiting.iter().map(|server| server.name.as_str()).collect();
+            let connecting: Vec<_> = servers.filter(|server| server.state == State::Connecting).collect();
+            let names: Vec<_> = connecting.iter().map(|server| server.name.as_str()).collect();
             self.screen.progress(&format!("connecting to {}", names.join(", ")));
         }
     }
@@ -96,8 +96,8 @@ impl RunningHost {
         if let Some(server_output) = &self.server_output {
             server_output.close().await;
         }
-        if let Some(log) = &self.log {
-            log.close().await;
+        if let Some(log_keeper) = &self.log_keeper {
+            log_keeper.close().await;
         }
     }
 }
@@ -109,15 +109,15 @@ impl Context {
     /// # Errors
     /// When the host has been started already; it keeps its options.
     pub(crate) fn start(&self, options: HostOptions) -> Result<&RunningHost, Failure> {
-        if self.running.get().is_some() {
+        if self.running_host.get().is_some() {
             return Err(Failure::new(Exit::Other, "INTERNAL", "the host of this command has been started already"));
         }
-        Ok(self.running.get_or_init(|| self.start_host(options)))
+        Ok(self.running_host.get_or_init(|| self.start_host(options)))
     }
 
     /// Returns the host that has been started; if there is none, starts one for calls that the user types.
-    fn running(&self) -> &RunningHost {
-        self.running.get_or_init(|| {
+    fn running_host(&self) -> &RunningHost {
+        self.running_host.get_or_init(|| {
             self.start_host(HostOptions {
                 gate: self.gate_for_typed_calls(),
                 asker: self.terminal(),
@@ -128,12 +128,12 @@ impl Context {
 
     fn start_host(&self, options: HostOptions) -> RunningHost {
         let HostOptions { gate, asker, on_failure } = options;
-        let host = self.hosts.create_host(gate, asker, None);
+        let host = self.host_parts.create_host(gate, asker, None);
         host.set_naming(self.host_settings.load().naming.clone());
-        let log = self.hosts.start_log_keeper(&host);
+        let log_keeper = self.host_parts.start_log_keeper(&host);
         // All servers of this host are the command's own, so all of them are shown.
         let server_output = (self.command_line.global.verbose > 0).then(|| self.server_output(&host, |_| true));
-        RunningHost { host, on_failure, log, server_output, screen: Arc::clone(&self.screen) }
+        RunningHost { host, on_failure, log_keeper, server_output, screen: Arc::clone(&self.screen) }
     }
 
     /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.
@@ -153,7 +153,7 @@ impl Context {
 
     /// The host. It runs no server before it is connected.
     pub(crate) fn host(&self) -> Host {
-        self.running().host.clone()
+        self.running_host().host.clone()
     }
 
     /// Connects to the servers of `desired`, for calls that the user types, and waits until each has connected or
@@ -163,8 +163,8 @@ impl Context {
     /// When a daemon runs the command and cannot lend it these servers.
     pub(crate) async fn connect(&self, desired: Desired) -> Result<Host, Failure> {
         match &self.lent {
-            Some(lent) => self.borrow(lent, &desired, Need::Connections).await,
-            None => Ok(self.running().connect(desired).await),
+            Some(lent) => self.borrow(lent, &desired, Purpose::Connections).await,
+            None => Ok(self.running_host().connect(desired).await),
         }
     }
 
@@ -175,8 +175,8 @@ impl Context {
     /// As [`Self::connect`].
     pub(crate) async fn connect_to_show(&self, desired: Desired) -> Result<Host, Failure> {
         match &self.lent {
-            Some(lent) => self.borrow(lent, &desired, Need::Status).await,
-            None => Ok(self.running().connect(desired).await),
+            Some(lent) => self.borrow(lent, &desired, Purpose::Status).await,
+            None => Ok(self.running_host().connect(desired).await),
         }
     }
 }

@@ -12,7 +12,7 @@ use toolrack_host::{Conceal, HostBuilder, Recorder, Recording, ServerSpec, spec:
 
 use super::Context;
 use crate::{
-    args::TapeWords,
+    args::TapeRequest,
     error::{Exit, Failure, in_words},
     output,
 };
@@ -34,21 +34,24 @@ impl Tape {
     ///
     /// # Errors
     /// When the file cannot be written, or is not a recording.
-    pub(super) async fn of(words: Option<&TapeWords>, secrets: &Arc<Interpolate>) -> Result<Option<Self>, Failure> {
+    pub(super) async fn open(
+        request: Option<&TapeRequest>,
+        secrets: &Arc<Interpolate>,
+    ) -> Result<Option<Self>, Failure> {
         let conceal = || -> Conceal {
             let secrets = Arc::clone(secrets);
             Arc::new(move |text| secrets.conceal(text).into_owned())
         };
-        Ok(match words {
+        Ok(match request {
             None => None,
-            Some(TapeWords::Record { file, max_bytes }) => {
-                output::check(file)?;
+            Some(TapeRequest::Record { file, max_bytes }) => {
+                output::check_writable(file)?;
                 Some(Self::Record(Arc::new(Recorder::new(*max_bytes, conceal()))))
             }
-            Some(TapeWords::Replay { file }) => {
+            Some(TapeRequest::Replay { file }) => {
                 let path = file.clone();
-                let read = tokio::task::spawn_blocking(move || read(&path)).await;
-                let recording = read.map_err(|error| unusable(file, &error.to_string()))??;
+                let read_result = tokio::task::spawn_blocking(move || read(&path)).await;
+                let recording = read_result.map_err(|error| unusable(file, &error.to_string()))??;
                 Some(Self::Replay(Arc::new(recording.concealing(conceal()))))
             }
         })
@@ -74,8 +77,9 @@ impl Context {
     /// # Errors
     /// When it is too large, or cannot be written.
     pub(crate) async fn write_recording(&self) -> Result<(), Failure> {
-        let words = &self.command_line.global.tape;
-        let (Some(Tape::Record(recorder)), Some(TapeWords::Record { file, .. })) = (&self.hosts.tape, words) else {
+        let request = &self.command_line.global.tape;
+        let (Some(Tape::Record(recorder)), Some(TapeRequest::Record { file, .. })) = (&self.host_parts.tape, request)
+        else {
             return Ok(());
         };
         let bytes = recorder.bytes().map_err(|error| {
@@ -89,7 +93,7 @@ impl Context {
     /// a file), even if the entry is not trusted here, because the server does not run; any other server gets a new
     /// entry.
     pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
-        let Some(Tape::Replay(recording)) = &self.hosts.tape else { return loaded };
+        let Some(Tape::Replay(recording)) = &self.host_parts.tape else { return loaded };
         // Requests are compared with the recording, in which secrets are hidden. To hide them in requests as well, they
         // must be known: this resolves the placeholders that name them. The function that it returns is not needed.
         drop(self.concealer_of_configured(&loaded).await);

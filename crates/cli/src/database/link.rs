@@ -56,11 +56,11 @@ pub(crate) fn read(data: &Path) -> Result<Option<Link>, Failure> {
 pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
     let path = file(data);
     let write_file = || -> io::Result<()> {
-        let new = path.with_extension(format!("{}.new", std::process::id()));
+        let temporary = path.with_extension(format!("{}.new", std::process::id()));
         fs::create_dir_all(data)?;
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(&serde_json::to_vec(link)?)?;
-        fs::rename(new, &path)
+        fs::rename(temporary, &path)
     };
     write_file().map_err(|error| {
         let message = format!("{} cannot be written: {}", path.display(), in_words(&error));
@@ -72,18 +72,18 @@ pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When the file has such rows, and when it cannot be read.
-pub(crate) async fn write_unless_unmoved(data: &Path, link: &Link) -> Result<(), Failure> {
+pub(crate) async fn write_if_moved(data: &Path, link: &Link) -> Result<(), Failure> {
     match read(data) {
-        Ok(Some(known)) if known == *link => return Ok(()),
+        Ok(Some(existing)) if existing == *link => return Ok(()),
         // A link to another team file: the rows are in a database already.
         Ok(Some(_)) => {}
-        Ok(None) => refuse_unmoved_rows(data, &link.team).await?,
+        Ok(None) => check_no_unmoved_rows(data, &link.team).await?,
         Err(failure) => return Err(failure),
     }
     write(data, link)
 }
 
-async fn refuse_unmoved_rows(data: &Path, team: &Path) -> Result<(), Failure> {
+async fn check_no_unmoved_rows(data: &Path, team: &Path) -> Result<(), Failure> {
     let path = super::file_in(data);
     if !path.exists() {
         return Ok(());
@@ -126,12 +126,12 @@ mod tests {
         };
         store.approve(&approval, &toolrack_host::Caller::local(toolrack_host::Way::Cli)).await.unwrap();
         store.close().await;
-        let refused = write_unless_unmoved(&data, &link).await.unwrap_err();
+        let refused = write_if_moved(&data, &link).await.unwrap_err();
         assert_eq!(refused.code, "NOT_MOVED");
         assert!(refused.hint.unwrap().contains("toolrack store migrate --team /srv/team.toml"));
         assert_eq!(read(&data).unwrap(), None);
         fs::remove_file(super::super::file_in(&data)).unwrap();
-        write_unless_unmoved(&data, &link).await.unwrap();
+        write_if_moved(&data, &link).await.unwrap();
         assert_eq!(read(&data).unwrap(), Some(link));
         fs::write(file(&data), "{").unwrap();
         assert!(read(&data).unwrap_err().message.contains("store.json"));

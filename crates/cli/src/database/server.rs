@@ -21,9 +21,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A Postgres database. Clones share its connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Server(toolrack_store::Database);
+pub(crate) struct DatabaseServer(toolrack_store::Database);
 
-impl Server {
+impl DatabaseServer {
     /// Connects to the database of `table`.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Server {
         let defaults = DatabaseSettings::new("");
         let connect_timeout = table.connect_timeout.unwrap_or(defaults.connect_timeout);
         let settings = DatabaseSettings {
-            url: url(&table.url, environment, connect_timeout).await?,
+            url: resolve_url(&table.url, environment, connect_timeout).await?,
             most_connections: table.most_connections.map_or(defaults.most_connections, Into::into),
             connect_timeout,
             acquire_timeout: table.acquire_timeout.unwrap_or(defaults.acquire_timeout),
@@ -60,26 +60,26 @@ impl Server {
     ///
     /// # Errors
     /// When the database fails.
-    pub(crate) async fn own_store(&self) -> Result<Store, Failure> {
+    pub(crate) async fn daemon_store(&self) -> Result<Store, Failure> {
         Ok(Store::clone(&*self.0.team().await.map_err(|error| unusable(&error))?))
     }
 
-    /// Returns whether the rows of a file have been moved already: to `tenant`, or with `None` to the daemon and its
-    /// team.
+    /// Checks that the rows of a file can be moved to `tenant`, or with `None` to the daemon and its team. Rows that
+    /// have been moved already pass the check.
     ///
     /// # Errors
     /// When Postgres has other rows, so that these cannot be moved, or a database fails.
-    pub(crate) async fn is_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, Failure> {
-        self.0.is_moved(tenant, from).await.map_err(|error| not_moved(&error))
+    pub(crate) async fn check_movable(&self, tenant: Option<&str>, source: &Store) -> Result<(), Failure> {
+        self.0.is_moved(tenant, source).await.map(drop).map_err(|error| not_moved(&error))
     }
 
     /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
     ///
     /// # Errors
-    /// As [`Self::is_moved`]. After an error, nothing was moved.
-    pub(crate) async fn move_rows(&self, tenant: Option<&str>, from: &Store) -> Result<MovedRows, Failure> {
+    /// As [`Self::check_movable`]. After an error, nothing was moved.
+    pub(crate) async fn move_rows(&self, tenant: Option<&str>, source: &Store) -> Result<MovedRows, Failure> {
         let Moved { tables, audit, were_already_moved, .. } =
-            self.0.move_rows(tenant, from).await.map_err(|error| not_moved(&error))?;
+            self.0.move_rows(tenant, source).await.map_err(|error| not_moved(&error))?;
         Ok(MovedRows { tables, audit, were_already_moved })
     }
 
@@ -102,9 +102,9 @@ fn bad_url(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`url` of `[store]` in the team file {why}")).hint("docs/guide/teams.md has an example")
 }
 
-async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
+async fn resolve_url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
     let text = match url {
-        StoreUrl::Text(text) => with_placeholders_filled(text, environment).await?,
+        StoreUrl::Text(text) => fill_placeholders(text, environment).await?,
         StoreUrl::File(from) => read_file(&from.file)?,
         StoreUrl::Command(from) => output_of(&from.command, limit).await?,
     };
@@ -117,7 +117,7 @@ async fn url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Resu
     Ok(text.to_owned())
 }
 
-async fn with_placeholders_filled(text: &str, environment: &Environment) -> Result<String, Failure> {
+async fn fill_placeholders(text: &str, environment: &Environment) -> Result<String, Failure> {
     if text.contains("${secret:") {
         return Err(bad_url("names a stored secret, and those are in that database")
             .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));
@@ -140,15 +140,16 @@ async fn output_of(command: &[String], limit: Duration) -> Result<String, Failur
         return Err(bad_url("has an empty `command`"));
     };
     let failed = |why: String| bad_url(format!("is to be printed by `{program}`, {why}"));
-    let mut run = Command::new(program);
-    run.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
-    let run = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let ran = timeout(limit, run).await.map_err(|_| failed("which takes longer than `connect_timeout`".to_owned()))?;
-    let ran = ran.map_err(|error| failed(format!("which cannot be run: {}", in_words(&error))))?;
-    if !ran.status.success() {
-        return Err(failed(format!("which failed: {}", ran.status)));
+    let mut process = Command::new(program);
+    process.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
+    let process = process.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output =
+        timeout(limit, process).await.map_err(|_| failed("which takes longer than `connect_timeout`".to_owned()))?;
+    let output = output.map_err(|error| failed(format!("which cannot be run: {}", in_words(&error))))?;
+    if !output.status.success() {
+        return Err(failed(format!("which failed: {}", output.status)));
     }
-    String::from_utf8(ran.stdout).map_err(|_| failed("which prints no UTF-8 text".to_owned()))
+    String::from_utf8(output.stdout).map_err(|_| failed("which prints no UTF-8 text".to_owned()))
 }
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
     async fn read(from: StoreUrl) -> Result<String, Failure> {
         let environment = [("DATABASE", "postgres://u:pa55@h/n"), ("OTHER", "mysql://u:pa55@h/n")];
         let environment = Environment::new(environment);
-        url(&from, &environment, Duration::from_secs(5)).await
+        resolve_url(&from, &environment, Duration::from_secs(5)).await
     }
 
     #[tokio::test]

@@ -10,9 +10,9 @@ use crate::error::Failure;
 
 /// Never exists in this build.
 #[derive(Clone, Debug)]
-pub(crate) enum Server {}
+pub(crate) enum DatabaseServer {}
 
-impl Server {
+impl DatabaseServer {
     #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
     pub(crate) async fn connect(_: &StoreTable, _: &Environment) -> Result<Self, Failure> {
         Err(Failure::config(
@@ -27,12 +27,12 @@ impl Server {
     }
 
     #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
-    pub(crate) async fn own_store(&self) -> Result<Store, Failure> {
+    pub(crate) async fn daemon_store(&self) -> Result<Store, Failure> {
         match *self {}
     }
 
     #[expect(clippy::unused_async, reason = "the same function in `server` is async")]
-    pub(crate) async fn is_moved(&self, _: Option<&str>, _: &Store) -> Result<bool, Failure> {
+    pub(crate) async fn check_movable(&self, _: Option<&str>, _: &Store) -> Result<(), Failure> {
         match *self {}
     }
 

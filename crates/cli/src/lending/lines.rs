@@ -6,17 +6,17 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::{Outbox, ToBorrower};
-use crate::editor::Edited;
+use crate::editor::EditOutcome;
 
 /// Asks the borrower for one line at a time. Clones share the open question.
 #[derive(Clone, Debug)]
 pub(crate) struct BorrowerLines {
     outbox: Outbox,
-    request: Arc<Mutex<Request>>,
+    question: Arc<Mutex<Question>>,
 }
 
 #[derive(Debug, Default)]
-struct Request {
+struct Question {
     /// The number of the last question.
     number: u32,
     /// Receives the answer, while a task waits for it.
@@ -41,8 +41,8 @@ struct WithdrawOnDrop<'a> {
 
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
-        let mut request = self.lines.request();
-        if request.number == self.number && request.answer.take().is_some() {
+        let mut question = self.lines.question();
+        if question.number == self.number && question.answer.take().is_some() {
             self.lines.outbox.push(ToBorrower::Withdraw);
         }
     }
@@ -50,11 +50,11 @@ impl Drop for WithdrawOnDrop<'_> {
 
 impl BorrowerLines {
     pub(crate) fn new(outbox: Outbox) -> Self {
-        Self { outbox, request: Arc::default() }
+        Self { outbox, question: Arc::default() }
     }
 
     /// Discards earlier input, so that it answers no later question.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn discard_input(&self) {
         self.outbox.push(ToBorrower::Forget);
     }
 
@@ -64,7 +64,7 @@ impl BorrowerLines {
     }
 
     /// Discards earlier input, and delivers keys immediately while the result exists.
-    pub(crate) fn keys(&self) -> BorrowerKeys {
+    pub(crate) fn enter_key_mode(&self) -> BorrowerKeys {
         self.outbox.push(ToBorrower::Keys(true));
         BorrowerKeys(self.outbox.clone())
     }
@@ -75,18 +75,18 @@ impl BorrowerLines {
     }
 
     /// Lets the user change `text` in an editor.
-    pub(crate) async fn edit(&self, text: &str) -> Edited {
+    pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
         let edited = self.wait_for(|number| ToBorrower::Edit(number, text.to_owned())).await;
-        edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(Edited::NoEditor)
+        edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(EditOutcome::NoEditor)
     }
 
     async fn wait_for(&self, ask: impl FnOnce(u32) -> ToBorrower) -> Option<String> {
         let (answer, line) = oneshot::channel();
         let number = {
-            let mut request = self.request();
-            request.number = request.number.wrapping_add(1);
-            request.answer = Some(answer);
-            request.number
+            let mut question = self.question();
+            question.number = question.number.wrapping_add(1);
+            question.answer = Some(answer);
+            question.number
         };
         let _withdraw = WithdrawOnDrop { lines: self, number };
         self.outbox.push(ask(number));
@@ -98,16 +98,16 @@ impl BorrowerLines {
     /// Passes `line`, the answer to question `number`, to the task that waits for it. Drops it if that question is no
     /// longer open.
     pub(crate) fn receive(&self, number: u32, line: Option<String>) {
-        let mut request = self.request();
-        if request.number == number
-            && let Some(answer) = request.answer.take()
+        let mut question = self.question();
+        if question.number == number
+            && let Some(answer) = question.answer.take()
         {
             let _ = answer.send(line);
         }
     }
 
-    fn request(&self) -> MutexGuard<'_, Request> {
-        self.request.lock()
+    fn question(&self) -> MutexGuard<'_, Question> {
+        self.question.lock()
     }
 }
 
@@ -156,10 +156,10 @@ mod tests {
     #[tokio::test]
     async fn keys_come_at_once_only_while_a_task_wants_them() {
         let lines = BorrowerLines::new(Outbox::default());
-        let keys = lines.keys();
+        let keys = lines.enter_key_mode();
         assert!(lines.key().now_or_never().is_none());
         drop(keys);
-        lines.forget();
+        lines.discard_input();
         assert_eq!(sent(&lines), ["Keys(true)", "AskKey(1)", "Withdraw", "Keys(false)", "Forget"]);
     }
 
@@ -172,7 +172,7 @@ mod tests {
                 lines.receive(1, answer.map(ToOwned::to_owned));
             };
             let (edited, ()) = tokio::join!(lines.edit("text"), answered);
-            assert!(matches!(edited, Edited::NoEditor), "{answer:?}: {edited:?}");
+            assert!(matches!(edited, EditOutcome::NoEditor), "{answer:?}: {edited:?}");
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Outbox(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<Queue>,
     /// Notifies when there is something to send, or when the command was given up.
     filled: Notify,
     /// Notifies when there is room again.
@@ -29,7 +29,7 @@ struct Inner {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Queue {
     messages: VecDeque<ToBorrower>,
     bytes: usize,
     is_open: bool,
@@ -39,16 +39,16 @@ struct Waiting {
 impl Outbox {
     /// Appends a message, or drops it if the command was given up.
     pub(crate) fn push(&self, message: ToBorrower) {
-        let mut waiting = self.waiting();
-        if waiting.is_given_up {
+        let mut queue = self.queue();
+        if queue.is_given_up {
             return;
         }
-        waiting.bytes += message.len();
-        waiting.messages.push_back(message);
+        queue.bytes += message.queued_bytes();
+        queue.messages.push_back(message);
         // More output than this cannot be held back, so send it.
-        waiting.is_open |= waiting.bytes > SOFT_LIMIT_BYTES;
-        if waiting.bytes > HARD_LIMIT_BYTES {
-            *waiting = Waiting { is_given_up: true, ..Waiting::default() };
+        queue.is_open |= queue.bytes > SOFT_LIMIT_BYTES;
+        if queue.bytes > HARD_LIMIT_BYTES {
+            *queue = Queue { is_given_up: true, ..Queue::default() };
             self.0.emptied.notify_waiters();
         }
         self.0.filled.notify_one();
@@ -56,17 +56,17 @@ impl Outbox {
 
     /// Sends everything from now on.
     pub(crate) fn open(&self) {
-        self.waiting().is_open = true;
+        self.queue().is_open = true;
         self.0.filled.notify_one();
     }
 
     /// Removes all messages, unless the outbox was opened; returns whether they were removed.
     pub(crate) fn take_back(&self) -> bool {
-        let mut waiting = self.waiting();
-        if waiting.is_open {
+        let mut queue = self.queue();
+        if queue.is_open {
             return false;
         }
-        *waiting = Waiting::default();
+        *queue = Queue::default();
         true
     }
 
@@ -74,7 +74,7 @@ impl Outbox {
     pub(crate) async fn wait_for_room(&self) {
         loop {
             let emptied = self.0.emptied.notified();
-            if self.waiting().bytes <= SOFT_LIMIT_BYTES {
+            if self.queue().bytes <= SOFT_LIMIT_BYTES {
                 return;
             }
             emptied.await;
@@ -86,14 +86,14 @@ impl Outbox {
         loop {
             let filled = self.0.filled.notified();
             {
-                let mut waiting = self.waiting();
-                if waiting.is_given_up {
+                let mut queue = self.queue();
+                if queue.is_given_up {
                     return None;
                 }
-                if waiting.is_open
-                    && let Some(message) = waiting.messages.pop_front()
+                if queue.is_open
+                    && let Some(message) = queue.messages.pop_front()
                 {
-                    waiting.bytes -= message.len();
+                    queue.bytes -= message.queued_bytes();
                     self.0.emptied.notify_waiters();
                     return Some(message);
                 }
@@ -102,8 +102,8 @@ impl Outbox {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock()
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock()
     }
 }
 

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// The terminal of a command.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct BorrowerTerminal {
-    pub(crate) out: BorrowerStream,
-    pub(crate) err: BorrowerStream,
+pub(crate) struct TerminalProperties {
+    pub(crate) out: StreamProperties,
+    pub(crate) err: StreamProperties,
     pub(crate) interactive: bool,
     pub(crate) shows_status: bool,
     pub(crate) unicode: bool,
@@ -14,7 +14,7 @@ pub(crate) struct BorrowerTerminal {
 
 /// Properties of a stream of another process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct BorrowerStream {
+pub(crate) struct StreamProperties {
     pub(crate) is_terminal: bool,
     pub(crate) has_colour: bool,
     /// The width, if the stream is a terminal.

@@ -19,9 +19,9 @@ pub(crate) struct Brake {
     /// Cancels the calls that are under way.
     calls: ArcSwapOption<oneshot::Sender<()>>,
     /// Whether a step of the turn is being stored.
-    storing: AtomicBool,
+    is_storing: AtomicBool,
     /// Whether the turn has to end: no further step may begin.
-    pulled: AtomicBool,
+    is_pulled: AtomicBool,
 }
 
 impl Brake {
@@ -45,10 +45,10 @@ impl Brake {
     /// Runs `store`, which stores a step of the turn. If the turn has to end, this never returns, so that no step
     /// follows.
     pub(super) async fn store_step<E>(&self, store: impl Future<Output = Result<(), E>>) -> Result<(), E> {
-        self.storing.store(true, Ordering::Relaxed);
+        self.is_storing.store(true, Ordering::Relaxed);
         let stored = store.await;
-        self.storing.store(false, Ordering::Relaxed);
-        if stored.is_ok() && self.pulled.load(Ordering::Relaxed) {
+        self.is_storing.store(false, Ordering::Relaxed);
+        if stored.is_ok() && self.is_pulled.load(Ordering::Relaxed) {
             future::pending::<()>().await;
         }
         stored
@@ -57,16 +57,16 @@ impl Brake {
     /// Ends the turn that `run` executes: waits until `run` can be dropped without a half-stored step. Returns the
     /// output of `run` if it ends before that.
     pub(crate) async fn stop<F: Future + Unpin>(&self, mut run: F) -> Option<F::Output> {
-        self.pulled.store(true, Ordering::Relaxed);
+        self.is_pulled.store(true, Ordering::Relaxed);
         // Only a step that is being stored continues, until it is stored.
         let mut run = pin!(&mut run);
         future::poll_fn(|context| {
-            if !self.storing.load(Ordering::Relaxed) {
+            if !self.is_storing.load(Ordering::Relaxed) {
                 return Poll::Ready(None);
             }
             match run.as_mut().poll(context) {
                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                Poll::Pending if self.storing.load(Ordering::Relaxed) => Poll::Pending,
+                Poll::Pending if self.is_storing.load(Ordering::Relaxed) => Poll::Pending,
                 Poll::Pending => Poll::Ready(None),
             }
         })

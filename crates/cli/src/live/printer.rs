@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::text;
 
-use super::{Out, running::StatusLine};
+use super::{Output, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
 /// The most lines of other sources that wait to be shown. Beyond that, the oldest are dropped.
@@ -36,12 +36,12 @@ impl TurnPrinter {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    pub(super) async fn print(mut self, mut out: mpsc::UnboundedReceiver<Out>) -> Result<(), Failure> {
+    pub(super) async fn print(mut self, mut messages: mpsc::UnboundedReceiver<Output>) -> Result<(), Failure> {
         loop {
             let next = if self.status.is_some() || !self.news.is_empty() {
-                timeout(REFRESH_INTERVAL, out.recv()).await
+                timeout(REFRESH_INTERVAL, messages.recv()).await
             } else {
-                Ok(out.recv().await)
+                Ok(messages.recv().await)
             };
             let next = match next {
                 Ok(Some(next)) => next,
@@ -53,16 +53,16 @@ impl TurnPrinter {
                 }
             };
             match next {
-                Out::Piece(piece) => self.print_piece(&piece).await?,
-                Out::Line(line) => {
+                Output::Piece(piece) => self.print_piece(&piece).await?,
+                Output::Line(line) => {
                     self.end_line().await?;
                     self.status = None;
                     self.queue_news(line);
                 }
-                Out::News(line) => self.queue_news(line),
-                Out::Status(line) => self.set_status(line).await?,
-                Out::Record(record) => self.screen.record(&record).await?,
-                Out::Flush(printed) => {
+                Output::News(line) => self.queue_news(line),
+                Output::Status(line) => self.set_status(line).await?,
+                Output::Record(record) => self.screen.record(&record).await?,
+                Output::Flush(printed) => {
                     self.show_news();
                     let _ = printed.send(());
                 }
@@ -91,9 +91,9 @@ impl TurnPrinter {
             return Ok(());
         }
         self.status = None;
-        let complete = piece.rfind('\n').map_or(0, |end| end + 1);
+        let lines_end = piece.rfind('\n').map_or(0, |end| end + 1);
         // Waiting lines are shown between two lines of the answer.
-        let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(complete) };
+        let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(lines_end) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.fragment(text::for_terminal(part).into_owned()).await?;
             self.at_line_start = part.ends_with('\n');

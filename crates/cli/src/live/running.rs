@@ -10,14 +10,14 @@ use crate::render::{count, progress};
 #[derive(Clone, Debug)]
 pub(super) enum StatusLine {
     /// A fixed text.
-    Words(String),
+    Text(String),
     /// A call, with the time that it takes.
-    Call(CallLine),
+    Call(RunningCall),
 }
 
 /// A call that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct CallLine {
+pub(super) struct RunningCall {
     id: String,
     tool: String,
     arguments: String,
@@ -32,13 +32,13 @@ pub(super) struct CallLine {
 /// The calls that are under way; the line is about the last call, which is the one that last began or reported
 /// progress.
 #[derive(Debug, Default)]
-pub(super) struct Running(Vec<CallLine>);
+pub(super) struct RunningCalls(Vec<RunningCall>);
 
 impl StatusLine {
     /// Returns the line as it is now. `waited` is the total time for which questions have been open.
     pub(super) fn words(&self, waited: Duration) -> String {
         match self {
-            Self::Words(words) => words.clone(),
+            Self::Text(words) => words.clone(),
             // The time in which a call waits for the user does not count.
             Self::Call(call) => {
                 call.words(call.began.elapsed().saturating_sub(waited.saturating_sub(call.waited_before)).as_secs())
@@ -47,7 +47,7 @@ impl StatusLine {
     }
 }
 
-impl CallLine {
+impl RunningCall {
     /// `fs/copy (42 %, 3 s) copying`, with the message of the server, or with the arguments while there is no message.
     fn words(&self, seconds: u64) -> String {
         let mut facts = Vec::new();
@@ -65,11 +65,11 @@ impl CallLine {
     }
 }
 
-impl Running {
+impl RunningCalls {
     /// Records that a call begins. `waited` is the total time for which questions have been open.
     pub(super) fn begin(&mut self, id: &str, tool: String, arguments: String, waited: Duration) {
         let (id, began) = (id.to_owned(), Instant::now());
-        self.0.push(CallLine { id, tool, arguments, progress: None, began, waited_before: waited, others: 0 });
+        self.0.push(RunningCall { id, tool, arguments, progress: None, began, waited_before: waited, others: 0 });
     }
 
     /// Records the progress that a call reports.
@@ -98,7 +98,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    fn words(running: &Running, seconds: u64) -> String {
+    fn words(running: &RunningCalls, seconds: u64) -> String {
         match running.line() {
             Some(StatusLine::Call(call)) => call.words(seconds),
             other => format!("{other:?}"),
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_line_says_how_far_a_call_is_and_how_long_it_takes() {
-        let mut running = Running::default();
+        let mut running = RunningCalls::default();
         running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
         assert_eq!(words(&running, 0), "fs/copy path=a");
         assert_eq!(words(&running, 3), "fs/copy (3 s) path=a");
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_line_is_about_the_call_that_reported_last() {
-        let mut running = Running::default();
+        let mut running = RunningCalls::default();
         running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
         running.begin("2", "fs/move".to_owned(), "path=b".to_owned(), Duration::ZERO);
         assert_eq!(words(&running, 0), "fs/move (and 1 other call) path=b");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_for_the_user_takes_no_time() {
-        let mut running = Running::default();
+        let mut running = RunningCalls::default();
         running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::from_secs(5));
         let Some(StatusLine::Call(mut call)) = running.line() else { panic!("no line") };
         call.began = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();

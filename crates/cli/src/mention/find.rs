@@ -39,8 +39,8 @@ pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
 }
 
 fn mention(rest: &str, servers: &[ServerName]) -> Option<Mention> {
-    let known = servers.iter().map(ServerName::as_str).filter(|name| after_name(rest, name).is_some());
-    let server = match known.max_by_key(|name| name.len()) {
+    let matching_names = servers.iter().map(ServerName::as_str).filter(|name| after_name(rest, name).is_some());
+    let server = match matching_names.max_by_key(|name| name.len()) {
         Some(server) => server,
         None => {
             let (server, rest) = rest.split_once(':')?;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use toolrack_host::mcp::{Prompt, Resource};
 
 use super::{
-    Argument, Configured, FORMAT_VERSION, MAX_ARGUMENTS, MAX_TOOLS, Notebook, is_plain, is_worth_completing, read_note,
-    short_description,
+    Argument, ConfiguredServer, FORMAT_VERSION, MAX_ARGUMENTS, MAX_TOOLS, Notebook, is_shell_safe, is_worth_completing,
+    read_note, short_description,
 };
 
 /// The most bytes of a URI that is worth completing.
@@ -48,7 +48,7 @@ pub(crate) enum OfferList {
 impl OfferList {
     /// Creates a list of prompts. `conceal` hides the secrets that the server was given, because its texts may repeat
     /// them.
-    pub(crate) fn of_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
+    pub(crate) fn from_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
         let text = |text: &Option<String>| short_description(text.as_deref().map(conceal).as_deref());
         let offer = |prompt: &Prompt| {
             let arguments =
@@ -65,8 +65,8 @@ impl OfferList {
         Self::Prompts(offers.take(MAX_TOOLS).collect())
     }
 
-    /// Creates a list of resources, as [`Self::of_prompts`].
-    pub(crate) fn of_resources(resources: &[Resource], conceal: &dyn Fn(&str) -> String) -> Self {
+    /// Creates a list of resources, as [`Self::from_prompts`].
+    pub(crate) fn from_resources(resources: &[Resource], conceal: &dyn Fn(&str) -> String) -> Self {
         let offer = |resource: &Resource| {
             let description = resource.title.as_deref().unwrap_or(&resource.name);
             Offer {
@@ -75,25 +75,25 @@ impl OfferList {
                 arguments: Vec::new(),
             }
         };
-        let can_be_completed = |offer: &Offer| offer.name.len() <= MAX_URI && is_plain(&offer.name);
+        let can_be_completed = |offer: &Offer| offer.name.len() <= MAX_URI && is_shell_safe(&offer.name);
         Self::Resources(resources.iter().map(offer).filter(can_be_completed).take(MAX_TOOLS).collect())
     }
 }
 
 impl Notebook {
-    fn offers_file(&self, server: &Configured) -> PathBuf {
+    fn offers_file(&self, server: &ConfiguredServer) -> PathBuf {
         self.folder.join(format!("{}.offers.json", server.file_stem))
     }
 
     /// Returns the noted prompts and resources of `server`; none if its entry has changed since.
-    pub(crate) fn offers(&self, server: &Configured) -> Offers {
+    pub(crate) fn read_offers(&self, server: &ConfiguredServer) -> Offers {
         let note = read_note(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
         note.filter(|note| note.form == FORMAT_VERSION && note.hash == server.hash).unwrap_or_default()
     }
 
     /// Notes one of the lists of `server`.
-    pub(crate) fn note(&self, server: &Configured, list: OfferList) {
-        let offers = Offers { form: FORMAT_VERSION, hash: server.hash.clone(), ..self.offers(server) };
+    pub(crate) fn write_offers(&self, server: &ConfiguredServer, list: OfferList) {
+        let offers = Offers { form: FORMAT_VERSION, hash: server.hash.clone(), ..self.read_offers(server) };
         let offers = match list {
             OfferList::Prompts(prompts) => Offers { prompts, ..offers },
             OfferList::Resources(resources) => Offers { resources, ..offers },
@@ -111,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn server(hash: &str) -> Configured {
-        Configured { name: "docs".to_owned(), file_stem: content_hash(&json!("docs")), hash: hash.to_owned() }
+    fn server(hash: &str) -> ConfiguredServer {
+        ConfiguredServer { name: "docs".to_owned(), file_stem: content_hash(&json!("docs")), hash: hash.to_owned() }
     }
 
     fn resources(uris: &[&str]) -> OfferList {
@@ -120,14 +120,14 @@ mod tests {
             .iter()
             .map(|uri| serde_json::from_value(json!({ "uri": uri, "name": "canary's\u{1b}[2J" })).unwrap())
             .collect();
-        OfferList::of_resources(&resources, &|text| text.replace("canary", "***"))
+        OfferList::from_resources(&resources, &|text| text.replace("canary", "***"))
     }
 
     fn prompts(names: &[&str]) -> OfferList {
         let arguments = json!([{ "name": "who", "description": "Whom.\nMore." }, { "name": "a b" }]);
         let prompt = |name: &&str| json!({ "name": name, "arguments": arguments });
         let prompts: Vec<Prompt> = names.iter().map(|name| serde_json::from_value(prompt(name)).unwrap()).collect();
-        OfferList::of_prompts(&prompts, &|text| text.replace("canary", "***"))
+        OfferList::from_prompts(&prompts, &|text| text.replace("canary", "***"))
     }
 
     fn names(offers: &[Offer]) -> Vec<&str> {
@@ -138,16 +138,16 @@ mod tests {
     fn each_list_is_noted_on_its_own_and_only_for_the_entry_that_was_connected() {
         let data = tempfile::tempdir().unwrap();
         let notebook = Notebook::below(data.path());
-        notebook.note(&server("one"), resources(&["file:///a"]));
-        notebook.note(&server("one"), prompts(&["greet"]));
-        let noted = notebook.offers(&server("one"));
+        notebook.write_offers(&server("one"), resources(&["file:///a"]));
+        notebook.write_offers(&server("one"), prompts(&["greet"]));
+        let noted = notebook.read_offers(&server("one"));
         assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec!["file:///a"], vec!["greet"]));
         assert_eq!(noted.prompts[0].arguments.len(), 1, "a shell takes only one of them as it is");
         assert_eq!(noted.prompts[0].arguments[0].about, "Whom.");
-        notebook.note(&server("two"), prompts(&["other"]));
-        let noted = notebook.offers(&server("two"));
+        notebook.write_offers(&server("two"), prompts(&["other"]));
+        let noted = notebook.read_offers(&server("two"));
         assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec![], vec!["other"]));
-        assert_eq!(names(&notebook.offers(&server("one")).prompts), [] as [&str; 0]);
+        assert_eq!(names(&notebook.read_offers(&server("one")).prompts), [] as [&str; 0]);
     }
 
     #[test]
@@ -155,9 +155,10 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let notebook = Notebook::below(data.path());
         let long = format!("x://{}", "y".repeat(MAX_URI));
-        notebook.note(&server("one"), resources(&["x://ok", "x://$(id)", "-rf", "x://a b", "x://canary", &long]));
-        notebook.note(&server("one"), prompts(&["$(id)", "ok", "canary"]));
-        let noted = notebook.offers(&server("one"));
+        notebook
+            .write_offers(&server("one"), resources(&["x://ok", "x://$(id)", "-rf", "x://a b", "x://canary", &long]));
+        notebook.write_offers(&server("one"), prompts(&["$(id)", "ok", "canary"]));
+        let noted = notebook.read_offers(&server("one"));
         assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec!["x://ok"], vec!["ok"]));
         assert_eq!(noted.resources[0].about, "***'s\\u{1b}[2J");
     }

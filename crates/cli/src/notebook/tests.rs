@@ -8,9 +8,9 @@ fn tool(name: &str) -> Tool {
     Tool::new(name, None, &json!({}))
 }
 
-fn server(name: &str, hash: &str) -> Configured {
+fn server(name: &str, hash: &str) -> ConfiguredServer {
     let file_stem = content_hash(&json!(name));
-    Configured { name: name.to_owned(), file_stem, hash: hash.to_owned() }
+    ConfiguredServer { name: name.to_owned(), file_stem, hash: hash.to_owned() }
 }
 
 fn names(tools: &[Tool]) -> Vec<&str> {
@@ -21,13 +21,13 @@ fn names(tools: &[Tool]) -> Vec<&str> {
 fn notes_are_valid_only_for_the_entry_that_was_connected() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
-    notebook.write(&server("fs", "one"), LISTING, vec![tool("read"), tool("write")]);
-    assert_eq!(names(&notebook.read(&server("fs", "one"))), ["read", "write"]);
-    assert_eq!(notebook.read(&server("fs", "two")), []);
-    assert_eq!(notebook.read(&server("other", "one")), []);
-    notebook.write(&server("fs", "two"), LISTING, vec![tool("list")]);
-    assert_eq!(notebook.read(&server("fs", "one")), [], "the changed entry has taken its place");
-    assert_eq!(names(&notebook.read(&server("fs", "two"))), ["list"]);
+    notebook.write_tools(&server("fs", "one"), LISTING, vec![tool("read"), tool("write")]);
+    assert_eq!(names(&notebook.read_tools(&server("fs", "one"))), ["read", "write"]);
+    assert_eq!(notebook.read_tools(&server("fs", "two")), []);
+    assert_eq!(notebook.read_tools(&server("other", "one")), []);
+    notebook.write_tools(&server("fs", "two"), LISTING, vec![tool("list")]);
+    assert_eq!(notebook.read_tools(&server("fs", "one")), [], "the changed entry has taken its place");
+    assert_eq!(names(&notebook.read_tools(&server("fs", "two"))), ["list"]);
 }
 
 #[test]
@@ -36,11 +36,11 @@ fn a_note_says_from_which_listing_it_was_made() {
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
     assert!(!notebook.is_up_to_date(&fs, LISTING));
-    notebook.write(&fs, LISTING, vec![tool("read")]);
+    notebook.write_tools(&fs, LISTING, vec![tool("read")]);
     assert!(notebook.is_up_to_date(&fs, LISTING));
     assert!(!notebook.is_up_to_date(&fs, ToolsHash(77)));
     assert!(!notebook.is_up_to_date(&server("fs", "two"), LISTING));
-    notebook.write(&fs, LISTING, vec![]);
+    notebook.write_tools(&fs, LISTING, vec![]);
     assert!(notebook.is_up_to_date(&fs, LISTING), "no tools are a listing too");
 }
 
@@ -50,7 +50,7 @@ fn only_the_owner_can_read_notes() {
     use std::os::unix::fs::PermissionsExt;
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
-    notebook.write(&server("fs", "one"), LISTING, vec![tool("read")]);
+    notebook.write_tools(&server("fs", "one"), LISTING, vec![tool("read")]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&notebook.folder), 0o700);
     assert_eq!(mode(&notebook.file(&server("fs", "one"))), 0o600);
@@ -61,12 +61,12 @@ fn a_damaged_note_is_ignored_and_replaced() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
-    notebook.write(&fs, LISTING, vec![tool("read")]);
+    notebook.write_tools(&fs, LISTING, vec![tool("read")]);
     for damage in ["", "{", "[]", r#"{"form":99,"hash":"one","tools":[]}"#] {
         std::fs::write(notebook.file(&fs), damage).unwrap();
-        assert_eq!(notebook.read(&fs), [], "{damage}");
-        notebook.write(&fs, LISTING, vec![tool("read")]);
-        assert_eq!(names(&notebook.read(&fs)), ["read"]);
+        assert_eq!(notebook.read_tools(&fs), [], "{damage}");
+        notebook.write_tools(&fs, LISTING, vec![tool("read")]);
+        assert_eq!(names(&notebook.read_tools(&fs)), ["read"]);
     }
 }
 
@@ -79,8 +79,8 @@ fn there_are_never_too_many_notes() {
         std::fs::write(notebook.folder.join(format!("{number}.json")), "{}").unwrap();
     }
     let fs = server("fs", "x");
-    notebook.write(&fs, LISTING, vec![tool("t")]);
-    assert_eq!(names(&notebook.read(&fs)), ["t"]);
+    notebook.write_tools(&fs, LISTING, vec![tool("t")]);
+    assert_eq!(names(&notebook.read_tools(&fs)), ["t"]);
     assert_eq!(std::fs::read_dir(&notebook.folder).unwrap().count(), MAX_SERVERS);
 }
 
@@ -92,8 +92,8 @@ fn only_names_that_need_no_quotes_are_noted() {
     let bad = ["$(id)", "`id`", "a b", "a;b", "-rf", "*", "~", "a\nb", "\u{202e}x", "", "a'b", "!x", "é|"];
     let mut tools: Vec<_> = bad.iter().map(|name| tool(name)).collect();
     tools.extend([tool("ok"), tool(&"x".repeat(MAX_NAME + 1)), tool("größe.v2")]);
-    notebook.write(&fs, LISTING, tools);
-    assert_eq!(names(&notebook.read(&fs)), ["ok", "größe.v2"]);
+    notebook.write_tools(&fs, LISTING, tools);
+    assert_eq!(names(&notebook.read_tools(&fs)), ["ok", "größe.v2"]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_secret_that_a_server_repeats_is_not_noted() {
         icons: None,
         meta: None,
     };
-    let noted = Tool::of_mcp(&tool, &|text| text.replace("canary", "***"));
+    let noted = Tool::from_mcp(&tool, &|text| text.replace("canary", "***"));
     let json = serde_json::to_string(&noted).unwrap();
     assert!(!json.contains("canary") && json.contains("Knows ***."), "{json}");
     assert_eq!(noted.arguments.len(), 1);

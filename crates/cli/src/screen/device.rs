@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
     args::Color,
-    lending::{BorrowerStream, Outbox, ToBorrower},
+    lending::{Outbox, StreamProperties, ToBorrower},
 };
 
 /// The width where a stream is not a terminal: the reader of a pipe gets whole lines.
@@ -34,7 +34,7 @@ pub(super) enum Device {
     /// The streams of this process.
     Own(Color),
     /// The streams of the borrower, which gets what is written as messages.
-    Borrower { out: BorrowerStream, err: BorrowerStream, outbox: Outbox },
+    Borrower { out: StreamProperties, err: StreamProperties, outbox: Outbox },
 }
 
 impl Device {
@@ -68,27 +68,27 @@ impl Device {
     /// Whether text that goes to `stream` keeps its colours.
     pub(super) fn has_colour(&self, stream: Stream) -> bool {
         match (self, stream) {
-            (Self::Own(color), Stream::Out) => own_choice(*color, &io::stdout()) != ColorChoice::Never,
-            (Self::Own(color), Stream::Err) => own_choice(*color, &io::stderr()) != ColorChoice::Never,
+            (Self::Own(color), Stream::Out) => color_choice(*color, &io::stdout()) != ColorChoice::Never,
+            (Self::Own(color), Stream::Err) => color_choice(*color, &io::stderr()) != ColorChoice::Never,
             (Self::Borrower { out, .. }, Stream::Out) => out.has_colour,
             (Self::Borrower { err, .. }, Stream::Err) => err.has_colour,
         }
     }
 
     /// The properties of `stream` that a daemon needs to write to it.
-    pub(super) fn properties(&self, stream: Stream) -> BorrowerStream {
+    pub(super) fn properties(&self, stream: Stream) -> StreamProperties {
         let columns = Some(self.columns(stream)).filter(|columns| *columns != UNBOUNDED);
-        BorrowerStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
+        StreamProperties { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
     }
 
     /// Writes to stdout, on another thread: a reader that stalls must not delay the handling of signals.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) async fn to_stdout(&self, text: String) -> io::Result<()> {
+    pub(super) async fn write_stdout(&self, text: String) -> io::Result<()> {
         match self {
             Self::Own(color) => {
-                let choice = own_choice(*color, &io::stdout());
+                let choice = color_choice(*color, &io::stdout());
                 let written = tokio::task::spawn_blocking(move || {
                     let mut stdout = AutoStream::new(io::stdout().lock(), choice);
                     stdout.write_all(text.as_bytes())?;
@@ -97,7 +97,7 @@ impl Device {
                 written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
             Self::Borrower { out, outbox, .. } => {
-                for piece in pieces(&coloured(&text, out.has_colour)) {
+                for piece in pieces(&adapt_colour(&text, out.has_colour)) {
                     outbox.wait_for_room().await;
                     outbox.push(ToBorrower::Out(piece.to_owned()));
                 }
@@ -134,21 +134,21 @@ impl Device {
     }
 
     /// Writes help to stdout, on this thread: nothing else runs yet.
-    pub(super) fn usage(&self, text: &str) {
+    pub(super) fn write_help(&self, text: &str) {
         match self {
             Self::Own(color) => {
-                let mut stdout = AutoStream::new(io::stdout().lock(), own_choice(*color, &io::stdout()));
+                let mut stdout = AutoStream::new(io::stdout().lock(), color_choice(*color, &io::stdout()));
                 let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             }
-            Self::Borrower { out, outbox, .. } => outbox.push(ToBorrower::Out(coloured(text, out.has_colour))),
+            Self::Borrower { out, outbox, .. } => outbox.push(ToBorrower::Out(adapt_colour(text, out.has_colour))),
         }
     }
 
     /// Writes to stderr. Failures are ignored, because they cannot be reported anywhere.
-    pub(super) fn to_stderr(&self, text: &str) {
+    pub(super) fn write_stderr(&self, text: &str) {
         match self {
-            Self::Own(color) => write_to_stderr(text, own_choice(*color, &io::stderr())),
-            Self::Borrower { err, outbox, .. } => outbox.push(ToBorrower::Err(coloured(text, err.has_colour))),
+            Self::Own(color) => write_to_stderr(text, color_choice(*color, &io::stderr())),
+            Self::Borrower { err, outbox, .. } => outbox.push(ToBorrower::Err(adapt_colour(text, err.has_colour))),
         }
     }
 
@@ -170,7 +170,7 @@ fn columns_of(stream: impl AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(UNBOUNDED, |(width, _)| usize::from(width.0))
 }
 
-fn own_choice(color: Color, stream: &impl anstream::stream::RawStream) -> ColorChoice {
+fn color_choice(color: Color, stream: &impl anstream::stream::RawStream) -> ColorChoice {
     match color {
         Color::Auto => AutoStream::choice(stream),
         Color::Always => ColorChoice::AlwaysAnsi,
@@ -184,7 +184,7 @@ fn write_to_stderr(text: &str, choice: ColorChoice) {
 }
 
 /// `text` as the borrower prints it: without colours, unless its stream has them.
-fn coloured(text: &str, has_colour: bool) -> String {
+fn adapt_colour(text: &str, has_colour: bool) -> String {
     if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use toolrack_store::Uuid;
 
-use super::{FILE, SecretsError, bytes_in};
+use super::{FILE, SecretsError, parse_key};
 
 /// The longest key file that is read, in bytes.
 const MAX_FILE: u64 = 4096;
@@ -78,7 +78,7 @@ pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
     let text = text.trim();
     let stored = match text.strip_prefix(KEYCHAIN_PREFIX) {
         Some(id) => Uuid::parse_str(id.trim()).ok().map(StoredKey::InKeychain),
-        None => bytes_in(text).map(StoredKey::InFile),
+        None => parse_key(text).map(StoredKey::InFile),
     };
     stored.map(Some).ok_or_else(|| SecretsError::UnreadableKey(path.to_owned()))
 }

@@ -80,7 +80,7 @@ pub(crate) enum KeychainError {
 
 /// The program that reaches the keychain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum KeychainProgram {
     /// `secret-tool`, found on the path.
     SecretTool,
     /// `security` of macOS, at its fixed path.
@@ -89,12 +89,12 @@ enum Kind {
 
 /// The keychain of the user who runs this process.
 pub(crate) struct Keychain {
-    kind: Kind,
+    kind: KeychainProgram,
     /// The variables that the program gets.
     variables: Vec<(&'static str, OsString)>,
     answer_timeout: Duration,
     /// The last look-up, so that the keychain is asked once for each key.
-    last: ArcSwapOption<Lookup>,
+    last_lookup: ArcSwapOption<Lookup>,
 }
 
 impl std::fmt::Debug for Keychain {
@@ -108,11 +108,11 @@ struct Lookup {
     id: Uuid,
     key: OnceCell<[u8; 32]>,
     /// The last failure, and its time.
-    failed: ArcSwapOption<(Instant, KeychainError)>,
+    last_failure: ArcSwapOption<(Instant, KeychainError)>,
 }
 
 /// How a run of the program ended, and its output.
-struct Finished {
+struct ProgramOutput {
     status: ExitStatus,
     stdout: String,
     stderr: String,
@@ -120,14 +120,14 @@ struct Finished {
 
 impl Keychain {
     /// Returns the keychain that `environment` leads to, without asking it anything yet.
-    pub(crate) fn of(environment: &Environment) -> Self {
+    pub(crate) fn from_environment(environment: &Environment) -> Self {
         let value = |name: &&'static str| Some((*name, environment.get(name)?.to_owned()));
-        let kind = if cfg!(target_os = "macos") { Kind::Security } else { Kind::SecretTool };
+        let kind = if cfg!(target_os = "macos") { KeychainProgram::Security } else { KeychainProgram::SecretTool };
         Self {
             kind,
             variables: VARIABLES.iter().filter_map(value).collect(),
             answer_timeout: ANSWER_TIMEOUT,
-            last: ArcSwapOption::default(),
+            last_lookup: ArcSwapOption::default(),
         }
     }
 
@@ -138,29 +138,29 @@ impl Keychain {
     pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let lookup = self.lookup(id);
         let ask = || async {
-            if let Some((at, error)) = lookup.failed.load().as_deref()
+            if let Some((at, error)) = lookup.last_failure.load().as_deref()
                 && at.elapsed() < RETRY_PAUSE
             {
                 return Err(error.clone());
             }
             let answer = self.ask(id).await;
             let failed = answer.as_ref().err().map(|error| Arc::new((Instant::now(), error.clone())));
-            lookup.failed.store(failed);
+            lookup.last_failure.store(failed);
             answer
         };
         lookup.key.get_or_try_init(ask).await.copied()
     }
 
     /// Returns whether [`Self::key`] already has the key, and so returns at once.
-    pub(crate) fn knows(&self, id: Uuid) -> bool {
+    pub(crate) fn has_key(&self, id: Uuid) -> bool {
         self.lookup(id).key.initialized()
     }
 
     /// Returns the last look-up if it is for `id`; otherwise begins one, which becomes the last.
     fn lookup(&self, id: Uuid) -> Arc<Lookup> {
-        let fresh = Arc::new(Lookup { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
+        let fresh = Arc::new(Lookup { id, key: OnceCell::new(), last_failure: ArcSwapOption::default() });
         let is_for_id = |lookup: &&Arc<Lookup>| lookup.id == id;
-        let last = self.last.rcu(|last| last.as_ref().filter(is_for_id).or(Some(&fresh)).cloned());
+        let last = self.last_lookup.rcu(|last| last.as_ref().filter(is_for_id).or(Some(&fresh)).cloned());
         last.filter(|lookup| is_for_id(&lookup)).unwrap_or(fresh)
     }
 
@@ -168,26 +168,26 @@ impl Keychain {
     async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
-        let finished = match self.kind {
-            Kind::SecretTool => self.run(&program, &["lookup", "service", SERVICE, "key", &id], "").await?,
-            Kind::Security => {
+        let output = match self.kind {
+            KeychainProgram::SecretTool => self.run(&program, &["lookup", "service", SERVICE, "key", &id], "").await?,
+            KeychainProgram::Security => {
                 self.run(&program, &["find-generic-password", "-s", SERVICE, "-a", &id, "-w"], "").await?
             }
         };
-        if finished.status.success() {
-            return super::bytes_in(finished.stdout.trim()).ok_or(KeychainError::WrongContent);
+        if output.status.success() {
+            return super::parse_key(output.stdout.trim()).ok_or(KeychainError::WrongContent);
         }
         Err(match self.kind {
             // `secret-tool` prints nothing in two cases: there is no such key, or the keychain stays locked. A search,
             // which needs no unlocking, distinguishes them.
-            Kind::SecretTool if finished.stderr.trim().is_empty() || is_locked(&finished.stderr) => {
+            KeychainProgram::SecretTool if output.stderr.trim().is_empty() || is_locked(&output.stderr) => {
                 let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
                 if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
             }
             // 36 and 51 are the last bytes of errSecInteractionNotAllowed and errSecAuthFailed.
-            Kind::Security if finished.status.code() == Some(SECURITY_NOT_FOUND) => KeychainError::Missing,
-            Kind::Security if matches!(finished.status.code(), Some(36 | 51)) => KeychainError::Locked,
-            _ => finished.failure(),
+            KeychainProgram::Security if output.status.code() == Some(SECURITY_NOT_FOUND) => KeychainError::Missing,
+            KeychainProgram::Security if matches!(output.status.code(), Some(36 | 51)) => KeychainError::Locked,
+            _ => output.failure(),
         })
     }
 
@@ -197,14 +197,14 @@ impl Keychain {
     /// As [`Self::key`].
     pub(crate) async fn put(&self, id: Uuid, key: [u8; 32]) -> Result<(), KeychainError> {
         let program = self.program()?;
-        let (name, digits) = (id.to_string(), super::digits(&key));
+        let (name, digits) = (id.to_string(), super::hex_digits(&key));
         let label = format!("--label={LABEL}");
-        let finished = match self.kind {
-            Kind::SecretTool => {
+        let output = match self.kind {
+            KeychainProgram::SecretTool => {
                 self.run(&program, &["store", &label, "service", SERVICE, "key", &name], &digits).await?
             }
             // `security -i` reads its commands from stdin, so that the key is on no command line.
-            Kind::Security => {
+            KeychainProgram::Security => {
                 let line = format!("add-generic-password -s {SERVICE} -a {name} -l \"{LABEL}\" -w {digits}\n");
                 self.run(&program, &["-i"], &line).await?
             }
@@ -212,8 +212,8 @@ impl Keychain {
         match self.ask(id).await {
             Ok(kept) if kept == key => Ok(()),
             Ok(_) => Err(KeychainError::WrongContent),
-            Err(_) if is_locked(&finished.stderr) => Err(KeychainError::Locked),
-            Err(_) if !finished.status.success() => Err(finished.failure()),
+            Err(_) if is_locked(&output.stderr) => Err(KeychainError::Locked),
+            Err(_) if !output.status.success() => Err(output.failure()),
             Err(error) => Err(error),
         }
     }
@@ -225,20 +225,22 @@ impl Keychain {
     pub(crate) async fn remove(&self, id: Uuid) -> Result<(), KeychainError> {
         let program = self.program()?;
         let id = id.to_string();
-        let finished = match self.kind {
-            Kind::SecretTool => self.run(&program, &["clear", "service", SERVICE, "key", &id], "").await?,
-            Kind::Security => self.run(&program, &["delete-generic-password", "-s", SERVICE, "-a", &id], "").await?,
+        let output = match self.kind {
+            KeychainProgram::SecretTool => self.run(&program, &["clear", "service", SERVICE, "key", &id], "").await?,
+            KeychainProgram::Security => {
+                self.run(&program, &["delete-generic-password", "-s", SERVICE, "-a", &id], "").await?
+            }
         };
         // A failure without a message means that `secret-tool` has found no such key.
-        let is_gone = finished.status.success()
-            || finished.stderr.trim().is_empty()
-            || finished.status.code() == Some(SECURITY_NOT_FOUND);
-        if is_gone { Ok(()) } else { Err(finished.failure()) }
+        let is_gone = output.status.success()
+            || output.stderr.trim().is_empty()
+            || output.status.code() == Some(SECURITY_NOT_FOUND);
+        if is_gone { Ok(()) } else { Err(output.failure()) }
     }
 
     /// Returns the path of the program that reaches the keychain.
     fn program(&self) -> Result<PathBuf, KeychainError> {
-        if self.kind == Kind::Security {
+        if self.kind == KeychainProgram::Security {
             return Ok(PathBuf::from("/usr/bin/security"));
         }
         let bus = self.variable("XDG_RUNTIME_DIR").map(|folder| Path::new(folder).join("bus"));
@@ -260,7 +262,7 @@ impl Keychain {
     }
 
     /// Runs the program to its end, within the time-out.
-    async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<Finished, KeychainError> {
+    async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<ProgramOutput, KeychainError> {
         let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
         let mut command = Command::new(program);
         command
@@ -271,7 +273,7 @@ impl Keychain {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let all = async {
+        let exchange = async {
             let mut child = command.spawn()?;
             let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
             let write_stdin = async move {
@@ -282,16 +284,16 @@ impl Keychain {
             };
             let ((), stdout, stderr, status) =
                 tokio::join!(write_stdin, read_output(stdout), read_output(stderr), child.wait());
-            Ok(Finished { status: status?, stdout, stderr })
+            Ok(ProgramOutput { status: status?, stdout, stderr })
         };
-        match timeout(self.answer_timeout, all).await {
-            Ok(finished) => finished.map_err(failed),
+        match timeout(self.answer_timeout, exchange).await {
+            Ok(output) => output.map_err(failed),
             Err(_) => Err(KeychainError::Slow(self.answer_timeout)),
         }
     }
 }
 
-impl Finished {
+impl ProgramOutput {
     /// Returns the failure with the first line of stderr.
     fn failure(&self) -> KeychainError {
         let line = self.stderr.lines().find(|line| !line.trim().is_empty());

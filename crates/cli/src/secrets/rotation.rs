@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep};
 use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
 
 use super::{
-    KeyOrigin, KeychainError, SecretStore, SecretsError, VariableValue, digits,
+    KeyOrigin, KeychainError, SecretStore, SecretsError, VariableValue,
     file::{self, KeyLock, StoredKey},
-    key_in, new_key,
+    hex_digits, new_key, variable_key,
 };
 
 /// How long another process may take to move or change the key: a keychain has to answer it.
@@ -72,7 +72,7 @@ impl SecretStore {
 
     async fn rotate_given(&self, text: String) -> Result<usize, SecretsError> {
         let vault = self.existing_vault().await?.ok_or(SecretsError::Variable)?;
-        let key = key_in(&VariableValue(text.into())).map_err(|_| SecretsError::NewKey)?;
+        let key = variable_key(&VariableValue(text.into())).map_err(|_| SecretsError::NewKey)?;
         vault.change_key(key).await.map_err(|error| match error {
             VaultError::Passphrase => SecretsError::NewKey,
             error => self.vault_error(error),
@@ -80,13 +80,13 @@ impl SecretStore {
     }
 
     async fn rotate_stored(&self, vault: &Vault, path: &Path, lock: &KeyLock) -> Result<usize, SecretsError> {
-        let key = self.store_next(path, lock).await?;
+        let key = self.store_next_key(path, lock).await?;
         match vault.change_key(key).await {
-            Ok(count) => self.promote(path, lock).await.map(|()| count),
+            Ok(count) => self.promote_next_key(path, lock).await.map(|()| count),
             Err(error) => {
                 // After an error of the database, everything may nevertheless be sealed with the new key: keep it.
                 if !matches!(error, VaultError::Store(_)) {
-                    self.drop_next(path, lock).await?;
+                    self.remove_next_key(path, lock).await?;
                 }
                 Err(self.vault_error(error))
             }
@@ -94,26 +94,26 @@ impl SecretStore {
     }
 
     /// Creates the next key and stores it, in the same kind of place as the current key.
-    async fn store_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
+    async fn store_next_key(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
         // A next key that an earlier attempt left behind is not in use: the transaction with it was never committed.
-        self.drop_next(path, lock).await?;
+        self.remove_next_key(path, lock).await?;
         let (next, key) = (file::next_key_file(path), new_key(path)?);
         if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
             // Write the file first, so that an unused item of the keychain can be found again.
             let id = Uuid::now_v7();
             file::create(&next, &file::keychain_reference(id))?;
             if let Err(error) = self.keychain.put(id, key).await {
-                self.drop_next(path, lock).await?;
+                self.remove_next_key(path, lock).await?;
                 return Err(SecretsError::KeychainRefused(error));
             }
         } else {
-            file::create(&next, &digits(&key))?;
+            file::create(&next, &hex_digits(&key))?;
         }
         Ok(VaultKey::from_bytes(key))
     }
 
     /// Removes the next key. The caller needs `_lock` for that.
-    async fn drop_next(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
+    async fn remove_next_key(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
         let next = file::next_key_file(path);
         if let Ok(Some(StoredKey::InKeychain(id))) = file::read(&next) {
             self.remove_from_keychain(id).await;
@@ -127,7 +127,7 @@ impl SecretStore {
     }
 
     /// Replaces the old key by the next one, and removes the old one. The caller needs `_lock` for that.
-    async fn promote(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
+    async fn promote_next_key(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
         // First remove the old key from the keychain: afterwards no file names its id.
         if let Ok(Some(StoredKey::InKeychain(id))) = file::read(path) {
             self.remove_from_keychain(id).await;
@@ -160,17 +160,17 @@ impl SecretStore {
         let Some(next) = file::read(&file::next_key_file(path))? else {
             return Ok(None);
         };
-        let key = match self.key_of(next, path).await {
+        let key = match self.load_key(next, path).await {
             // The process that began the rotation ended before it had put the next key into the keychain.
             Err(SecretsError::Keychain { error: KeychainError::Missing, .. }) => return Ok(None),
             key => key?,
         };
-        let vault = self.open(key).await?;
+        let vault = self.open_vault(key).await?;
         if !vault.is_successor().await.map_err(|error| self.vault_error(error))? {
             return Ok(None);
         }
         if let Some(lock) = lock.or(own_lock.as_ref())
-            && let Err(error) = self.promote(path, lock).await
+            && let Err(error) = self.promote_next_key(path, lock).await
         {
             tracing::warn!(%error, "the file of the new key could not replace the old key file; the new key is read from its own file");
         }

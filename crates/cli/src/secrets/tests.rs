@@ -8,7 +8,7 @@ use toolrack_config::Environment;
 use super::*;
 
 fn no_keychain() -> Keychain {
-    Keychain::of(&Environment::default())
+    Keychain::from_environment(&Environment::default())
 }
 
 async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {

@@ -54,7 +54,7 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
     }
     let known_names = loaded.desired.keys().map(ServerName::as_str);
     Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`"))
-        .meant(closest(name, known_names), "`toolrack list` shows all servers")
+        .with_suggestion(closest(name, known_names), "`toolrack list` shows all servers")
         .server(name)
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn server_failure(host: &Host, server: &ServerStatus) -> Option<Failu
             let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");
             Some(Failure::new(Exit::Unreachable, "TOOLS_FAILED", message).server(name.as_str()))
         }
-        _ => host.not_ready(&server.name).map(|error| Failure::of_call(&error)),
+        _ => host.not_ready(&server.name).map(|error| Failure::from_call_error(&error)),
     }
 }
 

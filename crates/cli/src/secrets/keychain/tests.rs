@@ -21,8 +21,8 @@ fn behind(script: &str) -> (TempDir, Keychain) {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
     let path = format!("relative:{}:/usr/bin:/bin", folder.path().display());
     let variables = [("PATH", path.as_str()), ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere"), ("TOKEN", "canary")];
-    let mut keychain = Keychain::of(&Environment::new(variables));
-    keychain.kind = Kind::SecretTool;
+    let mut keychain = Keychain::from_environment(&Environment::new(variables));
+    keychain.kind = KeychainProgram::SecretTool;
     (folder, keychain)
 }
 
@@ -36,13 +36,13 @@ async fn a_key_is_stored_read_once_and_removed_and_is_on_no_command_line() {
     let (folder, keychain) = behind(KEEPING);
     let id = Uuid::now_v7();
     assert_eq!(keychain.key(id).await, Err(KeychainError::Missing));
-    let (folder, keychain) = (folder, Keychain { last: ArcSwapOption::default(), ..keychain });
+    let (folder, keychain) = (folder, Keychain { last_lookup: ArcSwapOption::default(), ..keychain });
     keychain.put(id, [7; 32]).await.unwrap();
     let before = asked(&folder).len();
     let many = futures::future::join_all((0..5).map(|_| keychain.key(id))).await;
     assert!(many.iter().all(|key| *key == Ok([7; 32])));
     assert_eq!(asked(&folder).len(), before + 1, "five who ask at once, and one question");
-    assert!(keychain.knows(id) && !keychain.knows(Uuid::now_v7()));
+    assert!(keychain.has_key(id) && !keychain.has_key(Uuid::now_v7()));
     keychain.remove(id).await.unwrap();
     keychain.remove(id).await.unwrap();
     assert!(!asked(&folder).concat().contains(&"07".repeat(4)), "{:?}", asked(&folder));

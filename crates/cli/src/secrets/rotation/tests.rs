@@ -16,7 +16,7 @@ const TOKEN: &str = r#"["t","u","https://example.com/mcp",""]"#;
 /// The secrets as another process sees them: with its own connection to the database.
 async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {
     let store = Store::open(folder.join("t.db")).await.unwrap();
-    SecretStore::new(Some(store), variable.map(Into::into), folder, Keychain::of(&Environment::default()))
+    SecretStore::new(Some(store), variable.map(Into::into), folder, Keychain::from_environment(&Environment::default()))
 }
 
 async fn is_open(folder: &Path) {
@@ -65,12 +65,12 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
         let (stopped, path, old) = filled(folder.path()).await;
         let held = lock(&path).await.unwrap();
         let vault = stopped.existing_vault().await.unwrap().unwrap();
-        let key = stopped.store_next(&path, &held).await.unwrap();
+        let key = stopped.store_next_key(&path, &held).await.unwrap();
         if steps > 0 {
             assert_eq!(vault.change_key(key).await.unwrap(), 2);
         }
         if steps > 1 {
-            stopped.promote(&path, &held).await.unwrap();
+            stopped.promote_next_key(&path, &held).await.unwrap();
         }
         // While it still runs, and holds the lock.
         is_open(folder.path()).await;
@@ -94,7 +94,7 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
     let (stopped, path, _) = filled(folder.path()).await;
     let held = lock(&path).await.unwrap();
     let vault = stopped.existing_vault().await.unwrap().unwrap();
-    let key = stopped.store_next(&path, &held).await.unwrap();
+    let key = stopped.store_next_key(&path, &held).await.unwrap();
     let _ = vault.change_key(key).await.unwrap();
     let next = fs::read_to_string(file::next_key_file(&path)).unwrap();
     drop(held);

@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// When stdin cannot be read, or is named twice.
 pub(crate) async fn take_inline_configurations(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
     let words = std::mem::take(&mut global.mcp_config);
-    let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_typed(word));
+    let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_inline(word));
     global.mcp_config = files;
     if typed.iter().filter(|word| args::is_stdin(word)).count() > 1 {
         return Err(Failure::usage("stdin can be read for one --mcp-config"));

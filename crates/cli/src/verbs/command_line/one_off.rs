@@ -32,8 +32,10 @@ impl Verb {
     fn take_one_off_server(&mut self) -> Result<Option<OneOffServer>, Error> {
         match self {
             Self::Tools(args) => take_from_servers(&mut args.servers, &mut args.one_off),
-            Self::Test(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
-            Self::Resources(args) | Self::Prompts(args) => take_from_servers(&mut args.only.servers, &mut args.one_off),
+            Self::Test(args) => take_from_servers(&mut args.filter.servers, &mut args.one_off),
+            Self::Resources(args) | Self::Prompts(args) => {
+                take_from_servers(&mut args.filter.servers, &mut args.one_off)
+            }
             Self::Call(args) => {
                 take_server_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "TOOL")
             }

@@ -128,7 +128,7 @@ async fn show(context: &Context) -> Result<Exit, Failure> {
 }
 
 async fn validate(files: Vec<PathBuf>, is_strict: bool, context: &Context) -> Result<Exit, Failure> {
-    let loaded = if files.is_empty() { context.read().await } else { context.read_only(&files).await };
+    let loaded = if files.is_empty() { context.read().await } else { context.read_files(&files).await };
     let mut problems = loaded.problems.clone();
     problems.extend(loaded.idle_rules());
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =

@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 /// When a secret cannot be stored. The caller must not write the entry in this case.
 pub(super) async fn store(sealed: &Sealed, context: &Context) -> Result<(), Failure> {
-    let secret_store = context.stored();
+    let secret_store = context.secret_store();
     for secret in sealed.iter() {
         secret_store.set(&secret.name, &secret.value).await.map_err(|error| store_failed(&error))?;
     }
@@ -56,7 +56,7 @@ pub(super) fn report_stored(sealed: &Sealed, context: &Context) {
 /// # Errors
 /// When the store cannot be used.
 pub(super) async fn stored_names(context: &Context) -> Result<Vec<String>, Failure> {
-    context.stored().names().await.map_err(|error| store_failed(&error))
+    context.secret_store().names().await.map_err(|error| store_failed(&error))
 }
 
 /// Returns the hash that `entry` would have after [`take_out`], if no stored secret had one of the new names.

@@ -15,7 +15,7 @@ use toolrack_config::{
 
 use super::{edits, entry_secrets};
 use crate::{
-    args::{Scope, Write, programs},
+    args::{Scope, WriteArgs, program_parser},
     context::Context,
     error::{Exit, Failure},
     verbs::input,
@@ -33,7 +33,7 @@ use render::{AddedServer, Document, ListedOffer, OfferState};
 Servers in a project's file (.cursor/mcp.json, .vscode/mcp.json, ...) are added only when you choose them by name.")]
 pub(crate) struct ImportArgs {
     /// Only servers of these programs
-    #[arg(value_name = "PROGRAM", value_parser = programs())]
+    #[arg(value_name = "PROGRAM", value_parser = program_parser())]
     pub(crate) clients: Vec<Client>,
 
     /// Add all servers from your own files whose names are not ambiguous
@@ -49,7 +49,7 @@ pub(crate) struct ImportArgs {
     pub(crate) plain: bool,
 
     #[command(flatten)]
-    pub(crate) write: Write,
+    pub(crate) write: WriteArgs,
 }
 
 /// An offer that was chosen, and the name that the server will have here.
@@ -176,7 +176,7 @@ fn choose_by_name<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failur
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
         return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
-            .meant(closest(name, known), "`toolrack import` lists the servers")
+            .with_suggestion(closest(name, known), "`toolrack import` lists the servers")
             .server(name));
     };
     if let Some(rival) = offers.find(|other| other.hash != offer.hash) {

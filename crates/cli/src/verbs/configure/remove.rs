@@ -8,7 +8,7 @@ use toolrack_config::{
 
 use super::edits::{self, Document};
 use crate::{
-    args::{Scope, Write},
+    args::{Scope, WriteArgs},
     context::Context,
     error::{Exit, Failure},
 };
@@ -24,7 +24,7 @@ pub(crate) struct RemoveArgs {
     pub(crate) server: String,
 
     #[command(flatten)]
-    pub(crate) write: Write,
+    pub(crate) write: WriteArgs,
 }
 
 pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Failure> {

@@ -8,7 +8,7 @@ use toolrack_config::{
 
 use super::edits::{self, Document};
 use crate::{
-    args::Write,
+    args::WriteArgs,
     context::Context,
     error::{Exit, Failure},
     verbs::reach,
@@ -28,7 +28,7 @@ pub(crate) struct SwitchArgs {
     pub(crate) server: String,
 
     #[command(flatten)]
-    pub(crate) write: Write,
+    pub(crate) write: WriteArgs,
 }
 
 pub(crate) async fn enable(args: SwitchArgs, context: &Context) -> Result<Exit, Failure> {

@@ -36,7 +36,7 @@ use render::{Check, Document, Health};
   toolrack doctor --offline --json")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    pub(crate) filter: ServersArgs,
 
     /// Start and contact no server
     #[arg(long)]
@@ -44,7 +44,7 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.only.servers;
+    let named = &args.filter.servers;
     let loaded = context.read().await;
     for name in named {
         edits::find_entry(&loaded, name)?;
@@ -142,8 +142,8 @@ async fn data_check(context: &Context) -> Vec<Check> {
 
 /// Checks where the key to the stored secrets is, and whether it can open them.
 async fn secrets_check(context: &Context) -> Option<Check> {
-    let stored = context.stored();
-    let key_place = stored.place();
+    let stored = context.secret_store();
+    let key_place = stored.key_place();
     // Without a database, no secret can be checked. The check `data` reports the missing database.
     let names = stored.names().await.ok()?;
     let mut unreadable = Vec::new();
@@ -177,7 +177,8 @@ fn path_check(context: &Context) -> Option<Check> {
 
 /// If a daemon runs, checks whether commands in this folder use it, and if not, why.
 async fn daemon_checks(context: &Context) -> Vec<Check> {
-    let Some(differences) = lending::differences(context.places.data(), context.screen.terminal()).await else {
+    let Some(differences) = lending::differences(context.places.data(), context.screen.terminal_properties()).await
+    else {
         return Vec::new();
     };
     if differences.is_empty() {

@@ -22,7 +22,7 @@ use render::{Document, Server};
   toolrack list --exit-code || echo 'something is down'")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    pub(crate) filter: ServersArgs,
 
     /// Fail when a server that is switched on is not connected
     #[arg(long)]
@@ -30,7 +30,7 @@ pub(crate) struct ListArgs {
 }
 
 pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.only.servers;
+    let named = &args.filter.servers;
     let loaded = context.load().await?;
     let mut servers = render::broken_servers(&loaded, named);
     let mut usable = named.clone();

@@ -24,7 +24,7 @@ use render::Line;
   toolrack logs --follow")]
 pub(crate) struct LogsArgs {
     #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    pub(crate) filter: ServersArgs,
 
     /// Show at most this many of the newest lines
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
@@ -50,12 +50,12 @@ struct Document<'a> {
 pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     let mut servers = Vec::new();
-    for name in &args.only.servers {
+    for name in &args.filter.servers {
         let source = edits::find_entry(&loaded, name)?.source.path.as_ref();
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
     let mut query = LogQuery { servers, after: 0, limit: args.lines };
-    let lines = context.log(&query).await?;
+    let lines = context.stored_log_lines(&query).await?;
     query.after = lines.last().map_or(0, |line| line.id);
     if context.screen.json() && !args.follow {
         context.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     query.limit = MAX_BATCH_LINES;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let lines = context.log(&query).await?;
+        let lines = context.stored_log_lines(&query).await?;
         query.after = lines.last().map_or(query.after, |line| line.id);
         show(&lines, context).await?;
     }

@@ -24,14 +24,14 @@ use render::{Document, TestedServer};
   toolrack test -- npx -y my-server")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
-    pub(crate) only: ServersArgs,
+    pub(crate) filter: ServersArgs,
 
     #[command(flatten)]
     pub(crate) one_off: OneOffArgs,
 }
 
 pub(crate) async fn run(args: TestArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.only.servers;
+    let named = &args.filter.servers;
     let loaded = context.load().await?;
     let mut desired = reach::select_servers(&loaded, named)?;
     if named.is_empty() {

@@ -18,7 +18,7 @@ use toolrack_host::{
 
 use super::deliver;
 use crate::{
-    args::{OneOffArgs, duration},
+    args::{OneOffArgs, parse_duration},
     arguments::{self, BadArguments},
     builtin,
     context::Context,
@@ -63,7 +63,7 @@ pub(crate) struct CallArgs {
     pub(crate) args: Option<String>,
 
     /// End the call after this long without a sign of life, such as 30s or 2m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// Send the arguments even if they do not fit the tool's schema
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     let arguments =
         arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool_hint(error.into()))?;
     if is_checked {
-        for remark in arguments::unnamed(&arguments, &schema) {
+        for remark in arguments::unnamed_argument_messages(&arguments, &schema) {
             context.screen.warning(&remark);
         }
         arguments::check(&arguments, schema).await.map_err(|error| with_tool_hint(error.into()))?;
@@ -124,7 +124,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     let screen = Arc::clone(&context.screen);
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&progress::words(&progress))));
     let call_failure = |error: CallError| {
-        let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
+        let failure = Failure::from_call_error(&error).server(server.as_str()).tool(&tool.name);
         if args.timeout.is_some() && is_timeout(&error) {
             return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
         }
@@ -137,7 +137,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
 /// Returns the command that shows the arguments of `tool`.
 fn tools_command(server: &ServerName, tool: &str, context: &Context) -> String {
     match context.one_off() {
-        Some(one_off) => one_off.line(&format!("tools {}", shell_words::quote(tool))),
+        Some(one_off) => one_off.command_line(&format!("tools {}", shell_words::quote(tool))),
         None => format!("toolrack tools {}", shell_words::quote(&format!("{server}/{tool}"))),
     }
 }
@@ -174,9 +174,10 @@ pub(crate) async fn find_tool(
             if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
                 // A server for one command has no name that the next command could use.
                 if let Some(one_off) = context.one_off() {
-                    *hint = format!("`{}` shows its tools", one_off.line("tools"));
+                    *hint = format!("`{}` shows its tools", one_off.command_line("tools"));
                 }
-                if !context.can_ask() && target.server().is_some_and(|server| server.as_str() != builtin::NAME) {
+                if !context.can_answer_forms() && target.server().is_some_and(|server| server.as_str() != builtin::NAME)
+                {
                     hint.push_str("; at a terminal, or with `--answer`, a server may offer more");
                 }
             }

@@ -35,11 +35,11 @@ pub(crate) struct PromptArgs {
     pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
+pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     let (offers, failures) = super::ask_named_servers(context, &loaded, &args.servers, list_prompts).await?;
     let conceal = context.concealer();
-    let to_offer_list = |offer: &ServerPrompts| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
+    let to_offer_list = |offer: &ServerPrompts| (offer.server.clone(), OfferList::from_prompts(&offer.prompts, &conceal));
     context.note_offers(&loaded, offers.iter().map(to_offer_list).collect()).await;
     let warnings = reach::failure_messages(&failures);
     let document = render::document(&offers, &warnings);
@@ -53,12 +53,12 @@ pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Ve
 }
 
 async fn list_prompts(host: Host, server: ServerName) -> Result<ServerPrompts, Failure> {
-    let prompts = host.prompts(server.as_str()).await.map_err(|error| Failure::of_call(&error))?;
+    let prompts = host.prompts(server.as_str()).await.map_err(|error| Failure::from_call_error(&error))?;
     Ok(ServerPrompts { server: server.to_string(), prompts })
 }
 
 pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Failure> {
-    let typed_arguments = arguments::parse(&args.arguments).and_then(arguments::texts)?;
+    let typed_arguments = arguments::parse(&args.arguments).and_then(arguments::into_strings)?;
     let loaded = context.load().await?;
     let server_and_prompt = match args.selector.split_once('/') {
         // The command line itself describes the server.
@@ -75,8 +75,10 @@ pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Fai
             .hint("`toolrack prompts` shows all prompts"));
     };
     let (host, server) = reach::connect_to(context, &loaded, &server).await?;
-    let filled =
-        host.get_prompt(server.as_str(), &prompt, &typed_arguments).await.map_err(|error| Failure::of_call(&error))?;
+    let filled = host
+        .get_prompt(server.as_str(), &prompt, &typed_arguments)
+        .await
+        .map_err(|error| Failure::from_call_error(&error))?;
     if context.screen.json() {
         let document = FilledDocument {
             server: server.as_str(),

@@ -9,7 +9,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, CommandFactory as _, error::ErrorKind};
 
 use crate::{
-    args::{self, TapeWords},
+    args::{self, TapeRequest},
     context::Context,
     error::{Exit, Failure},
     verbs::{Cli, Verb},
@@ -27,7 +27,7 @@ pub(crate) struct RecordArgs {
     file: PathBuf,
 
     /// How large the file may become
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = args::size)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = args::parse_size)]
     max_size: usize,
 
     /// The command to run, with its own words
@@ -54,12 +54,12 @@ pub(crate) struct ReplayArgs {
 impl Verb {
     /// Returns the command line after `record` or `replay`, and whether to record the messages or to replay them.
     /// Returns `None` for all other verbs.
-    pub(crate) fn inner_command(&self, program: &OsString) -> Option<(TapeWords, Vec<OsString>)> {
+    pub(crate) fn inner_command(&self, program: &OsString) -> Option<(TapeRequest, Vec<OsString>)> {
         let (tape, words) = match self {
             Self::Record(args) => {
-                (TapeWords::Record { file: args.file.clone(), max_bytes: args.max_size }, &args.words)
+                (TapeRequest::Record { file: args.file.clone(), max_bytes: args.max_size }, &args.words)
             }
-            Self::Replay(args) => (TapeWords::Replay { file: args.file.clone() }, &args.words),
+            Self::Replay(args) => (TapeRequest::Replay { file: args.file.clone() }, &args.words),
             _ => return None,
         };
         Some((tape, std::iter::once(program).chain(words).cloned().collect()))

@@ -47,12 +47,12 @@ pub(crate) struct ReadArgs {
     pub(crate) one_off: OneOffArgs,
 }
 
-pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
+pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     let (offers, failures) = super::ask_named_servers(context, &loaded, &args.servers, list_resources).await?;
     let conceal = context.concealer();
     let to_offer_list =
-        |offer: &ServerResources| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
+        |offer: &ServerResources| (offer.server.clone(), OfferList::from_resources(&offer.resources, &conceal));
     context.note_offers(&loaded, offers.iter().map(to_offer_list).collect()).await;
     let warnings = reach::failure_messages(&failures);
     let document = render::document(&offers, &warnings);
@@ -69,7 +69,7 @@ async fn list_resources(host: Host, server: ServerName) -> Result<ServerResource
     let (resources, templates) =
         futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
             .await
-            .map_err(|error| Failure::of_call(&error))?;
+            .map_err(|error| Failure::from_call_error(&error))?;
     Ok(ServerResources { server: server.to_string(), resources, templates })
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn read(args: ReadArgs, context: &Context) -> Result<Exit, Fail
 /// Prints the resource as it is now.
 async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Context) -> Result<(), Failure> {
     let uri = args.uri.as_deref().unwrap_or_default();
-    let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::of_call(&error))?;
+    let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::from_call_error(&error))?;
     if context.screen.json() {
         let document = ReadDocument { server: server.as_str(), uri, contents: &contents };
         return if args.follow {
@@ -113,7 +113,7 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Con
     let subscriptions = Subscriptions::new(1);
     let uri = args.uri.as_deref().unwrap_or_default();
     subscriptions.subscribe(host, server.as_str(), uri).await.map_err(|error| match error {
-        SubscribeError::Call(error) => Failure::of_call(&error),
+        SubscribeError::Call(error) => Failure::from_call_error(&error),
         other => Failure::new(Exit::Other, "SUBSCRIPTIONS", other.to_string()).server(server.as_str()),
     })?;
     loop {

@@ -11,7 +11,7 @@ use super::call;
 use crate::{
     args::OneOffArgs,
     context::Context,
-    error::{Exit, Failure, out_of_quarantine},
+    error::{Exit, Failure, quarantine_hint},
     verbs::{reach, safety::policy},
 };
 use render::{Detail, ListedTool};
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
         if let Some(message) = unshown_tools_note(&servers).filter(|_| args.search.is_none()) {
             context.screen.note(&message);
         }
-        if !context.can_ask() {
+        if !context.can_answer_forms() {
             context.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
         if let Some(message) = empty_message.filter(|_| args.search.is_some() || failures.is_empty()) {
@@ -148,7 +148,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
     if host.catalog().quarantined_tool(&selector).is_some() {
         let message = format!("`{selector}` is in quarantine: it differs from its pin");
         return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
-            .hint(out_of_quarantine(&selector))
+            .hint(quarantine_hint(&selector))
             .server(catalog_tool.server.as_str())
             .tool(&catalog_tool.tool().name));
     }

@@ -17,7 +17,7 @@ use crate::{
     context::Context,
     database,
     error::{Exit, Failure},
-    notebook::{Configured, Notebook},
+    notebook::{ConfiguredServer, Notebook},
     render::count,
     verbs::{reach::no_such_server, talk::ask},
 };
@@ -107,7 +107,8 @@ async fn known_claims(entry: &Entry, tool: &str, context: &Context) -> Option<An
         return builtin::annotations_of(tool);
     }
     // The notebook has the tools that servers listed when they were last connected.
-    let (notebook, server, tool) = (Notebook::below(context.places.data()), Configured::from(entry), tool.to_owned());
+    let (notebook, server, tool) =
+        (Notebook::below(context.places.data()), ConfiguredServer::from(entry), tool.to_owned());
     tokio::task::spawn_blocking(move || notebook.annotations_of(&server, &tool)).await.ok().flatten()
 }
 

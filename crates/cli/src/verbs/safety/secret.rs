@@ -14,7 +14,7 @@ use toolrack_config::{Loaded, closest, is_stored_secret_name, secrets_in, user_v
 use crate::{
     context::Context,
     error::{Exit, Failure, with_causes},
-    secrets::{SecretStore, SecretsError, Source, VARIABLE},
+    secrets::{KeyLocation, SecretStore, SecretsError, VARIABLE},
     verbs::input,
 };
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
@@ -44,7 +44,7 @@ struct RemoveDocument<'a> {
 #[derive(Debug, Serialize)]
 struct KeyDocument {
     /// The kind of place that has the key.
-    source: Source,
+    source: KeyLocation,
     /// The place that has the key, in words.
     place: String,
     /// Whether this command moved or made the key.
@@ -70,7 +70,7 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
         let message = "the name of a secret has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
         return Err(Failure::usage(message).hint("toolrack secret set github"));
     }
-    let secret_store = context.stored();
+    let secret_store = context.secret_store();
     let replaced = secret_store
         .names()
         .await
@@ -78,7 +78,7 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
         .iter()
         .any(|stored_name| stored_name == name);
     let value = read_value(name, context).await?;
-    let had_key = secret_store.source() != Source::None;
+    let had_key = secret_store.key_location() != KeyLocation::None;
     secret_store.set(name, &value).await.map_err(|error| secrets_failure(&error))?;
     if value.trim().len() < MIN_HIDDEN_LENGTH {
         context.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
@@ -101,9 +101,9 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
 
 /// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
 fn new_key_note(secret_store: &SecretStore) -> Option<String> {
-    match (secret_store.source(), secret_store.refusal()) {
-        (Source::Keychain, _) => Some(format!("the key to it is in {}", secret_store.place())),
-        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", secret_store.place())),
+    match (secret_store.key_location(), secret_store.refusal()) {
+        (KeyLocation::Keychain, _) => Some(format!("the key to it is in {}", secret_store.key_place())),
+        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", secret_store.key_place())),
         _ => None,
     }
 }
@@ -127,7 +127,7 @@ async fn read_value(name: &str, context: &Context) -> Result<String, Failure> {
 
 async fn list(context: &Context) -> Result<Exit, Failure> {
     let mut servers = servers_by_secret(&context.load().await?);
-    let secret_store = context.stored();
+    let secret_store = context.secret_store();
     let names = secret_store.names().await.map_err(|error| secrets_failure(&error))?;
     let mut secrets: Vec<ListedSecret> = names
         .into_iter()
@@ -135,7 +135,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
         .collect();
     secrets.extend(servers.into_iter().map(|(name, used_by)| ListedSecret { name, is_set: false, used_by }));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
-    let list = SecretList { secrets, key: secret_store.place() };
+    let list = SecretList { secrets, key: secret_store.key_place() };
     if context.screen.json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
@@ -155,11 +155,11 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
 
 async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Failure> {
     let name = args.name.as_str();
-    if !context.stored().remove(name).await.map_err(|error| secrets_failure(&error))? {
-        let names = context.stored().names().await.map_err(|error| secrets_failure(&error))?;
+    if !context.secret_store().remove(name).await.map_err(|error| secrets_failure(&error))? {
+        let names = context.secret_store().names().await.map_err(|error| secrets_failure(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
         let similar = closest(name, names.iter().map(String::as_str));
-        return Err(unknown.meant(similar, "`toolrack secret list` shows all"));
+        return Err(unknown.with_suggestion(similar, "`toolrack secret list` shows all"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
     if context.screen.json() {
@@ -174,7 +174,7 @@ async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Fail
 }
 
 async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
-    let secret_store = context.stored();
+    let secret_store = context.secret_store();
     let moved = match args.to {
         Some(to) => secret_store.move_key(to == KeyPlace::Keychain).await.map_err(|error| secrets_failure(&error))?,
         None => false,
@@ -186,7 +186,7 @@ async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
         }
         false => None,
     };
-    let (source, place) = (secret_store.source(), secret_store.place());
+    let (source, place) = (secret_store.key_location(), secret_store.key_place());
     // Without a database, the time of the change is not known, but the place is.
     let changed_at = secret_store.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
     let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
@@ -195,15 +195,15 @@ async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let message = match (source, resealed) {
-        (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
-        (Source::Variable, Some(count)) => format!("{} sealed with the new key", sealed_values(count)),
+        (KeyLocation::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
+        (KeyLocation::Variable, Some(count)) => format!("{} sealed with the new key", sealed_values(count)),
         (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", sealed_values(count)),
         (_, None) if moved => format!("the key to stored secrets is in {place} now"),
         (_, None) => format!("the key to stored secrets is in {place}"),
     };
     context.screen.page(message).await?;
     match (source, resealed, changed_at) {
-        (Source::Variable, Some(_), _) => context
+        (KeyLocation::Variable, Some(_), _) => context
             .screen
             .note(&format!("set {VARIABLE} to the new key from now on, and start daemons and gateways again with it")),
         (_, None, Some(at)) => context.screen.note(&format!("it was changed last at {at}")),
@@ -249,7 +249,7 @@ pub(crate) async fn unset_secrets(loaded: &Loaded, context: &Context) -> Vec<Str
     if servers.is_empty() {
         return Vec::new();
     }
-    let stored_names = context.stored().names().await.ok();
+    let stored_names = context.secret_store().names().await.ok();
     stored_names
         .map_or_else(Vec::new, |stored_names| servers.into_keys().filter(|name| !stored_names.contains(name)).collect())
 }

@@ -13,7 +13,7 @@ use toolrack_team::{StoreTable, StoreUrl, TeamFile};
 use crate::{
     context::Context,
     database::{
-        self, MovedRows, Server,
+        self, DatabaseServer, MovedRows,
         link::{self, Link},
     },
     error::{Exit, Failure, in_words},
@@ -104,7 +104,7 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
     let moved = match sources.is_empty() {
         true => Vec::new(),
         false => {
-            let server = Server::connect(&target_database, &context.environment).await?;
+            let server = DatabaseServer::connect(&target_database, &context.environment).await?;
             let moved = Box::pin(move_all(&sources, &team, &server, context)).await;
             server.close().await;
             moved?
@@ -158,13 +158,13 @@ fn refuse_if_in_use(data_folder: &Path) -> Result<(), Failure> {
 async fn move_all(
     sources: &[Source],
     team: &Path,
-    server: &Server,
+    server: &DatabaseServer,
     context: &Context,
 ) -> Result<Vec<MovedFile>, Failure> {
     for source in sources {
         let store = source.open().await?;
         // Fails if the rows cannot be moved; only this counts here. `move_rows` itself notices rows that were moved.
-        let checked = server.is_moved(source.tenant.as_deref(), &store).await;
+        let checked = server.check_movable(source.tenant.as_deref(), &store).await;
         store.close().await;
         checked.map_err(|failure| with_source(failure, source))?;
     }

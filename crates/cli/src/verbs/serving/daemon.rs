@@ -22,7 +22,7 @@ use toolrack_host::text;
 use self::tail::Tail;
 use super::serve::{self, StartedDaemon, args::ServeArgs, record::DaemonRecord};
 use crate::{
-    args::duration,
+    args::parse_duration,
     context::Context,
     error::{Exit, Failure},
     lending::{self, DaemonStatus},
@@ -76,7 +76,7 @@ Examples:
   toolrack daemon stop")]
 pub(crate) struct StopArgs {
     /// How long the daemon may take to end before it is killed
-    #[arg(long = "patience", value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(long = "patience", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub(crate) kill_after: Duration,
 }
 
@@ -213,7 +213,7 @@ async fn start(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
 
 /// Starts a daemon with the options that the user typed after `daemon VERB`.
 async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<DaemonRecord, Failure> {
-    if local_socket::is_in_a_server() {
+    if local_socket::was_started_by_server() {
         let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \
                        refuse commands from here";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
@@ -256,7 +256,9 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
         address: Some(record.address),
         version: reported.as_ref().map(|reported| reported.version.clone()),
         servers: reported.map(|reported: DaemonStatus| reported.servers).unwrap_or_default(),
-        unused: lending::differences(context.places.data(), context.screen.terminal()).await.unwrap_or_default(),
+        unused: lending::differences(context.places.data(), context.screen.terminal_properties())
+            .await
+            .unwrap_or_default(),
         log,
     };
     if context.screen.json() {

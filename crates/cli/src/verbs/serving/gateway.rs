@@ -101,7 +101,7 @@ async fn serve_alone(
         asker: Arc::new(AnyClient::new()),
         on_failure: OnFailure::Reconnect,
     })?;
-    running.log_keeper()(&desired);
+    running.log_source_adder()(&desired);
     let host = running.host().clone();
     let mut options = GatewayOptions::default();
     options.profiles.set(loaded.settings.profiles.clone());

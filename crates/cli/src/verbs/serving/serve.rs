@@ -42,10 +42,10 @@ use crate::{
     local_socket::{Key, LocalSocket, SocketGuard},
     log_keeper::LogKeeper,
     metrics::MetricsSender,
-    models::{Chosen, ModelContext, ModelOptions},
+    models::{ModelContext, ModelOptions, SelectedModel},
     rules::LiveRules,
     secrets::SecretStore,
-    stop::Stop,
+    stop::StopSignals,
     verbs::{
         Verb,
         talk::ask::{rules, warn_of_useless_rules},
@@ -95,7 +95,7 @@ impl WorldOptions {
 }
 
 pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Failure> {
-    let mut stop = Stop::new()?;
+    let mut stop = StopSignals::new()?;
     if args.detached {
         // Leaves the session of the terminal. Fails only if the process leads a group: it is detached already in that
         // case.
@@ -232,7 +232,7 @@ fn open_sockets(daemon: &mut Daemon, record: &DaemonRecord, context: &Context) -
 async fn serve<B>(
     daemon: Daemon,
     background_work: impl Future<Output = B>,
-    stop: &mut Stop,
+    stop: &mut StopSignals,
     with_parent: bool,
 ) -> Exit {
     let end = CancellationToken::new();
@@ -268,7 +268,7 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
     let running = context.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
     let (add_log_sources, set_audit, egress) =
-        (running.log_keeper(), context.audit_settings(), context.egress().clone());
+        (running.log_source_adder(), context.audit_settings_applier(), context.egress().clone());
     let quotas = context.quotas().clone();
     let (host, host_for_naming) = (running.host().clone(), running.host().clone());
     Ok(Parts {
@@ -278,13 +278,13 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
         environment: context.environment.clone(),
         store: context.store().ok().cloned(),
         secrets: context.secrets(),
-        vault: Arc::<SecretStore>::clone(context.stored()),
+        vault: Arc::<SecretStore>::clone(context.secret_store()),
         questions,
         quotas: context.quotas().clone(),
         models: model_chooser(world_options.model.clone(), context.model_context()),
         sign_ins: sign_in_starter(context.sign_in().clone(), context.secrets()),
         kind: WorldKind::Machine,
-        credentials: MachineCredentials::finder(Arc::clone(context.stored())),
+        credentials: MachineCredentials::finder(Arc::clone(context.secret_store())),
         own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
             live_rules.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
@@ -300,18 +300,18 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
 /// Returns the function that makes the world of an agent, from a new host for the agent alone and from parts of
 /// `context`. `kind` says whose shared servers an agent also has: those of the machine or of a tenant.
 fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: WorldKind) -> MakeWorld {
-    let (hosts, model_context, set_audit) =
-        (context.hosts(), context.model_context(), Arc::new(context.audit_settings()));
+    let (host_parts, model_context, set_audit) =
+        (context.host_parts(), context.model_context(), Arc::new(context.audit_settings_applier()));
     let (request, environment, sign_in) = (context.request(), context.environment.clone(), context.sign_in().clone());
     let (store, secrets, world_options) = (context.store().ok().cloned(), context.secrets(), world_options.clone());
-    let (vault, quotas) = (Arc::clone(context.stored()), context.quotas().clone());
+    let (vault, quotas) = (Arc::clone(context.secret_store()), context.quotas().clone());
     Box::new(move |id, _member| {
         let questions = Questions::new(world_options.answer_timeout);
         // Replaced by the rules of the agent's files before any of its servers runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
-        let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
-        let log = hosts.start_log_keeper(&host);
+        let host = host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
+        let log = host_parts.start_log_keeper(&host);
         let (log_sources, set_audit, typed_rules) =
             (log.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
         let host_for_naming = host.clone();
@@ -384,10 +384,10 @@ fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
         let model_options =
             ModelOptions { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
         Box::pin(async move {
-            let chosen = model_options.chosen(&model_context).await;
+            let chosen = model_options.choose(&model_context).await;
             let to_no_model =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
-            chosen.map_err(to_no_model).map(|Chosen { model, max_tokens, limits, has_price }| ChosenModel {
+            chosen.map_err(to_no_model).map(|SelectedModel { model, max_tokens, limits, has_price }| ChosenModel {
                 model,
                 max_tokens: max_tokens.map(Into::into),
                 limits,

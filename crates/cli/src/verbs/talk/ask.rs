@@ -19,10 +19,10 @@ use crate::{
     artifacts::ArtifactServer,
     context::{Context, HostOptions, OnFailure},
     error::{Exit, Failure, with_causes},
-    live::{Live, TurnFormat},
-    mention::Sources,
-    models::{Chosen, ModelOptions},
-    native::native,
+    live::{LiveTurn, TurnFormat},
+    mention::MentionSources,
+    models::{ModelOptions, SelectedModel},
+    native::native_server,
     render::count,
     rules::LiveRules,
     screen::Screen,
@@ -74,8 +74,8 @@ pub(crate) struct AskArgs {
 pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, Failure> {
     let prompt = read_prompt(&args.prompt, &context.screen).await?;
     let loaded = context.load().await?;
-    let model_options = ModelOptions::of(&args.talk, &loaded);
-    let chosen = model_options.chosen(&context.model_context()).await?;
+    let model_options = ModelOptions::from_arguments(&args.talk, &loaded);
+    let chosen = model_options.choose(&context.model_context()).await?;
     context.sample_with(&chosen);
     let store = || context.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
@@ -96,15 +96,15 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     context.screen.detail(&description);
 
     let format = match (context.screen.json(), args.stream_json) {
-        (_, true) => TurnFormat::AsRecords,
-        (true, _) => TurnFormat::AsDocument,
-        _ => TurnFormat::ToPeople,
+        (_, true) => TurnFormat::JsonRecords,
+        (true, _) => TurnFormat::JsonDocument,
+        _ => TurnFormat::Text,
     };
-    let mut live = Live::new(Arc::clone(&context.screen), agent.host.catalog(), journal, format);
+    let mut live = LiveTurn::new(Arc::clone(&context.screen), agent.host.catalog(), journal, format);
     let ended = agent.run(&mut turn, &mut live).await;
     let report = live.finish(&turn, &agent).await?;
     match ended {
-        Ok(end) => turn_exit(&end, &report.unasked),
+        Ok(end) => turn_exit(&end, &report.unapproved_tools),
         Err(error) => {
             let failure = turn_failure(&error);
             Err(match (&error, report.journal.session()) {
@@ -219,7 +219,7 @@ impl Tools {
         // known.
         desired.insert(discovery_server.clone(), running.host().discovery(&discovery_server, selection.clone()));
         let artifacts = context.artifacts();
-        let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
+        let server = native_server("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = running.connect(desired.clone()).await;
         if let (Some(name), Some(interpreter)) = (&code_server, interpreter) {
@@ -283,9 +283,9 @@ impl Tools {
         screen: &Screen,
     ) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
-        let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
+        let sources = MentionSources { host: &self.host, servers: &servers, conceal: &self.conceal };
         let composed = sources.compose(typed, appended).await?;
-        for line in &composed.read {
+        for line in &composed.resource_lines {
             screen.safe_note(line);
         }
         Ok(composed.message)
@@ -330,7 +330,7 @@ impl Tools {
     }
 
     /// Returns the agent with these tools, and a description of its tools.
-    pub(crate) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
+    pub(crate) fn agent(self, chosen: &SelectedModel, system: Option<String>) -> (Agent, String) {
         let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
         let (findable, (selection, tools)) = match self.role {
             Role::Worker => (self.usable_tools(), self.clone().tools_for_model(&*model)),

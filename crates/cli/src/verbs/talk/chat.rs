@@ -26,11 +26,11 @@ use crate::{
     args::TalkArgs,
     context::{Context, OnFailure},
     error::{Exit, Failure},
-    live::{Live, TurnFormat},
+    live::{LiveTurn, TurnFormat},
     models::ModelOptions,
     render::{Tone, paint},
     screen::Screen,
-    stop::Stop,
+    stop::StopSignals,
 };
 use actions::NextStep;
 use input::{InputSource, UserInput};
@@ -72,7 +72,7 @@ pub(crate) struct ChatArgs {
 const REPLAYED_MESSAGES: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, context: &Context) -> Result<Exit, Failure> {
-    let mut interrupts = Stop::new()?;
+    let mut interrupts = StopSignals::new()?;
     let prepared = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
@@ -103,8 +103,8 @@ struct PreparedChat {
 /// Chooses the model, opens the conversation and connects the servers.
 async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failure> {
     let loaded = context.load().await?;
-    let model_options = ModelOptions::of(&args.talk, &loaded);
-    let chosen = model_options.chosen(&context.model_context()).await?;
+    let model_options = ModelOptions::from_arguments(&args.talk, &loaded);
+    let chosen = model_options.choose(&context.model_context()).await?;
     context.sample_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
@@ -164,7 +164,7 @@ struct Chat<'a> {
     limits: Limits,
     /// Changes of the servers during the conversation.
     news: News,
-    interrupts: Stop,
+    interrupts: StopSignals,
 }
 
 impl Chat<'_> {
@@ -227,7 +227,7 @@ impl Chat<'_> {
     /// the conversation.
     async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         // A separate receiver, because the command borrows all of `self`.
-        let mut interrupts = Stop::new()?;
+        let mut interrupts = StopSignals::new()?;
         let next_step = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
@@ -286,9 +286,9 @@ impl Chat<'_> {
         let Conversation { journal, mut messages } = conversation;
         messages.extend(new_messages);
         let mut turn = Turn::new(messages, self.limits);
-        let format = if self.context.screen.json() { TurnFormat::AsDocument } else { TurnFormat::ToPeople };
+        let format = if self.context.screen.json() { TurnFormat::JsonDocument } else { TurnFormat::Text };
         let screen = Arc::clone(&self.context.screen);
-        let mut live = Live::new(screen, self.agent.host.catalog(), journal, format);
+        let mut live = LiveTurn::new(screen, self.agent.host.catalog(), journal, format);
         let ended = self.run_turn(&mut turn, &mut live).await;
         // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
         let is_interactive = self.context.screen.interactive();
@@ -303,17 +303,19 @@ impl Chat<'_> {
             (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::turn_failure(&error)),
             (_, Some(Err(error))) => Outcome::Ended(Err(ask::turn_failure(&error))),
             (_, None) => Outcome::Cancelled,
-            (_, Some(Ok(end))) => Outcome::Ended(ask::turn_exit(&end, &report.unasked).map_err(|failure| match end {
-                End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to continue"),
-                _ => failure,
-            })),
+            (_, Some(Ok(end))) => {
+                Outcome::Ended(ask::turn_exit(&end, &report.unapproved_tools).map_err(|failure| match end {
+                    End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to continue"),
+                    _ => failure,
+                }))
+            }
         };
         Ok((Conversation { journal: report.journal, messages: turn.into_messages() }, outcome))
     }
 
     /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
     /// there are none, the turn. Returns `None` when the user cancelled the turn.
-    async fn run_turn(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+    async fn run_turn(&mut self, turn: &mut Turn, live: &mut LiveTurn) -> Option<Result<End, AgentError>> {
         // The brake cancels the calls, or the turn, while `run` has borrowed `live`.
         let (brake, news_sender) = (live.brake(), live.news_sender());
         let mut run = Box::pin(self.agent.run(turn, live));

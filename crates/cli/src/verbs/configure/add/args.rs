@@ -6,7 +6,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 
 use crate::{
-    args::{Global, Scope, Write, duration},
+    args::{Global, Scope, WriteArgs, parse_duration},
     verbs::Cli,
 };
 
@@ -73,7 +73,7 @@ pub(crate) struct AddOptions {
     pub(crate) tools: Vec<String>,
 
     /// End a call after this long without a sign of life, such as 30s or 2m
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
     /// Write secrets into the file, instead of storing them sealed
@@ -111,7 +111,7 @@ pub(crate) struct AddJsonArgs {
     pub(crate) entry: String,
 
     #[command(flatten)]
-    pub(crate) write: Write,
+    pub(crate) write: WriteArgs,
 
     /// Replace a server of the same name
     #[arg(long)]

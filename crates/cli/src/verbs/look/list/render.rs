@@ -203,7 +203,7 @@ fn describe_state(state: &State, layout: Layout) -> (Sign, Tone, String) {
         State::Reconnecting { attempt, attempts, in_ms, error } => {
             let wait = in_ms.div_ceil(1000);
             let words = format!("reconnecting {attempt}/{attempts} in {wait}s");
-            (Sign::Again, Tone::Waiting, with_reason(&words, error.as_str()))
+            (Sign::Retrying, Tone::Waiting, with_reason(&words, error.as_str()))
         }
         State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
         State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("needs sign-in: {how}")),

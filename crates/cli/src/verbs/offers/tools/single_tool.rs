@@ -5,7 +5,7 @@ use toolrack_host::{CatalogTool, text};
 
 use super::render::{Detail, badge};
 use crate::{
-    arguments::{Listed, listed},
+    arguments::{ListedArgument, list_arguments},
     render::{Cell, Tone, columns, count, excerpt, one_line, paint},
     verbs::safety::policy::render::{CallVerdict, claims_line},
 };
@@ -36,7 +36,7 @@ pub(crate) fn page(entry: &CatalogTool, verdict: &CallVerdict, detail: Detail) -
     };
     lines.extend(description.iter().map(|line| format!("  {line}")));
     lines.push(String::new());
-    let arguments = listed(&schema);
+    let arguments = list_arguments(&schema);
     if arguments.is_empty() {
         lines.push(paint(Tone::Faint, "the tool names no arguments"));
     } else {
@@ -61,7 +61,7 @@ pub(crate) fn page(entry: &CatalogTool, verdict: &CallVerdict, detail: Detail) -
 
 /// The cells of an argument: its name, its type, whether it may be left out, and what it is for. Empty cells at the end
 /// are left out.
-fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
+fn row(argument: &ListedArgument, is_full: bool) -> Vec<Cell> {
     let escaped = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
     let need = match (&argument.default, argument.required) {
         (None, true) => "needed".to_owned(),

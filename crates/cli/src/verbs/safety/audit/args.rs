@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use toolrack_store::audit::ChainEnd;
 
-use crate::args::seconds;
+use crate::args::parse_seconds;
 
 /// `audit …`.
 #[derive(Debug, Subcommand)]
@@ -114,7 +114,7 @@ pub(crate) struct VerifyExportArgs {
 /// Reads an age. An age of more than a hundred years counts as a hundred years.
 fn age(word: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 36_500.0 * 86_400.0;
-    let seconds = seconds(word).filter(|seconds| *seconds > 0.0);
+    let seconds = parse_seconds(word).filter(|seconds| *seconds > 0.0);
     seconds
         .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST)))
         .ok_or_else(|| "write a time such as 15m, 48h, 7d or 2w".to_owned())

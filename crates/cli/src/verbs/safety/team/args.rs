@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 use toolrack_host::{ToolProfile, principal::Role};
 
-use crate::{args::seconds, verbs::safety::audit::args::NewestRows};
+use crate::{args::parse_seconds, verbs::safety::audit::args::NewestRows};
 
 /// `team …`.
 #[derive(Debug, Subcommand)]
@@ -217,7 +217,7 @@ pub(crate) struct ReplicasArgs {
 
 /// Parses a time of up to ten years.
 fn token_life(word: &str) -> Result<Duration, String> {
-    let seconds = seconds(word).ok_or("write a time such as 90d, 2w or 12h")?;
+    let seconds = parse_seconds(word).ok_or("write a time such as 90d, 2w or 12h")?;
     match (60.0..=3650.0 * 86_400.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err("it must be between 1m and 3650d".to_owned()),

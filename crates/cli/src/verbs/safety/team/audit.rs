@@ -87,7 +87,7 @@ async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context
 
 /// The rows of a tenant; none if it was never used.
 async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> Result<Vec<LogRow>, Failure> {
-    let Some(store) = open_tenant_store(tenant, context.server()).await? else { return Ok(Vec::new()) };
+    let Some(store) = open_tenant_store(tenant, context.database_server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;
     store.close_at_exit().await;
     let rows = rows.map_err(|error| database::unusable(&error))?;

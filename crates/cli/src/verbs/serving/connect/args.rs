@@ -3,7 +3,7 @@
 use clap::Args;
 use toolrack_config::import::Client;
 
-use crate::args::programs;
+use crate::args::program_parser;
 
 /// `connect`.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ Toolrack changes one entry of the program's own file, and shows the change first
 or only removes the entry if the file has changed since.")]
 pub(crate) struct ConnectArgs {
     /// The program that gets the tools of all servers; without one, show the programs
-    #[arg(value_name = "PROGRAM", value_parser = programs())]
+    #[arg(value_name = "PROGRAM", value_parser = program_parser())]
     pub(crate) client: Option<Client>,
 
     /// Use the program's file for this project instead of your own

@@ -50,7 +50,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) ->
             return Ok(record);
         }
         if let Ok(Some(status)) = child.try_wait() {
-            let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::of);
+            let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::from_code);
             return Err(start_failure(exit, &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::args::{ModelArgs, RulesArgs, duration};
+use crate::args::{ModelArgs, RulesArgs, parse_duration};
 
 /// `serve`, `up`.
 #[derive(Debug, Args)]
@@ -75,20 +75,20 @@ pub(crate) struct ServeArgs {
     pub(crate) model: ModelArgs,
 
     /// How long a question waits for an answer before it is declined
-    #[arg(long = "patience", value_name = "TIME", default_value = "10m", value_parser = duration)]
+    #[arg(long = "patience", value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub(crate) answer_timeout: Duration,
 
     /// How long calls under way may still take when the daemon ends
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
 
     /// How long the daemon continues to serve after the signal to end, while `/health` answers 404 so that load
     /// balancers send no new requests
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,
 
     /// How long the servers of an agent, a tenant, a member or a session keep running without a request
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub(crate) agent_idle: Duration,
 }
 

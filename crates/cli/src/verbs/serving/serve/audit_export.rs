@@ -22,7 +22,7 @@ use toolrack_team::{
 use super::team::open_tenant_store;
 use crate::{
     context::Context,
-    database::Server,
+    database::DatabaseServer,
     error::{Failure, in_words, with_causes},
 };
 
@@ -32,7 +32,7 @@ use crate::{
 /// When the object store or the key cannot be used.
 pub(super) async fn exporter(
     file: &Arc<TeamFile>,
-    server: Option<Server>,
+    server: Option<DatabaseServer>,
     context: &Context,
 ) -> Result<Option<AuditExporter>, Failure> {
     let Some(table) = &file.audit_export else { return Ok(None) };
@@ -109,7 +109,7 @@ fn credentials_reader(table: &S3Table, context: &Context) -> ReadS3Credentials {
 }
 
 /// Returns a function that opens the log of the daemon itself or of a tenant; `None` for a tenant that was never used.
-fn log_opener(file: Arc<TeamFile>, server: Option<Server>, context: &Context) -> Result<OpenLog, Failure> {
+fn log_opener(file: Arc<TeamFile>, server: Option<DatabaseServer>, context: &Context) -> Result<OpenLog, Failure> {
     let daemon_store = context.store()?.clone();
     Ok(Box::new(move |log| {
         let (file, server, daemon_store) = (Arc::clone(&file), server.clone(), daemon_store.clone());

@@ -66,7 +66,7 @@ pub(super) async fn lend(
     let CommandSocket { socket, guard } = command_socket;
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let lender = Lender { build: Build::this(), context, current, guard: &guard, run };
+    let lender = Lender { build: Build::current(), context, current, guard: &guard, run };
     let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -202,7 +202,7 @@ async fn read_until_stop(reader: &mut BufReader<OwnedReadHalf>, lines: &Borrower
     loop {
         match receive(reader).await {
             Ok(Some(ToDaemon::Line(number, line))) => lines.receive(number, line),
-            Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::of(exit)),
+            Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::from_code(exit)),
             _ => return None,
         }
     }

@@ -14,7 +14,7 @@ use toolrack_team::TenantQuotas;
 
 use super::{WorldOptions, model_chooser, sign_in_starter};
 use crate::{
-    context::{Context, Hosts},
+    context::{Context, HostParts},
     credentials::MachineCredentials,
     log_keeper::LogKeeper,
     models::ModelContext,
@@ -28,7 +28,7 @@ pub(super) struct UserParts {
     pub(super) world_options: WorldOptions,
     pub(super) model_context: ModelContext,
     /// Makes hosts that borrow the servers of the user's host.
-    pub(super) hosts: Hosts,
+    pub(super) host_parts: HostParts,
     pub(super) sign_in: SignIn,
     pub(super) credentials: Arc<dyn Fn() -> CredentialsOf + Send + Sync>,
     /// The user, if it is a member of a tenant and not the user of the machine.
@@ -45,11 +45,11 @@ pub(super) struct UserParts {
 impl UserParts {
     /// The parts of the user of the machine.
     pub(super) fn of_machine(world_options: &WorldOptions, context: &Context, parts: &Parts) -> Self {
-        let secret_store = Arc::clone(context.stored());
+        let secret_store = Arc::clone(context.secret_store());
         Self {
             world_options: world_options.clone(),
             model_context: context.model_context(),
-            hosts: context.hosts().borrowing(parts.host.clone(), Principal::LOCAL),
+            host_parts: context.host_parts().borrowing(parts.host.clone(), Principal::LOCAL),
             sign_in: context.sign_in().clone(),
             credentials: Arc::new(move || MachineCredentials::finder(Arc::<SecretStore>::clone(&secret_store))),
             member: None,
@@ -67,9 +67,9 @@ impl UserParts {
         // No server starts under this empty policy: `before_applying` first sets the rules of the files.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(self.questions.clone())));
-        let host = self.hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
+        let host = self.host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
         // The log lines of a member's servers are stored nowhere.
-        let log = self.member.is_none().then(|| self.hosts.start_log_keeper(&host)).flatten();
+        let log = self.member.is_none().then(|| self.host_parts.start_log_keeper(&host)).flatten();
         let (host_for_naming, log_sources, typed_rules) =
             (host.clone(), log.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
         let parts = Parts {

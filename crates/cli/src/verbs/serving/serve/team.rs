@@ -40,9 +40,9 @@ use super::{
 use crate::{
     args::Global,
     context::{CommandLine, Context, DatabaseChoice, MemberParts, Surroundings},
-    credentials::{AddedByMembers, MemberCredentials},
+    credentials::{MemberCredentials, MemberServerStore},
     database::{
-        self, Server,
+        self, DatabaseServer,
         link::{self, Link},
     },
     error::{Exit, Failure, in_words, with_causes},
@@ -115,13 +115,13 @@ async fn replica_at(
         return Err(Failure::usage("--replica needs a database that the replicas share: [store] of the team file")
             .hint("docs/guide/teams.md has an example"));
     };
-    if context.stored().variable().is_none() {
+    if context.secret_store().variable().is_none() {
         let message = "TOOLRACK_SECRET_KEY is not set, so the keys to the secrets of tenants are in the folders of the tenants: \
             all replicas must share these folders";
         context.screen.warning(message);
     }
     let one_connection = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
-    let heartbeats = Server::connect(&one_connection, &context.environment).await?.own_store().await?;
+    let heartbeats = DatabaseServer::connect(&one_connection, &context.environment).await?.daemon_store().await?;
     let heartbeats = heartbeats.with_team().await.map_err(|error| database::unusable(&error))?;
     let defaults = ReplicaOptions::at(address, heartbeats);
     let times = file.replicas;
@@ -139,12 +139,12 @@ struct TenantDatabase {
     /// The full path of the team file, without symbolic links.
     team_file: PathBuf,
     /// `None` for files.
-    server: Option<Server>,
+    server: Option<DatabaseServer>,
 }
 
 impl TenantDatabase {
     fn new(team_file: &Path, context: &Context) -> Result<Self, Failure> {
-        let server = context.server().cloned();
+        let server = context.database_server().cloned();
         let team_file = team_file.canonicalize().map_err(|error| {
             Failure::config(format!("the team file {} cannot be used: {}", team_file.display(), in_words(&error)))
         })?;
@@ -157,7 +157,7 @@ impl TenantDatabase {
         if self.server.is_none() {
             return Ok(());
         }
-        link::write_unless_unmoved(context.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
+        link::write_if_moved(context.places.data(), &Link { team: self.team_file.clone(), tenant: None }).await?;
         for tenant in file.tenants.iter().filter(|tenant| tenant.home.exists()) {
             self.link_home(tenant).await?;
         }
@@ -167,20 +167,20 @@ impl TenantDatabase {
     /// Writes a link to the server into the folder of `tenant`.
     async fn link_home(&self, tenant: &Tenant) -> Result<(), Failure> {
         let link = Link { team: self.team_file.clone(), tenant: Some(tenant.id.clone()) };
-        link::write_unless_unmoved(Places::under(&tenant.home).data(), &link).await
+        link::write_if_moved(Places::under(&tenant.home).data(), &link).await
     }
 
     /// Returns where the world of `tenant` has its rows. If that is the server, first links the tenant's folder to it.
     async fn choose_database(&self, tenant: &Tenant) -> Result<DatabaseChoice<'static>, Failure> {
-        let Some(server) = &self.server else { return Ok(DatabaseChoice::OfFolder) };
+        let Some(server) = &self.server else { return Ok(DatabaseChoice::InDataFolder) };
         self.link_home(tenant).await?;
-        Ok(DatabaseChoice::OpenDatabase(server.store(&tenant.id).await?.into()))
+        Ok(DatabaseChoice::AlreadyOpen(server.store(&tenant.id).await?.into()))
     }
 }
 
 /// Opens the store of a tenant: on `server`, or without one, the file in the tenant's folder. Returns `None` if there
 /// is no such file, because the tenant was never used.
-pub(crate) async fn open_tenant_store(tenant: &Tenant, server: Option<&Server>) -> Result<Option<Store>, Failure> {
+pub(crate) async fn open_tenant_store(tenant: &Tenant, server: Option<&DatabaseServer>) -> Result<Option<Store>, Failure> {
     if let Some(server) = server {
         return server.store(&tenant.id).await.map(Some);
     }
@@ -252,7 +252,7 @@ fn tenant_world_maker(
     context: &Context,
 ) -> MakeWorld {
     let (environment, world_options) = (context.environment.clone(), world_options.clone());
-    let key = context.stored().variable().map(OsStr::to_owned);
+    let key = context.secret_store().variable().map(OsStr::to_owned);
     Box::new(move |id, _member| {
         let (tenant, world_options, tenant_database) =
             (tenants.get(&id).cloned(), world_options.clone(), tenant_database.clone());
@@ -290,7 +290,7 @@ async fn make_tenant_world(
     let surroundings = Surroundings { environment, folder: home.clone(), screen, tracer: None };
     let context =
         Context::open(CommandLine { global, ..CommandLine::default() }, surroundings, database_choice).await?;
-    let context = Arc::new(context.of_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
+    let context = Arc::new(context.for_tenant(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Fails without a database, because there would be no audit log.
     let quota_writer = QuotaWriter::start(context.quotas(), context.store()?).await?;
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
@@ -298,7 +298,7 @@ async fn make_tenant_world(
     // Leave the program's own servers out: they could read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.kind, parts.credentials) =
-        (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(context.stored())));
+        (WorldKind::Tenant, MemberCredentials::finder_of_all(Arc::clone(context.secret_store())));
     parts.own_servers = own_servers(&tenant, &context).await?;
     let make_agent_world = Some(agent_world_maker(&world_options, &context, WorldKind::AgentOfTenant));
     let make_member_world = Some(member_world_maker(&world_options, &context, &parts));
@@ -345,7 +345,7 @@ impl QuotaWriter {
 /// none.
 async fn own_servers(tenant: &Tenant, context: &Context) -> Result<Option<Arc<OwnServers>>, Failure> {
     let Some(settings) = &tenant.own_servers else { return Ok(None) };
-    let added_servers = Arc::new(AddedByMembers::new(Arc::clone(context.stored())));
+    let added_servers = Arc::new(MemberServerStore::new(Arc::clone(context.secret_store())));
     let egress = Egress::new(settings.egress(), Arc::new(SystemLookup));
     let own_servers = OwnServers::new(settings.most.get().into(), egress, added_servers).await;
     let own_servers = own_servers.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
@@ -355,8 +355,8 @@ async fn own_servers(tenant: &Tenant, context: &Context) -> Result<Option<Arc<Ow
 /// Returns the function that makes the world of a member of the tenant: a host for the member alone, to which the
 /// tenant's host lends its servers, and the parts that only the member has.
 fn member_world_maker(world_options: &WorldOptions, context: &Context, tenant_parts: &Parts) -> MakeWorld {
-    let (member_parts_maker, world_options, model_context) =
-        (Arc::new(context.make_member_world()), world_options.clone(), context.model_context());
+    let (member_parts_factory, world_options, model_context) =
+        (Arc::new(context.member_parts_factory()), world_options.clone(), context.model_context());
     let tenant_parts = TenantParts {
         request: tenant_parts.request.clone(),
         store: tenant_parts.store.clone(),
@@ -366,14 +366,14 @@ fn member_world_maker(world_options: &WorldOptions, context: &Context, tenant_pa
         own_servers: tenant_parts.own_servers.clone(),
     };
     Box::new(move |_id, member| {
-        let (member_parts_maker, world_options, model_context) =
-            (Arc::clone(&member_parts_maker), world_options.clone(), model_context.clone());
+        let (member_parts_factory, world_options, model_context) =
+            (Arc::clone(&member_parts_factory), world_options.clone(), model_context.clone());
         let tenant_parts = tenant_parts.clone();
         Box::pin(async move {
             let Some(member) = member else {
                 return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
             };
-            let member_parts = member_parts_maker.parts_of(&member).map_err(|error| {
+            let member_parts = member_parts_factory.create_parts(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
@@ -403,17 +403,17 @@ fn make_member_world(
     tenant_parts: TenantParts,
 ) -> WorldParts {
     let TenantParts { request, store, questions, quotas, vault, own_servers } = tenant_parts;
-    let MemberParts { environment, secrets, sign_in, hosts, credentials } = member_parts;
+    let MemberParts { environment, secrets, sign_in, host_parts, credentials } = member_parts;
     let questions = questions.concealing(Arc::clone(&secrets));
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
-    let host = hosts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
+    let host = host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
     let (host_for_naming, typed_rules) = (host.clone(), world_options.rules.clone());
     let make_session_world = session_world_maker(UserParts {
         world_options: world_options.clone(),
         model_context: model_context.clone(),
-        hosts: hosts.borrowing(host.clone(), member.clone()),
+        host_parts: host_parts.borrowing(host.clone(), member.clone()),
         sign_in: sign_in.clone(),
         credentials: Arc::new({
             let credentials = Arc::clone(&credentials);

@@ -141,7 +141,7 @@ impl Chat<'_> {
     async fn change_model(&mut self, name: String, conversation: &mut Conversation) -> Result<(), Failure> {
         let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
         let chosen =
-            ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.context.model_context()).await?;
+            ModelOptions { model: args, ..self.model_options.clone() }.choose(&self.context.model_context()).await?;
         conversation.journal.set_model(chosen.model.name());
         self.context.sample_with(&chosen);
         let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());

@@ -59,7 +59,7 @@ impl InputSource {
     /// When the terminal cannot be read.
     pub(super) async fn next(&self) -> Result<UserInput, Failure> {
         match self {
-            Self::Editor(editor, terminal) => terminal.exclusively(editor.next()).await,
+            Self::Editor(editor, terminal) => terminal.run_exclusively(editor.next()).await,
             Self::Lines(terminal) => Ok(read_message(terminal).await),
         }
     }
@@ -69,7 +69,7 @@ impl InputSource {
 async fn read_message(terminal: &Terminal) -> UserInput {
     let mut text = String::new();
     loop {
-        match terminal.line().await {
+        match terminal.next_line().await {
             Some(line) => text.push_str(&line),
             None if text.is_empty() => return UserInput::End,
             None => return UserInput::Text(text),

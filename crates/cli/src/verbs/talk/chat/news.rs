@@ -73,7 +73,7 @@ impl News {
                 let words = format!(
                     "`{server}` is disconnected; the next attempt is in {seconds} s ({attempt}/{attempts}): {error}"
                 );
-                (Sign::Again, Tone::Waiting, words)
+                (Sign::Retrying, Tone::Waiting, words)
             }
             State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("`{server}` wants a sign-in: {how}")),
             State::Failed { error } => (Sign::Bad, Tone::Bad, format!("`{server}` failed: {error}")),
@@ -91,6 +91,6 @@ impl News {
         }
         let words = format!("the tools of `{server}` have changed ({})", count(tools.len(), "tool"));
         self.tools.insert(server, tools);
-        Some(format!("{} {words}", paint(Tone::Faint, self.layout.sign(Sign::Again))))
+        Some(format!("{} {words}", paint(Tone::Faint, self.layout.sign(Sign::Retrying))))
     }
 }

@@ -43,7 +43,7 @@ impl PromptRequest {
             return Err(usage_failure("which prompt?".to_owned()));
         };
         let arguments =
-            arguments::parse(words).and_then(arguments::texts).map_err(|error| usage_failure(error.to_string()))?;
+            arguments::parse(words).and_then(arguments::into_strings).map_err(|error| usage_failure(error.to_string()))?;
         Ok(Self { server: server.to_owned(), prompt: prompt.clone(), arguments })
     }
 }
@@ -56,12 +56,14 @@ impl Chat<'_> {
     pub(super) async fn get_prompt(&self, request: PromptRequest) -> Result<Vec<Message>, Failure> {
         let PromptRequest { server, prompt: name, mut arguments } = request;
         let host = &self.agent.host;
-        let prompts = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
+        let prompts = host.prompts(&server).await.map_err(|error| Failure::from_call_error(&error))?;
         let prompt = find_prompt(&server, &name, &prompts)?;
         refuse_unknown_arguments(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
-        let filled =
-            host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| Failure::of_call(&error))?;
+        let filled = host
+            .get_prompt(&server, &prompt.name, &arguments)
+            .await
+            .map_err(|error| Failure::from_call_error(&error))?;
         let mut messages = Vec::new();
         for message in &filled.messages {
             messages.push(to_model_message(host, &server, &prompt.name, message, self.tools.conceal()).await?);
@@ -143,7 +145,7 @@ async fn to_model_message(
 ) -> Result<Message, Failure> {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
-    let shaped = shaped.map_err(|error| Failure::of_call(&error))?;
+    let shaped = shaped.map_err(|error| Failure::from_call_error(&error))?;
     let words = conceal(&shaped.text);
     let words = match &message.content {
         Content::Resource { resource } if !words.is_empty() => as_data(server, &resource.uri, &words),

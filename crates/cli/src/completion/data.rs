@@ -22,7 +22,7 @@ const MAX_ABOUT: usize = 80;
 
 /// What completion knows. The configuration is read when it is first needed.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CompletionData {
     environment: Environment,
     folder: PathBuf,
     global: Global,
@@ -33,25 +33,25 @@ pub(super) struct Known {
 struct Configuration {
     places: Places,
     loaded: Loaded,
-    servers: Vec<Named>,
+    servers: Vec<NamedItem>,
 }
 
 /// A server or a session that can be named.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NamedItem {
     pub(super) name: String,
     /// In a few words.
     pub(super) about: String,
 }
 
-impl Known {
+impl CompletionData {
     /// Returns what completion knows in `folder` with the options `global`.
     pub(super) fn new(environment: Environment, folder: PathBuf, global: &Global) -> Self {
         let mut global = global.clone();
         // The shell passes the words unexpanded, so this expands `~`.
         for file in &mut global.mcp_config {
-            if let (Ok(below), Some(home)) = (file.strip_prefix("~"), environment.home()) {
-                *file = home.join(below);
+            if let (Ok(relative), Some(home)) = (file.strip_prefix("~"), environment.home()) {
+                *file = home.join(relative);
             }
         }
         // Reading a pipe would empty it, or block.
@@ -77,7 +77,7 @@ impl Known {
             request.mcp_config.clone_from(&self.global.mcp_config);
             request.strict = self.global.strict_mcp_config;
             request.agent.clone_from(&self.global.agent);
-            request.built_in = builtin::configured(&self.folder);
+            request.built_in = builtin::desired_servers(&self.folder);
             let loaded = toolrack_config::load(&request, &NoLedger);
             let servers = loaded.entries.iter().map(|entry| named_server(entry, &loaded)).collect();
             Some(Configuration { places, loaded, servers })
@@ -86,20 +86,20 @@ impl Known {
     }
 
     /// All servers of the configuration, each with a description; for a server of a project, that is only the scope.
-    pub(super) fn servers(&self) -> &[Named] {
+    pub(super) fn servers(&self) -> &[NamedItem] {
         self.configuration().map_or(&[], |configuration| &configuration.servers)
     }
 
     /// Conversations by the beginnings of their ids, the most recently used first.
-    pub(super) fn sessions(&self) -> Vec<Named> {
+    pub(super) fn sessions(&self) -> Vec<NamedItem> {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();
         };
         let query = SessionQuery { limit: MAX_SESSIONS, ..SessionQuery::default() };
-        let sessions = from_store(&places, async |store| store.sessions(&query).await.unwrap_or_default());
+        let sessions = read_from_store(&places, async |store| store.sessions(&query).await.unwrap_or_default());
         let named = sessions.into_iter().map(|session| {
             let about = text::clip(&text::for_line(session.title.trim()), MAX_ABOUT).into_owned();
-            Named { name: session.prefix, about }
+            NamedItem { name: session.prefix, about }
         });
         named.collect()
     }
@@ -109,16 +109,16 @@ impl Known {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();
         };
-        from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
+        read_from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
     }
 
     /// The tools that `server` had when it was last connected, if its entry (its configuration in a file) is still the
     /// same and may still be connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
         match self.usable_entry(server) {
-            Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::of_rmcp).collect(),
+            Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::from_rmcp).collect(),
             Some((configuration, entry)) => {
-                let tools = Notebook::below(configuration.places.data()).read(&entry.into());
+                let tools = Notebook::below(configuration.places.data()).read_tools(&entry.into());
                 // Look up the approval only if there is something to show, because that opens the database.
                 if tools.is_empty() || configuration.may_show(entry) { tools } else { Vec::new() }
             }
@@ -139,7 +139,7 @@ impl Known {
     /// Returns the noted prompts and resources of `server`, if they may be shown.
     fn offers(&self, server: &str) -> Option<Offers> {
         let (configuration, entry) = self.usable_entry(server)?;
-        let offers = Notebook::below(configuration.places.data()).offers(&entry.into());
+        let offers = Notebook::below(configuration.places.data()).read_offers(&entry.into());
         let is_empty = offers.prompts.is_empty() && offers.resources.is_empty();
         (!is_empty && configuration.may_show(entry)).then_some(offers)
     }
@@ -160,7 +160,7 @@ impl Configuration {
 }
 
 #[cfg(test)]
-impl Known {
+impl CompletionData {
     /// Writes notes as if `server` had been connected, and had one tool, one resource and one prompt.
     pub(super) fn note_a_tool(&self, server: &str) {
         let configuration = self.configuration().unwrap();
@@ -168,15 +168,15 @@ impl Known {
         let tool = serde_json::from_value(tool).unwrap();
         let entry = configuration.loaded.entry(server).unwrap();
         let notebook = Notebook::below(configuration.places.data());
-        notebook.write(&entry.into(), ToolsHash::of([].into_iter()), vec![tool]);
+        notebook.write_tools(&entry.into(), ToolsHash::of([].into_iter()), vec![tool]);
         let offer = serde_json::json!({ "name": "x://seen", "arguments": [] });
-        notebook.note(&entry.into(), OfferList::Resources(vec![serde_json::from_value(offer).unwrap()]));
+        notebook.write_offers(&entry.into(), OfferList::Resources(vec![serde_json::from_value(offer).unwrap()]));
         let offer = serde_json::json!({ "name": "greet", "arguments": [{ "name": "who" }] });
-        notebook.note(&entry.into(), OfferList::Prompts(vec![serde_json::from_value(offer).unwrap()]));
+        notebook.write_offers(&entry.into(), OfferList::Prompts(vec![serde_json::from_value(offer).unwrap()]));
     }
 }
 
-fn named_server(entry: &Entry, loaded: &Loaded) -> Named {
+fn named_server(entry: &Entry, loaded: &Loaded) -> NamedItem {
     let spec = loaded.desired.get(entry.name.as_str());
     let about = match (spec, &entry.project) {
         (_, Some(_)) => entry.scope.to_string(),
@@ -184,7 +184,7 @@ fn named_server(entry: &Entry, loaded: &Loaded) -> Named {
         (Some(_), None) if !entry.enabled => format!("{}, disabled", entry.scope),
         (Some(spec), None) => format!("{}, {}", entry.scope, spec.transport.kind()),
     };
-    Named { name: entry.name.clone(), about }
+    NamedItem { name: entry.name.clone(), about }
 }
 
 /// Whether a user approved exactly this entry; `false` when that is not known.
@@ -192,12 +192,12 @@ fn is_approved(entry: &Entry, places: &Places) -> bool {
     let Some(project) = entry.project.as_deref() else {
         return false;
     };
-    let approvals = from_store(places, async |store| store.approvals().await.unwrap_or_default());
+    let approvals = read_from_store(places, async |store| store.approvals().await.unwrap_or_default());
     approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.agreement))
 }
 
 /// Returns what `read` finds in the database, if there is one and it needs no migration.
-fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) -> T {
+fn read_from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) -> T {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return T::default();
     };
