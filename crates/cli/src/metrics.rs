@@ -24,7 +24,7 @@ impl MetricsSender {
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment, metrics: &Metrics) -> (Self, Option<String>) {
         let variable = |name: &str| environment.get(name).map(|value| value.to_string_lossy().into_owned());
-        let pace = match Pace::of(variable) {
+        let pace = match Pace::from_variables(variable) {
             Ok(Some(pace)) => pace,
             Ok(None) => return (Self::default(), None),
             Err(error) => return (Self::default(), Some(with_causes(&error))),

@@ -79,15 +79,15 @@ pub(crate) fn run(
     clock.resume();
     let script = Script {
         clock: Rc::clone(&clock),
-        pending_calls: Rc::default(),
-        unhandled: Rc::default(),
+        pending_requests: Rc::default(),
+        unhandled_rejections: Rc::default(),
         request_sender,
         bounds,
     };
-    let ended = script.run(code, answers);
-    ended.err().map(|why| match why {
+    let result = script.run(code, answers);
+    result.err().map(|why| match why {
         _ if clock.state.is_stopped() => "the script was cancelled".to_owned(),
-        _ if clock.is_over() => too_long_error(bounds),
+        _ if clock.is_time_up() => compute_timeout_error(bounds),
         Failure::Threw(message) => message,
         Failure::OutOfMemory => {
             format!("the script was ended: it needs more than {} MiB of memory", bounds.memory / (1024 * 1024))
@@ -97,7 +97,7 @@ pub(crate) fn run(
 }
 
 /// Returns the error for a script that computed for too long, in words for the model.
-pub(crate) fn too_long_error(bounds: Bounds) -> String {
+pub(crate) fn compute_timeout_error(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
 
@@ -113,8 +113,8 @@ enum Failure {
 struct Script {
     clock: Rc<Clock>,
     /// How many requests have no answer yet.
-    pending_calls: Rc<Cell<usize>>,
-    unhandled: Rc<RefCell<UnhandledRejections>>,
+    pending_requests: Rc<Cell<usize>>,
+    unhandled_rejections: Rc<RefCell<UnhandledRejections>>,
     request_sender: mpsc::Sender<ScriptRequest>,
     bounds: Bounds,
 }
@@ -128,24 +128,24 @@ impl Script {
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         let clock = Rc::clone(&self.clock);
         runtime.set_interrupt_handler(Some(Box::new(move || clock.must_stop())));
-        let unhandled = Rc::clone(&self.unhandled);
+        let unhandled_rejections = Rc::clone(&self.unhandled_rejections);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
-            unhandled.borrow_mut().record(&reason, is_handled);
+            unhandled_rejections.borrow_mut().record(&reason, is_handled);
         })));
         let context = Context::custom::<Language>(&runtime).map_err(out_of_memory)?;
         context.with(|ctx| self.run_to_completion(&ctx, code, answers))
     }
 
     fn run_to_completion(self, ctx: &Ctx<'_>, code: &str, mut answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
-        let (clock, pending_calls) = (Rc::clone(&self.clock), Rc::clone(&self.pending_calls));
-        let unhandled = Rc::clone(&self.unhandled);
-        let settle = self.install_globals(ctx).map_err(|error| failure(ctx, &error))?;
+        let (clock, pending_requests) = (Rc::clone(&self.clock), Rc::clone(&self.pending_requests));
+        let unhandled_rejections = Rc::clone(&self.unhandled_rejections);
+        let settle = self.install_globals(ctx).map_err(|error| to_failure(ctx, &error))?;
         let mut options = EvalOptions::default();
         options.strict = false;
         // The script may use `await` at its top level.
         options.promise = true;
         options.filename = Some("script".to_owned());
-        let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| failure(ctx, &error))?;
+        let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| to_failure(ctx, &error))?;
         loop {
             while !clock.must_stop() && ctx.execute_pending_job() {}
             if clock.must_stop() {
@@ -153,24 +153,24 @@ impl Script {
                 return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
-                return Err(failure(ctx, &error));
+                return Err(to_failure(ctx, &error));
             }
-            match pending_calls.get() {
+            match pending_requests.get() {
                 0 if main.state() == PromiseState::Pending => return Err(Failure::Stuck),
-                0 => return unhandled.take().into_result(),
+                0 => return unhandled_rejections.take().into_result(),
                 _ => {}
             }
             clock.pause();
             let answer = answers.blocking_recv();
             clock.resume();
             let Some(Answer { number, result }) = answer else { return Err(Failure::Stuck) };
-            pending_calls.set(pending_calls.get() - 1);
+            pending_requests.set(pending_requests.get() - 1);
             // An empty code says that the call succeeded.
             let (error_code, text) = match result {
                 Ok(json) => ("", json),
                 Err(ScriptCallError { code, message, .. }) => (code, message),
             };
-            settle.call::<_, ()>((number, error_code, text)).map_err(|error| failure(ctx, &error))?;
+            settle.call::<_, ()>((number, error_code, text)).map_err(|error| to_failure(ctx, &error))?;
         }
     }
 
@@ -205,13 +205,13 @@ impl Script {
         {
             return Some(format!("a script makes at most {max_calls} calls"));
         }
-        self.pending_calls.set(self.pending_calls.get() + 1);
+        self.pending_requests.set(self.pending_requests.get() + 1);
         None
     }
 }
 
 /// Turns an error of QuickJS into a failure: the message of what the script threw, and the lines that threw it.
-fn failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
+fn to_failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     if matches!(error, Error::Allocation) {
         return Failure::OutOfMemory;
     }
@@ -273,11 +273,11 @@ struct Clock {
 
 impl Clock {
     fn must_stop(&self) -> bool {
-        self.state.is_stopped() || self.is_over()
+        self.state.is_stopped() || self.is_time_up()
     }
 
     /// Returns whether the script has used up its time.
-    fn is_over(&self) -> bool {
+    fn is_time_up(&self) -> bool {
         self.started.get().is_some_and(|started| started.elapsed() >= self.remaining.get())
     }
 

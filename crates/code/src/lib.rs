@@ -111,7 +111,7 @@ impl Interpreter for QuickJs {
 
     fn signature(&self, server: &str, tool: &str, parameters: &[String], result: &str) -> String {
         let object = if parameters.is_empty() { String::new() } else { format!("{{ {} }}", parameters.join(", ")) };
-        format!("tools{}{}({object}): {result}", member(server), member(tool))
+        format!("tools{}{}({object}): {result}", member_access(server), member_access(tool))
     }
 
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, ScriptOutput> {
@@ -120,7 +120,7 @@ impl Interpreter for QuickJs {
 }
 
 /// Accesses a member: `.name`, or `["name"]` if `name` is not an identifier.
-fn member(name: &str) -> String {
+fn member_access(name: &str) -> String {
     let is_identifier = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
     if is_identifier && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {
         format!(".{name}")

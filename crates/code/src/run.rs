@@ -42,7 +42,7 @@ async fn run_on_thread(
     // one. The answer channel has room for one, so that answers do not pile up while the script computes.
     let (request_sender, mut requests) = mpsc::channel(bounds.calls.get());
     let (answer_sender, answers) = mpsc::channel(1);
-    let (end, mut thread) = oneshot::channel();
+    let (result_sender, mut thread_result) = oneshot::channel();
     let (_wait_guard, thread_guard) = abandoned.guards(state);
     let script = {
         let state = Arc::clone(state);
@@ -51,7 +51,7 @@ async fn run_on_thread(
             // Drop the guard before reporting the end: a caller that then starts another script must not find this
             // thread still counted.
             drop(thread_guard);
-            let _ = end.send(error);
+            let _ = result_sender.send(error);
         }
     };
     // Start a thread of the system, not a blocking thread of tokio: a runtime that shuts down waits for its blocking
@@ -68,9 +68,9 @@ async fn run_on_thread(
         });
     let completed = async {
         tokio::select! {
-            error = &mut thread => error,
+            error = &mut thread_result => error,
             // The calls end when the script drops its sender; the script is then about to end.
-            () = calls => thread.await,
+            () = calls => thread_result.await,
         }
     };
     tokio::select! {
@@ -78,7 +78,7 @@ async fn run_on_thread(
         error = completed => {
             error.unwrap_or_else(|_| Some("the interpreter failed; write the script in another way".to_owned()))
         }
-        () = state.overdue() => Some(engine::too_long_error(bounds)),
+        () = state.wait_until_overdue() => Some(engine::compute_timeout_error(bounds)),
     }
 }
 

@@ -64,7 +64,7 @@ impl ScriptState {
     }
 
     /// Waits until the script's time has been up for [`GRACE`]. Never completes while the script waits for an answer.
-    pub(crate) async fn overdue(&self) {
+    pub(crate) async fn wait_until_overdue(&self) {
         let mut deadline = self.deadline.subscribe();
         loop {
             let end = *deadline.borrow_and_update();
@@ -107,12 +107,12 @@ impl AbandonedThreads {
     /// Returns a guard for the task that waits for a script, and one for the script's thread.
     pub(crate) fn guards(&self, state: &Arc<ScriptState>) -> (WaitGuard, ThreadGuard) {
         let is_one_dropped = Arc::new(AtomicBool::new(false));
-        let waiting = WaitGuard {
+        let wait_guard = WaitGuard {
             state: Arc::clone(state),
             abandoned: self.clone(),
             is_one_dropped: Arc::clone(&is_one_dropped),
         };
-        (waiting, ThreadGuard { abandoned: self.clone(), is_one_dropped })
+        (wait_guard, ThreadGuard { abandoned: self.clone(), is_one_dropped })
     }
 }
 

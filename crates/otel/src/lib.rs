@@ -121,22 +121,22 @@ pub struct Tracer {
 }
 
 impl toolrack_host::Tracer for Tracer {
-    fn follow(&self, span: &Span, from: Option<&TraceContext>) -> Option<TraceContext> {
-        if let Some(from) = from {
+    fn follow(&self, span: &Span, caller_context: Option<&TraceContext>) -> Option<TraceContext> {
+        if let Some(caller_context) = caller_context {
             let fields: HashMap<String, String> =
-                from.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                caller_context.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             // This fails if the subscriber lacks the layer of this exporter. The server then gets the caller's context.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
         if !context.span().span_context().is_valid() {
-            return from.cloned();
+            return caller_context.cloned();
         }
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
         let context = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
         // The propagator writes no baggage, so the caller's baggage is added here.
-        let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
+        let baggage = caller_context.and_then(|caller_context| caller_context.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(context.clone(), |(_, baggage)| context.baggage(baggage)))
     }
 }

@@ -62,11 +62,11 @@ impl Default for Pace {
 
 /// A variable of the environment has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metrics are not sent: `{name}` is `{value}`, and should be {needs}")]
+#[error("metrics are not sent: `{name}` is `{value}`, and should be {expected}")]
 pub struct BadVariable {
     name: &'static str,
     value: String,
-    needs: &'static str,
+    expected: &'static str,
 }
 
 impl Pace {
@@ -76,11 +76,11 @@ impl Pace {
     ///
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.
-    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
         let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let is_off = non_empty("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let is_disabled = non_empty("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let endpoint_variables = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-        if is_off || !endpoint_variables.iter().any(|name| non_empty(name).is_some()) {
+        if is_disabled || !endpoint_variables.iter().any(|name| non_empty(name).is_some()) {
             return Ok(None);
         }
         match non_empty("OTEL_METRICS_EXPORTER").as_deref() {
@@ -88,19 +88,19 @@ impl Pace {
             Some("none") => return Ok(None),
             Some(other) => {
                 let (name, value) = ("OTEL_METRICS_EXPORTER", other.to_owned());
-                return Err(BadVariable { name, value, needs: "`otlp` or `none`" });
+                return Err(BadVariable { name, value, expected: "`otlp` or `none`" });
             }
         }
-        let time = |name: &'static str, default| match non_empty(name) {
+        let parse_milliseconds = |name: &'static str, default| match non_empty(name) {
             None => Ok(default),
             Some(value) => match value.parse::<u64>() {
                 Ok(milliseconds @ 1..) => Ok(Duration::from_millis(milliseconds)),
-                _ => Err(BadVariable { name, value, needs: "a whole number of milliseconds above 0" }),
+                _ => Err(BadVariable { name, value, expected: "a whole number of milliseconds above 0" }),
             },
         };
         let Self { interval, timeout } = Self::default();
-        let interval = time("OTEL_METRIC_EXPORT_INTERVAL", interval)?;
-        Ok(Some(Self { interval, timeout: time("OTEL_METRIC_EXPORT_TIMEOUT", timeout)? }))
+        let interval = parse_milliseconds("OTEL_METRIC_EXPORT_INTERVAL", interval)?;
+        Ok(Some(Self { interval, timeout: parse_milliseconds("OTEL_METRIC_EXPORT_TIMEOUT", timeout)? }))
     }
 }
 
@@ -131,9 +131,9 @@ impl MetricsExporter {
         let exporter = exporter.build().map_err(ExporterError)?;
         let reader = PeriodicReader::builder(exporter, TokioCurrentThread);
         let reader = reader.with_interval(pace.interval).with_timeout(pace.timeout).build();
-        let bounded = |_: &Instrument| Stream::builder().with_cardinality_limit(MAX_SERIES).build().ok();
+        let limit_series = |_: &Instrument| Stream::builder().with_cardinality_limit(MAX_SERIES).build().ok();
         let provider = SdkMeterProvider::builder().with_resource(resource(service)).with_reader(reader);
-        let provider = provider.with_view(bounded).build();
+        let provider = provider.with_view(limit_series).build();
         let meter = provider.meter(TARGET_PREFIX);
         for Measure { name, help, is_counter, read } in measures {
             let observe = move |observer: &dyn AsyncInstrument<f64>| {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn pace(variables: &[(&str, &str)]) -> Result<Option<Pace>, BadVariable> {
-        Pace::of(|wanted| {
+        Pace::from_variables(|wanted| {
             let found = variables.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, value)| (*value).to_owned())
         })

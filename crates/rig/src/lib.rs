@@ -115,9 +115,9 @@ impl Snapshot {
 
     fn tool(&self, tool: &CatalogTool) -> Option<DynamicTool> {
         let name = ToolName::new(tool.name.as_str()).ok()?;
-        let own_description = tool.tool().description.as_deref().filter(|words| !words.trim().is_empty());
+        let own_description = tool.tool().description.as_deref().filter(|text| !text.trim().is_empty());
         let description = own_description.map_or_else(|| format!("MCP tool from {}", tool.server), ToOwned::to_owned);
-        let caller = Caller { host: self.host.clone(), catalog: self.catalog.clone(), asker: self.asker.clone() };
+        let caller = ToolCaller { host: self.host.clone(), catalog: self.catalog.clone(), asker: self.asker.clone() };
         let shared_name: Arc<str> = tool.name.as_str().into();
         let dynamic_tool = DynamicTool::new(name, description, self.schema(tool), move |arguments| {
             let (caller, shared_name) = (caller.clone(), shared_name.clone());
@@ -141,13 +141,13 @@ impl Snapshot {
 
 /// Calls tools through the host.
 #[derive(Clone)]
-struct Caller {
+struct ToolCaller {
     host: Host,
     catalog: Arc<Catalog>,
     asker: Option<SharedAsker>,
 }
 
-impl Caller {
+impl ToolCaller {
     /// Calls a tool. Dropping the future cancels the call at the server.
     async fn call(&self, name: &str, arguments: Value) -> Result<ToolOutput, ToolExecutionError> {
         let arguments = match arguments {
@@ -160,8 +160,8 @@ impl Caller {
             call = call.asker(asker.clone());
         }
         match self.host.call(call).await {
-            Ok(outcome) => result::output_of(outcome),
-            Err(error) => Err(result::call_error(error)),
+            Ok(outcome) => result::to_tool_output(outcome),
+            Err(error) => Err(result::to_tool_error(error)),
         }
     }
 }

@@ -8,63 +8,63 @@ use toolrack_host::{CallError, CallErrorKind, Content, ToolOutcome, text};
 
 /// Converts the outcome of a call: text first, then pictures. Parts that Rig cannot represent are named in the text. A
 /// failure that the tool itself reports becomes an error that shows the model the whole result.
-pub(crate) fn output_of(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
+pub(crate) fn to_tool_output(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
     let mut text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for part in outcome.content {
-        match part_of(part) {
-            Some(Part::Picture(picture)) => pictures.push(picture),
-            Some(Part::Words(words)) => {
+        match to_shown_part(part) {
+            Some(ShownPart::Image(image)) => images.push(image),
+            Some(ShownPart::Text(description)) => {
                 text.push('\n');
-                text.push_str(&words);
+                text.push_str(&description);
             }
             None => {}
         }
     }
-    let content = [ToolResultContent::text(text)].into_iter().chain(pictures).collect();
+    let content = [ToolResultContent::text(text)].into_iter().chain(images).collect();
     let output = ToolOutput::content(content)?;
     if !outcome.is_error {
         return Ok(output);
     }
-    let failed = format!("{}/{} says that it failed", outcome.server, text::for_line(&outcome.tool));
-    let error = ToolExecutionError::other(failed).with_code("TOOL_ERROR").with_retryable(false);
+    let message = format!("{}/{} says that it failed", outcome.server, text::for_line(&outcome.tool));
+    let error = ToolExecutionError::other(message).with_code("TOOL_ERROR").with_retryable(false);
     Err(error.with_model_output(output))
 }
 
-enum Part {
-    Picture(ToolResultContent),
-    Words(String),
+enum ShownPart {
+    Image(ToolResultContent),
+    Text(String),
 }
 
 /// Returns what is shown of `part`; `None` if the text of the result has it already.
-fn part_of(part: Content) -> Option<Part> {
+fn to_shown_part(part: Content) -> Option<ShownPart> {
     match part {
-        Content::Image { data, mime_type } => Some(picture(data, &mime_type)),
-        Content::Audio { data, mime_type } => Some(Part::Words(description_of("a sound", &data, &mime_type))),
+        Content::Image { data, mime_type } => Some(image(data, &mime_type)),
+        Content::Audio { data, mime_type } => Some(ShownPart::Text(describe_media("a sound", &data, &mime_type))),
         Content::Resource { resource } => {
             let (blob, uri) = (resource.blob?, resource.uri);
             let mime_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             Some(match mime_type.starts_with("image/") {
-                true => picture(blob, mime_type),
-                false => Part::Words(description_of(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
+                true => image(blob, mime_type),
+                false => ShownPart::Text(describe_media(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
             })
         }
-        Content::Other(value) => Some(Part::Words(value.to_string())),
+        Content::Other(value) => Some(ShownPart::Text(value.to_string())),
         _ => None,
     }
 }
 
-fn picture(data: String, mime_type: &str) -> Part {
+fn image(data: String, mime_type: &str) -> ShownPart {
     match ImageMediaType::from_mime_type(mime_type) {
         Some(media_type) if !data.is_empty() => {
-            Part::Picture(ToolResultContent::image_base64(data, Some(media_type), None))
+            ShownPart::Image(ToolResultContent::image_base64(data, Some(media_type), None))
         }
-        _ => Part::Words(description_of("a picture", &data, mime_type)),
+        _ => ShownPart::Text(describe_media("a picture", &data, mime_type)),
     }
 }
 
 /// Describes media that Rig cannot show. Media that were too large come without their bytes, so `data` is empty.
-fn description_of(kind: &str, data: &str, mime_type: &str) -> String {
+fn describe_media(kind: &str, data: &str, mime_type: &str) -> String {
     let mime_type = text::for_line(mime_type);
     // The size of the data behind Base64.
     match data.len() / 4 * 3 {
@@ -75,16 +75,16 @@ fn description_of(kind: &str, data: &str, mime_type: &str) -> String {
 
 /// Converts the error of a call without a result. Its message may be shown to a model: it says what to do, and contains
 /// no secrets.
-pub(crate) fn call_error(error: CallError) -> ToolExecutionError {
+pub(crate) fn to_tool_error(error: CallError) -> ToolExecutionError {
     let (code, message) = (error.code(), error.to_string());
     let converted = match error.kind() {
         CallErrorKind::Denied => ToolExecutionError::refused(message),
-        kind => ToolExecutionError::new(kind_of(kind, code), message),
+        kind => ToolExecutionError::new(to_error_kind(kind, code), message),
     };
     converted.with_code(code).with_retryable(false).with_source(error)
 }
 
-fn kind_of(kind: CallErrorKind, code: &str) -> ToolErrorKind {
+fn to_error_kind(kind: CallErrorKind, code: &str) -> ToolErrorKind {
     match (kind, code) {
         (_, "TIMED_OUT") => ToolErrorKind::Timeout,
         (_, "RATE_LIMITED") => ToolErrorKind::RateLimited,
