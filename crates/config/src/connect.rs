@@ -5,9 +5,9 @@
 //! if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As long as the
 //! file has not changed since, an undo restores it byte for byte; after that, an undo only removes the entry.
 
-mod memory;
-mod place;
-mod words;
+mod client_file;
+mod gateway_entry;
+mod undo_data;
 
 use std::{
     fmt, io,
@@ -20,22 +20,22 @@ use toolrack_host::text::for_line;
 use crate::{
     edit::{
         EditError,
-        elsewhere::{self, EntryChange, Plan},
+        other_programs::{self, EntryChange, Plan},
     },
     import::{Client, is_gateway},
 };
-use memory::Memory;
+use undo_data::UndoData;
 
-pub use place::{ClientFile, is_installed};
-pub use words::{Reach, TOKEN_VARIABLE};
+pub use client_file::{ClientFile, is_installed};
+pub use gateway_entry::{Reach, TOKEN_VARIABLE};
 
 /// The state of a name in a [`ClientFile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum NameState {
     /// The name is free.
     Free,
     /// The server of this name is Toolrack's gateway.
-    Ours,
+    Gateway,
     /// The server of this name is another one.
     Taken,
 }
@@ -107,9 +107,9 @@ pub struct Change {
     /// Whether an undo restores the previous bytes; `true` for a connection.
     is_exact: bool,
     /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
-    memory: Option<Memory>,
+    undo_data: Option<UndoData>,
     /// The file for that data.
-    memory_file: PathBuf,
+    undo_file: PathBuf,
     /// The folders to remove together with the file.
     folders: Vec<PathBuf>,
 }
@@ -176,15 +176,15 @@ impl Change {
         }
         // Store the data for the undo before the file is written: unused data does no harm, but without the data the
         // file could not be restored.
-        let store_memory = || match &self.memory {
-            Some(memory) => memory.store(&self.memory_file),
+        let store_undo_data = || match &self.undo_data {
+            Some(undo_data) => undo_data.store(&self.undo_file),
             None => Ok(()),
         };
-        if !self.plan.write(store_memory)? {
+        if !self.plan.write(store_undo_data)? {
             return Err(ConnectError::Changed { path });
         }
-        if self.memory.is_none() {
-            memory::forget(&self.memory_file);
+        if self.undo_data.is_none() {
+            undo_data::forget(&self.undo_file);
         }
         // Remove the innermost folder first. A folder with other files stays.
         for folder in &self.folders {
@@ -196,82 +196,89 @@ impl Change {
     }
 }
 
-/// Returns the state of `name` in `place`.
+/// Returns the state of `name` in `client_file`.
 ///
 /// # Errors
 /// When its file cannot be read.
-pub fn standing(place: &ClientFile, name: &str) -> Result<Standing, ConnectError> {
-    Ok(match elsewhere::entry(&place.path, &place.servers_place, name)? {
-        None => Standing::Free,
-        Some(entry) if is_gateway(&entry) => Standing::Ours,
-        Some(_) => Standing::Taken,
+pub fn name_state(client_file: &ClientFile, name: &str) -> Result<NameState, ConnectError> {
+    Ok(match other_programs::entry(&client_file.path, &client_file.servers_location, name)? {
+        None => NameState::Free,
+        Some(entry) if is_gateway(&entry) => NameState::Gateway,
+        Some(_) => NameState::Taken,
     })
 }
 
-/// Returns the names of Toolrack's gateway in `place`.
+/// Returns the names of Toolrack's gateway in `client_file`.
 ///
 /// # Errors
 /// When its file cannot be read.
-pub fn names(place: &ClientFile) -> Result<Vec<String>, ConnectError> {
-    let entries = elsewhere::entries(&place.path, &place.servers_place)?;
+pub fn names(client_file: &ClientFile) -> Result<Vec<String>, ConnectError> {
+    let entries = other_programs::entries(&client_file.path, &client_file.servers_location)?;
     Ok(entries.into_iter().filter(|(_, entry)| is_gateway(entry)).map(|(name, _)| name).collect())
 }
 
-/// Computes the change that adds Toolrack's gateway to `place` as the server `name`. If `place` has an entry of
-/// Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`] stores the
-/// data for an undo in the folder `memories`.
+/// Computes the change that adds Toolrack's gateway to `client_file` as the server `name`. If `client_file` has an
+/// entry of Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`]
+/// stores the data for an undo in the folder `undo_folder`.
 ///
 /// # Errors
 /// [`ConnectError`]
-pub fn connect(place: &ClientFile, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
-    let new_entry = words::entry(place.client, reach)?;
-    let found = elsewhere::entry(&place.path, &place.servers_place, name)?;
-    if found.as_ref().is_some_and(|entry| !is_gateway(entry)) {
-        let (path, _) = elsewhere::text(&place.path)?;
+pub fn connect(
+    client_file: &ClientFile,
+    name: &str,
+    reach: &Reach,
+    undo_folder: &Path,
+) -> Result<Change, ConnectError> {
+    let new_entry = gateway_entry::entry(client_file.client, reach)?;
+    let existing = other_programs::entry(&client_file.path, &client_file.servers_location, name)?;
+    if existing.as_ref().is_some_and(|entry| !is_gateway(entry)) {
+        let (path, _) = other_programs::read_text(&client_file.path)?;
         return Err(ConnectError::Taken { path, name: name.to_owned() });
     }
-    let new_entry = match found.as_ref().and_then(Json::as_object) {
-        Some(found) => words::merged(found, new_entry),
+    let new_entry = match existing.as_ref().and_then(Json::as_object) {
+        Some(existing) => gateway_entry::merged(existing, new_entry),
         None => new_entry,
     };
-    let plan = if found.as_ref() == Some(&new_entry) {
-        let (path, text) = elsewhere::text(&place.path)?;
+    let plan = if existing.as_ref() == Some(&new_entry) {
+        let (path, text) = other_programs::read_text(&client_file.path)?;
         Plan { path, before: text.clone(), after: text }
     } else {
-        elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Put(&new_entry))?
+        other_programs::plan(&client_file.path, &client_file.servers_location, name, EntryChange::Put(&new_entry))?
     };
-    let memory_file = memory::file_for(memories, place.client, &plan.path, name);
+    let undo_file = undo_data::file_for(undo_folder, client_file.client, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
-    let former = Memory::read(&memory_file).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
-    let memory = match former {
-        Some(former) => former.followed_by(&plan),
-        None => Memory::of(&plan, missing_folders(&plan.path)),
+    let earlier_undo_data = UndoData::read(&undo_file)
+        .filter(|undo_data| plan.before.as_deref().is_some_and(|current_text| undo_data.matches(current_text)));
+    let undo_data = match earlier_undo_data {
+        Some(earlier_undo_data) => earlier_undo_data.followed_by(&plan),
+        None => UndoData::of(&plan, missing_folders(&plan.path)),
     };
-    Ok(Change { plan, is_exact: true, memory, memory_file, folders: Vec::new() })
+    Ok(Change { plan, is_exact: true, undo_data, undo_file, folders: Vec::new() })
 }
 
-/// Computes the change that removes Toolrack's gateway, the server `name`, from `place`. With the data that
-/// [`Change::write`] stored in `memories`, the file gets its former bytes again, unless it has changed since; then only
-/// the entry is removed.
+/// Computes the change that removes Toolrack's gateway, the server `name`, from `client_file`. With the data that
+/// [`Change::write`] stored in `undo_folder`, the file gets its former bytes again, unless it has changed since; then
+/// only the entry is removed.
 ///
 /// # Errors
 /// [`ConnectError`]
-pub fn undo(place: &ClientFile, name: &str, memories: &Path) -> Result<Change, ConnectError> {
-    let (path, now) = elsewhere::text(&place.path)?;
-    let memory_file = memory::file_for(memories, place.client, &path, name);
-    if let (Some(memory), Some(now)) = (Memory::read(&memory_file), &now)
-        && let Some(original) = memory.original(now)
+pub fn undo(client_file: &ClientFile, name: &str, undo_folder: &Path) -> Result<Change, ConnectError> {
+    let (path, current_text) = other_programs::read_text(&client_file.path)?;
+    let undo_file = undo_data::file_for(undo_folder, client_file.client, &path, name);
+    if let (Some(undo_data), Some(current_text)) = (UndoData::read(&undo_file), &current_text)
+        && let Some(original) = undo_data.original_content(current_text)
     {
-        let folders = if original.is_none() { memory.folders() } else { Vec::new() };
-        let plan = Plan { path, before: Some(now.clone()), after: original };
-        return Ok(Change { plan, is_exact: true, memory: None, memory_file, folders });
+        let folders = if original.is_none() { undo_data.folders() } else { Vec::new() };
+        let plan = Plan { path, before: Some(current_text.clone()), after: original };
+        return Ok(Change { plan, is_exact: true, undo_data: None, undo_file, folders });
     }
-    match standing(place, name)? {
-        Standing::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
-        Standing::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
-        Standing::Ours => {
-            let plan = elsewhere::plan(&place.path, &place.servers_place, name, EntryChange::Remove)?;
-            Ok(Change { plan, is_exact: false, memory: None, memory_file, folders: Vec::new() })
+    match name_state(client_file, name)? {
+        NameState::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
+        NameState::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
+        NameState::Gateway => {
+            let plan =
+                other_programs::plan(&client_file.path, &client_file.servers_location, name, EntryChange::Remove)?;
+            Ok(Change { plan, is_exact: false, undo_data: None, undo_file, folders: Vec::new() })
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     /// The entries as they are written.
-    pub(crate) raw: Vec<Member>,
+    pub(crate) entries: Vec<Member>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Servers {
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,
-    pub(crate) raw: Vec<Member>,
+    pub(crate) entries: Vec<Member>,
 }
 
 /// Finds the servers of `document`. The name of the file determines whether it is TOML; any other file is JSON.
@@ -69,7 +69,7 @@ fn lower_first(message: &str) -> String {
     }
 }
 
-pub(crate) fn not_an_object(document: &Document, node: &Node, what: &str) -> Box<Problem> {
-    let message = format!("{what} must be an object of servers, not {}", node.kind());
+pub(crate) fn not_an_object(document: &Document, node: &Node, subject: &str) -> Box<Problem> {
+    let message = format!("{subject} must be an object of servers, not {}", node.kind());
     Box::new(document.locate(Problem::error(message), node.at.clone()))
 }

@@ -15,23 +15,23 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
-pub(crate) use masked::masked;
+pub(crate) use masked::mask_line;
 
 /// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; the bound keeps out devices and
 /// logs.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The maximum number of characters of a line that a snippet shows.
-const MAX_SHOWN: usize = 66;
+const MAX_SNIPPET_CHARS: usize = 66;
 
 /// The maximum number of characters of a long line that a snippet shows before the marked part.
-const SHOWN_BEFORE: usize = 30;
+const MAX_CHARS_BEFORE_MARK: usize = 30;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The kinds of file that may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// Regular files only: opening a pipe in a repository would block the reader.
     Regular,
     /// Any file that the user named, such as the pipe of `<(command)`.
@@ -61,17 +61,17 @@ impl Document {
     }
 
     /// Reads `path`, up to 4 MiB. Returns `None` when there is no such file.
-    pub(crate) fn read(path: &Path, kind: Kind) -> Result<Option<Self>, Box<Problem>> {
-        Self::of_bytes(path, read_bytes(path, kind, MAX_BYTES))
+    pub(crate) fn read(path: &Path, kind: FileKind) -> Result<Option<Self>, Box<Problem>> {
+        Self::from_read_result(path, read_bytes(path, kind, MAX_BYTES))
     }
 
     /// Reads the regular file `path`, up to `max_bytes`. Returns `None` when there is no such file.
     pub(crate) fn read_up_to(path: &Path, max_bytes: u64) -> Result<Option<Self>, Box<Problem>> {
-        Self::of_bytes(path, read_bytes(path, Kind::Regular, max_bytes))
+        Self::from_read_result(path, read_bytes(path, FileKind::Regular, max_bytes))
     }
 
     /// Creates the document of `path` from the result `bytes` of reading it; `None` if the file does not exist.
-    fn of_bytes(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
+    fn from_read_result(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
@@ -112,43 +112,43 @@ impl Document {
     /// Returns the line of the byte `at`, from 1, if this is a file.
     pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
         self.path.as_ref()?;
-        Some(self.lines.number(&self.text, self.floor(at)))
+        Some(self.lines.number(&self.text, self.char_boundary(at)))
     }
 
     /// Returns line and column of the byte `at`, both from 1, the column in characters.
     fn line_and_column(&self, at: usize) -> (Option<usize>, Option<usize>) {
-        let at = self.floor(at);
+        let at = self.char_boundary(at);
         let (line, before) = self.lines.with_line(&self.text, at, |line| (line.number, line.chars_before(at)));
         (Some(line), Some(before + 1))
     }
 
     /// Returns the line of `at.start`, with `at` marked as far as it is in that line.
     fn snippet(&self, at: Range<usize>) -> Snippet {
-        let start = self.floor(at.start);
+        let start = self.char_boundary(at.start);
         self.lines.with_line(&self.text, start, |line| {
             let line_end = line.start + line.bytes.max(start - line.start);
-            let end = self.floor(at.end.clamp(start, line_end));
+            let end = self.char_boundary(at.end.clamp(start, line_end));
             let from = line.chars_before(start);
             snippet(line, from, line.chars_before(end) - from)
         })
     }
 
     /// Returns `at`, moved back to a character boundary inside the text.
-    fn floor(&self, at: usize) -> usize {
+    fn char_boundary(&self, at: usize) -> usize {
         self.text.floor_char_boundary(at)
     }
 }
 
 /// Returns the snippet of `line` that marks `marked` characters after the first `from`.
 fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
-    let masked = &line.masked;
-    let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
+    let masked = &line.masked_chars;
+    let skip = if masked.len() > MAX_SNIPPET_CHARS { from.saturating_sub(MAX_CHARS_BEFORE_MARK) } else { 0 };
     let part = |range: Range<usize>| {
         let range = range.start.min(masked.len())..range.end.min(masked.len());
         let part: String = masked[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
         for_line(&part).into_owned()
     };
-    let shown_end = skip + MAX_SHOWN;
+    let shown_end = skip + MAX_SNIPPET_CHARS;
     let before = if skip > 0 { format!("…{}", part(skip..from)) } else { part(0..from) };
     let mark = part(from..(from + marked).min(shown_end));
     let after = part((from + marked).min(shown_end)..shown_end);
@@ -157,8 +157,8 @@ fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
 }
 
 /// Reads a file of at most `max_bytes`; a longer one is an error.
-fn read_bytes(path: &Path, kind: Kind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
-    if kind == Kind::Regular && !std::fs::metadata(path)?.is_file() {
+fn read_bytes(path: &Path, kind: FileKind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
+    if kind == FileKind::Regular && !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
@@ -205,7 +205,7 @@ mod tests {
         let at = text.find("\"here").unwrap();
         let snippet = located(&text, at..at + 6).snippet.unwrap();
         assert!(snippet.text.starts_with('…') && snippet.text.ends_with('…'));
-        assert!(snippet.text.chars().count() <= MAX_SHOWN + 2);
+        assert!(snippet.text.chars().count() <= MAX_SNIPPET_CHARS + 2);
         assert_eq!(&snippet.text.chars().skip(snippet.start).take(6).collect::<String>(), "\"here\"");
     }
 
@@ -221,19 +221,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         std::fs::write(&path, b"{\n  \xff").unwrap();
-        let problem = Document::read(&path, Kind::Regular).unwrap_err();
+        let problem = Document::read(&path, FileKind::Regular).unwrap_err();
         assert_eq!((problem.line, problem.column), (Some(2), Some(3)));
     }
 
     #[test]
     fn a_folder_and_a_huge_file_are_refused_and_a_missing_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Document::read(folder.path(), Kind::Regular).is_err());
+        assert!(Document::read(folder.path(), FileKind::Regular).is_err());
         let path = folder.path().join("big");
         File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
-        assert!(Document::read(&path, Kind::Regular).unwrap_err().message.contains("4 MiB"));
-        assert!(Document::read(&path.join("below"), Kind::Regular).unwrap().is_none());
-        assert!(Document::read(&folder.path().join("none"), Kind::Regular).unwrap().is_none());
+        assert!(Document::read(&path, FileKind::Regular).unwrap_err().message.contains("4 MiB"));
+        assert!(Document::read(&path.join("below"), FileKind::Regular).unwrap().is_none());
+        assert!(Document::read(&folder.path().join("none"), FileKind::Regular).unwrap().is_none());
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(Document::read_up_to(&path, 100).unwrap().unwrap().text.len(), 100);
         assert!(Document::read_up_to(&path, 99).is_err());
         std::fs::write(&path, "\u{feff}\u{feff}{}").unwrap();
-        let document = Document::read(&path, Kind::Regular).unwrap().unwrap();
+        let document = Document::read(&path, FileKind::Regular).unwrap().unwrap();
         assert_eq!((document.has_byte_order_mark, &*document.text), (true, "\u{feff}{}"));
     }
 }

@@ -10,15 +10,15 @@
 //! contain tokens.
 
 mod diff;
-pub(crate) mod elsewhere;
 mod foreign;
 mod hidden;
 mod merge;
 mod objects;
-mod place;
+pub(crate) mod other_programs;
 mod render;
 mod revise;
 mod splice;
+mod target;
 mod toml;
 mod write;
 
@@ -33,16 +33,16 @@ use toolrack_host::text::for_line;
 
 use crate::{
     dialect,
-    document::{Document, Kind},
+    document::{Document, FileKind},
     entry::{Report, decode},
     node::{Member, Node},
     problem::Problem,
-    suggest::misspelt,
+    suggest::intended_name,
     trust::hash,
 };
 
-pub use place::{EditTarget, NoEditTarget};
 pub use revise::{Revision, revise};
+pub use target::{EditTarget, NoEditTarget};
 
 /// Options of an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub enum EditError {
         for_line(name),
         shown_path(path)
     )]
-    Moved {
+    Changed {
         /// The entry's name.
         name: String,
         /// The file.
@@ -197,7 +197,7 @@ fn shown_path(path: &Path) -> String {
 /// [`EditError`]; the file is then unchanged.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
     let warnings = check_new(name, entry)?;
-    let edited = change(path, name, options.dry_run, |file| put(file, name, entry, options.replace))?;
+    let edited = change(path, name, options.dry_run, |file| add_or_replace(file, name, entry, options.replace))?;
     Ok(Edited { warnings, ..edited })
 }
 
@@ -232,7 +232,7 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
             for (name, entry) in entries {
                 current = name;
                 let file = reopened(file, &text)?;
-                let one = step(&*file, name, |file| put(file, name, entry, options.replace))?;
+                let one = edit_open_file(&*file, name, |file| add_or_replace(file, name, entry, options.replace))?;
                 text = one.0;
                 edited.push(one.1);
             }
@@ -251,7 +251,7 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
 }
 
 /// Adds or replaces the entry `name`. Returns the new text of the file.
-fn put(file: &dyn File, name: &str, entry: &Json, replace: bool) -> Result<String, EditError> {
+fn add_or_replace(file: &dyn EditableFile, name: &str, entry: &Json, replace: bool) -> Result<String, EditError> {
     match file.find(name)? {
         true if !replace => Err(EditError::Exists { name: name.to_owned(), path: file.path() }),
         true => file.replace(name, &file.translated(name, entry)?),
@@ -287,14 +287,14 @@ pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Resul
     change(path, name, options.dry_run, |file| match file.find(name)? {
         true => file.switch(name, enabled),
         // Other programs would treat an entry with only `enabled` as a server without a command.
-        false if !file.is_ours() => Err(missing(file, name)),
+        false if !file.is_toolrack_file() => Err(missing(file, name)),
         false => file.insert(name, &json!({ "enabled": enabled })),
     })
 }
 
 /// Refuses a new entry with errors, or with `***` in place of a secret; returns the warnings about a valid one.
 fn check_new(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
-    hidden::refuse(name, entry)?;
+    hidden::refuse_hidden(name, entry)?;
     check(name, entry)
 }
 
@@ -321,7 +321,7 @@ pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
     };
     let mut problems = servers.problems;
     let mut names = Vec::new();
-    for raw in &servers.raw {
+    for raw in &servers.entries {
         let mut report = Report::new(Some(&document), &raw.name);
         decode(raw, &mut report);
         problems.extend(report.into_problems());
@@ -330,24 +330,24 @@ pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
     (names, problems)
 }
 
-fn missing(file: &dyn File, name: &str) -> EditError {
+fn missing(file: &dyn EditableFile, name: &str) -> EditError {
     let names = file.names();
     EditError::Missing {
         name: name.to_owned(),
         path: file.path(),
-        near: misspelt(name, names.iter().map(String::as_str)).map(str::to_owned),
+        near: intended_name(name, names.iter().map(String::as_str)).map(str::to_owned),
     }
 }
 
 /// A file that is being edited. Every change returns the whole new text, without the byte order mark.
-trait File {
+trait EditableFile {
     fn document(&self) -> &Document;
 
     /// Returns the same file with another text.
-    fn reopened(&self, document: Document) -> Result<Box<dyn File>, EditError>;
+    fn reopened(&self, document: Document) -> Result<Box<dyn EditableFile>, EditError>;
 
     /// Returns whether the file is Toolrack's own, which no other program reads.
-    fn is_ours(&self) -> bool;
+    fn is_toolrack_file(&self) -> bool;
 
     /// Returns the names of its entries.
     fn names(&self) -> Vec<String>;
@@ -361,7 +361,7 @@ trait File {
     }
 
     /// Returns whether the entry `name` is Toolrack's own, which no other program reads.
-    fn is_our_entry(&self, name: &str) -> bool;
+    fn is_toolrack_entry(&self, name: &str) -> bool;
 
     /// Converts `entry` into the format of the program that owns the file; an error when that format cannot express a
     /// part of it.
@@ -395,7 +395,7 @@ trait File {
     }
 
     /// Returns the error for a form of the file that cannot be edited safely.
-    fn refused(&self) -> EditError {
+    fn unsafe_edit_error(&self) -> EditError {
         EditError::Unsafe { path: self.path() }
     }
 }
@@ -413,7 +413,12 @@ fn add_parts(parts: &mut Parts, section: &'static str, value: Json) {
 
 /// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both. If a member
 /// cannot be changed alone, replaces the whole entry.
-fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
+fn change_members(
+    file: &dyn EditableFile,
+    name: &str,
+    old: &Map<String, Json>,
+    new: &Json,
+) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
     for (path, value) in differences {
@@ -427,14 +432,14 @@ fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Js
 }
 
 /// Parses another text as the same file.
-fn reopened(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
-    file.reopened(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())
+fn reopened(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
+    file.reopened(Document::new(file.document().path.clone(), text)).map_err(|_| file.unsafe_edit_error())
 }
 
-fn open(document: Document) -> Result<Box<dyn File>, EditError> {
+fn open(document: Document) -> Result<Box<dyn EditableFile>, EditError> {
     match document.path.as_deref().is_some_and(dialect::is_toml) {
-        true => Ok(Box::new(toml::File::of(document)?)),
-        false => Ok(Box::new(objects::File::of(document)?)),
+        true => Ok(Box::new(toml::TomlFile::of(document)?)),
+        false => Ok(Box::new(objects::JsonFile::of(document)?)),
     }
 }
 
@@ -447,17 +452,17 @@ fn change(
     path: &Path,
     name: &str,
     dry_run: bool,
-    mut edit: impl FnMut(&dyn File) -> Result<String, EditError>,
+    mut edit: impl FnMut(&dyn EditableFile) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
-    let (edited, created) = rewrite(path, dry_run, |file| step(file, name, &mut edit))?;
+    let (edited, created) = rewrite(path, dry_run, |file| edit_open_file(file, name, &mut edit))?;
     Ok(Edited { created, ..edited })
 }
 
 /// Changes the entry `name` of a file that is open. Returns the new text, and what has changed.
-fn step(
-    file: &dyn File,
+fn edit_open_file(
+    file: &dyn EditableFile,
     name: &str,
-    edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
+    edit: impl FnOnce(&dyn EditableFile) -> Result<String, EditError>,
 ) -> Result<(String, Edited), EditError> {
     let text = edit(file)?;
     let after = ensure_safe(file, &text)?;
@@ -477,16 +482,16 @@ fn step(
 fn rewrite<T>(
     path: &Path,
     dry_run: bool,
-    mut edit: impl FnMut(&dyn File) -> Result<(String, T), EditError>,
+    mut edit: impl FnMut(&dyn EditableFile) -> Result<(String, T), EditError>,
 ) -> Result<(T, bool), EditError> {
-    let target = write::target(path)?;
+    let target = write::follow_links(path)?;
     let mut attempt = || {
-        let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
+        let document = Document::read(&target, FileKind::Regular).map_err(EditError::Unreadable)?;
         let before = document.as_ref().map(|document| document.with_text(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let (text, edited) = edit(&*file)?;
-        let full = file.document().with_text(&text);
-        if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &full)? {
+        let content = file.document().with_text(&text);
+        if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, before.as_deref(), &content)? {
             // The file is no longer what this attempt has read.
             return Ok(None);
         }
@@ -504,22 +509,22 @@ fn rewrite<T>(
 }
 
 /// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.
-fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
+fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
     let edited = reopened(file, text)?;
     let (before, after) = (file.parts(), edited.parts());
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    if changed.count() > 1 { Err(file.refused()) } else { Ok(edited) }
+    if changed.count() > 1 { Err(file.unsafe_edit_error()) } else { Ok(edited) }
 }
 
 /// Returns the entry `name` as it is written in the file.
-fn written_entry(file: &dyn File, name: &str) -> Result<Option<Member>, EditError> {
+fn written_entry(file: &dyn EditableFile, name: &str) -> Result<Option<Member>, EditError> {
     let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
-    Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
+    Ok(servers.entries.into_iter().rfind(|raw| raw.name == name))
 }
 
 /// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
-fn hash_of(file: &dyn File, name: &str) -> Option<String> {
+fn hash_of(file: &dyn EditableFile, name: &str) -> Option<String> {
     let raw = written_entry(file, name).ok().flatten()?;
     Some(hash(&raw.node))
 }

@@ -27,11 +27,11 @@ use crate::{
     node::{Member, Node, Value},
     problem::Problem,
     rows::{ENTRY, Row},
-    suggest::misspelt,
+    suggest::intended_name,
 };
 use fields::Fields;
 pub(crate) use fields::canonical;
-pub use sign_in::is_account;
+pub use sign_in::is_account_name;
 
 /// The result of reading an entry.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
     // Then come the fields of both transports. `timeout` sets several times at once, so it comes before the fields that
     // set single times, which replace what it has set.
-    bounds::timeout(fields, &mut spec.timeouts);
+    bounds::read_timeout(fields, &mut spec.timeouts);
     // Asked here, because `read_rows` takes the field.
     let has_max_call_time = fields.has("max_call_time");
     bounds::read_rows(fields, &mut spec, |row| row.servers == FieldScope::Any);
@@ -166,7 +166,7 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     }
     // Aliases come last, because they replace the fields whose values they set.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.is_alias());
-    bounds::retry(fields, &mut spec.retry);
+    bounds::read_retry(fields, &mut spec.retry);
     spec.tools = tools::filter(fields, name_at);
     spec.members = members(fields);
     check_share(fields, &spec, name_at);
@@ -219,7 +219,7 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
 }
 
 /// Reports the remaining fields: fields of the other transport, and unknown fields.
-fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
+fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportKind) {
     for (key, field) in fields.take_rest() {
         fields.report().ignored.push(field.name.to_owned());
         if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
@@ -235,7 +235,7 @@ fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
         } else if !fields::is_note(&key) {
             let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
-            let problem = match misspelt(&key, known) {
+            let problem = match intended_name(&key, known) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
                 // Fields of other programs have no meaning here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),

@@ -71,7 +71,7 @@ impl Environment {
     }
 
     /// Returns the variables for the client of a container engine: the safe ones, and those that affect the engine.
-    pub(crate) fn of_engine_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    pub(crate) fn for_engine_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| passes_to_the_client(name, value))
     }
 }

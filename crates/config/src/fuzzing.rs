@@ -38,7 +38,7 @@ pub fn readers(data: &[u8]) {
         Ok(servers) => servers,
         Err(problem) => return assert_printable(&problem.to_string()),
     };
-    for raw in &servers.raw {
+    for raw in &servers.entries {
         let mut report = Report::new(Some(&document), &raw.name);
         let is_broken = matches!(decode(raw, &mut report), Decoded::Broken);
         assert_eq!(is_broken, report.has_errors(), "{}", raw.name);
@@ -92,12 +92,12 @@ pub fn redaction(data: &[u8]) {
         }
         for (path, file) in files(server, &entry) {
             let document = Document::new(Some(path.into()), &file);
-            assert_hidden(&redact::file(&document));
-            assert_eq!(redact::file(&document).lines().count(), document.text.lines().count());
+            assert_hidden(&redact::redact_file(&document));
+            assert_eq!(redact::redact_file(&document).lines().count(), document.text.lines().count());
             assert_hidden(&edit::diff(Path::new(path), "", &file));
             // Half a file, as an interrupted writer leaves it.
             let half = Document::new(Some(path.into()), &file[..file.floor_char_boundary(cut)]);
-            assert_hidden(&redact::file(&half));
+            assert_hidden(&redact::redact_file(&half));
             if let Err(problem) = dialect::servers(&half) {
                 assert_hidden(&problem.to_string());
             }
@@ -133,7 +133,7 @@ fn is_secret(text: &str) -> bool {
     let Ok(pieces) = placeholder::pieces(text, BareName::Placeholder) else { return true };
     pieces.iter().all(|piece| match piece {
         Piece::Literal(_) => true,
-        Piece::Variable { name, .. } | Piece::Secret(name) | Piece::User(name) | Piece::Input(name) => {
+        Piece::Variable { name, .. } | Piece::Secret(name) | Piece::UserValue(name) | Piece::Input(name) => {
             !name.contains(CANARY)
         }
     })
@@ -146,7 +146,7 @@ fn assert_hidden(shown: &str) {
 /// Checks that placeholders are expanded or refused.
 pub fn placeholders(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::User(name)): Reference<'_>| {
+    let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::UserValue(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
     for bare in [BareName::Placeholder, BareName::Literal] {

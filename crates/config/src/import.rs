@@ -37,7 +37,7 @@ use crate::{
 };
 pub use client::Client;
 pub(crate) use own::is_gateway;
-use places::File;
+use places::SourceFile;
 pub(crate) use places::{files_of_the_project, files_of_the_user};
 pub use seal::{Sealed, SealedSecret, has_secrets};
 use translate::Translated;
@@ -119,15 +119,21 @@ pub(crate) fn read(client: Client, text: &str) -> Found {
     let mut found = Found::default();
     let path = PathBuf::from(if client == Client::Codex { "/project/config.toml" } else { "/project/mcp.json" });
     let folder = PathBuf::from("/project");
-    let file =
-        File { client, path, folder: folder.clone(), cwd: folder.clone(), home: Some(folder), from_project: true };
+    let file = SourceFile {
+        client,
+        path,
+        folder: folder.clone(),
+        cwd: folder.clone(),
+        home: Some(folder),
+        from_project: true,
+    };
     found.add_document(&file, &Document::new(Some(file.path.clone()), text));
     found
 }
 
 impl Found {
     /// Adds the servers of `file`, if it exists.
-    fn add(&mut self, file: &File) {
+    fn add(&mut self, file: &SourceFile) {
         match Document::read_up_to(&file.path, MAX_BYTES) {
             Ok(Some(document)) => {
                 self.files.push(file.path.clone());
@@ -139,13 +145,13 @@ impl Found {
     }
 
     /// Adds the servers of `file`, which has been read into `document`.
-    fn add_document(&mut self, file: &File, document: &Document) {
+    fn add_document(&mut self, file: &SourceFile, document: &Document) {
         let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
             Ok(None) => return,
             Err(problem) => return self.problems.push(*problem),
         };
-        let origin = Origin { file, inputs: inputs(&root), disabled: disabled(file, &root) };
+        let origin = Origin { file, inputs: inputs(&root), disabled_servers: disabled_servers(file, &root) };
         let mut private_names = BTreeSet::new();
         for container in containers(file, &root) {
             let Some(members) = container.node.members() else {
@@ -190,7 +196,7 @@ impl Found {
         if report.has_errors() {
             return self.problems.extend(report.into_problems());
         }
-        let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
+        let Some(Translated { entry: raw, notes }) = translate::entry(origin, raw, &mut report) else {
             return self.problems.extend(report.into_problems());
         };
         match decode(&raw, &mut report) {
@@ -223,11 +229,11 @@ impl Found {
 /// The file that entries come from, and the settings in it that concern the entries.
 #[derive(Debug)]
 struct Origin<'a> {
-    file: &'a File,
+    file: &'a SourceFile,
     /// The inputs that VS Code asks the user for.
     inputs: Vec<Input<'a>>,
     /// The names that the file disables, each with the setting that does so.
-    disabled: Vec<(&'a str, &'static str)>,
+    disabled_servers: Vec<(&'a str, &'static str)>,
 }
 
 /// An input that VS Code asks the user for.
@@ -249,7 +255,7 @@ struct Container<'a> {
 }
 
 /// Returns the objects of servers in a file with this `root`. Claude Code's objects for a single folder come first.
-fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
+fn containers<'a>(file: &'a SourceFile, root: &'a Node) -> Vec<Container<'a>> {
     let container_at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
         let is_there = !matches!(node.value, Value::Null);
@@ -316,7 +322,7 @@ fn inputs(root: &Node) -> Vec<Input<'_>> {
 }
 
 /// Returns the names of the servers that a file disables, each with the setting that does so.
-fn disabled<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
+fn disabled_servers<'a>(file: &SourceFile, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {
             let project = file.cwd.ancestors().find_map(|folder| claude_project(root, folder));

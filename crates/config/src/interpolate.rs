@@ -1,17 +1,17 @@
 //! Replaces placeholders by values when the host connects to a server.
 //!
-//! `place`, `container` and `client` do so for a child process, a container and the settings of a sign-in. `known`
-//! keeps the secrets that servers have received, and searches texts for them: for their usual encodings (`forms`), in
-//! several `views` of a text, which `unescaped` and `unwrapped` make.
+//! `working_folder`, `container` and `sign_in` do so for a child process, a container and the settings of a sign-in.
+//! `known_secrets` keeps the secrets that servers have received, and searches texts for them: for their usual encodings
+//! (`forms`), in several `views` of a text, which `unescaped` and `unwrapped` make.
 
-mod client;
 mod container;
 mod forms;
-mod known;
-mod place;
+mod known_secrets;
+mod sign_in;
 mod unescaped;
 mod unwrapped;
 mod views;
+mod working_folder;
 
 use std::{
     borrow::Cow,
@@ -33,7 +33,7 @@ use toolrack_host::{
     spec::{Http, OAuth, Sandbox, Stdio},
 };
 
-use self::known::{Known, Retention};
+use self::known_secrets::{KnownSecrets, Retention};
 use crate::{
     environment::Environment,
     mask,
@@ -108,14 +108,14 @@ pub struct Interpolate {
     /// The folder below which the working folders are really created, if that is not `own_folders`.
     own_folders_moved_to: Option<PathBuf>,
     /// Another resolver. This one conceals the secrets of that resolver, too.
-    also_conceals: Option<Arc<Interpolate>>,
+    other_resolver: Option<Arc<Interpolate>>,
 }
 
 /// The state that changes while it is in use.
 struct State {
     source: Source,
     /// The secrets that servers have received: see [`Interpolate::conceal`].
-    known: Known,
+    known_secrets: KnownSecrets,
 }
 
 /// The source of values.
@@ -130,8 +130,8 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: UnsetPolicy) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        let state = RwLock::new(State { source, known: Known::default() });
-        Self { state, stored: None, homes: None, own_folders: None, own_folders_moved_to: None, also_conceals: None }
+        let state = RwLock::new(State { source, known_secrets: KnownSecrets::default() });
+        Self { state, stored: None, homes: None, own_folders: None, own_folders_moved_to: None, other_resolver: None }
     }
 
     /// Sets the store of secrets; without it there are none.
@@ -168,7 +168,7 @@ impl Interpolate {
     /// Also conceals the secrets that servers received from `other`, and finds them in the arguments of calls.
     #[must_use]
     pub fn also_concealing(mut self, other: Arc<Self>) -> Self {
-        self.also_conceals = Some(other);
+        self.other_resolver = Some(other);
         self
     }
 
@@ -183,8 +183,8 @@ impl Interpolate {
     /// remembered. Beyond that, the oldest are forgotten, and secrets of [`Self::add_secret`] before all others.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let own = self.read_state().known.conceal(text);
-        match (&self.also_conceals, own) {
+        let own = self.read_state().known_secrets.conceal(text);
+        match (&self.other_resolver, own) {
             (None, own) => own,
             (Some(other), Cow::Borrowed(text)) => other.conceal(text),
             (Some(other), Cow::Owned(text)) => Cow::Owned(other.conceal(&text).into_owned()),
@@ -195,8 +195,8 @@ impl Interpolate {
     /// secret crosses that position, regardless of the following text.
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
-        let own = self.read_state().known.safe_len(text);
-        self.also_conceals.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
+        let own = self.read_state().known_secrets.safe_len(text);
+        self.other_resolver.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
     }
 
     /// Resolves a setting of the program itself: fills in the placeholders of `text`, the value of `field`. With
@@ -206,7 +206,7 @@ impl Interpolate {
     /// [`ResolveError`], which names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
         let mut user_values = BTreeSet::new();
-        placeholder::user_values(text, &mut user_values);
+        placeholder::collect_user_value_names(text, &mut user_values);
         if let Some(name) = user_values.first() {
             let why = format!(
                 "`{field}`: `${{user:{name}}}` is for servers only; use `${{secret:NAME}}` or an environment variable"
@@ -229,8 +229,8 @@ impl Interpolate {
     /// it from one server to another. Searches as [`Self::conceal`] does, for secrets of 8 bytes or more.
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        let in_other = || self.also_conceals.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
-        self.read_state().known.has_foreign_secret(arguments, server) || in_other()
+        let in_other = || self.other_resolver.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
+        self.read_state().known_secrets.has_foreign_secret(arguments, server) || in_other()
     }
 
     /// Stores `found` as secrets that `server` received, or that no server received (`None`).
@@ -239,8 +239,8 @@ impl Interpolate {
     }
 
     fn remember_as(&self, retention: Retention, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        let known = &mut self.write_state().known;
-        found.into_iter().for_each(|secret| known.add(server, secret, retention));
+        let known_secrets = &mut self.write_state().known_secrets;
+        found.into_iter().for_each(|secret| known_secrets.add(server, secret, retention));
     }
 
     fn read_state(&self) -> RwLockReadGuard<'_, State> {
@@ -256,9 +256,9 @@ impl Interpolate {
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
-        let (own_folders_moved_to, also_conceals) = (self.own_folders_moved_to.clone(), self.also_conceals.clone());
+        let (own_folders_moved_to, other_resolver) = (self.own_folders_moved_to.clone(), self.other_resolver.clone());
         let unset = self.read_state().source.unset;
-        Self { stored, homes, own_folders, own_folders_moved_to, also_conceals, ..Self::new(environment, unset) }
+        Self { stored, homes, own_folders, own_folders_moved_to, other_resolver, ..Self::new(environment, unset) }
     }
 
     /// Returns the variables that it resolves from.
@@ -281,13 +281,13 @@ impl Interpolate {
     /// Returns the values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets
     /// among them, whatever their names are.
     async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
-        let (mut secrets, mut of_user) = (BTreeSet::new(), BTreeSet::new());
+        let (mut secret_names, mut user_value_names) = (BTreeSet::new(), BTreeSet::new());
         for text in texts {
-            placeholder::secrets(text, &mut secrets);
-            placeholder::user_values(text, &mut of_user);
+            placeholder::collect_secret_names(text, &mut secret_names);
+            placeholder::collect_user_value_names(text, &mut user_value_names);
         }
-        let stored = self.look_up_all(server, secrets, |source, name| source.secret(name)).await;
-        let user_values = self.look_up_all(server, of_user, |source, name| source.user_value(name)).await;
+        let stored = self.look_up_all(server, secret_names, |source, name| source.secret(name)).await;
+        let user_values = self.look_up_all(server, user_value_names, |source, name| source.user_value(name)).await;
         let Source { environment, unset } = self.read_state().source.clone();
         Values { environment, unset, stored, user_values, secrets: RefCell::default() }
     }
@@ -297,8 +297,8 @@ impl Interpolate {
         &self,
         server: Option<&ServerName>,
         names: BTreeSet<String>,
-        look_up: impl for<'a> Fn(&'a dyn Secrets, &'a str) -> BoxFuture<'a, Found> + Send,
-    ) -> BTreeMap<String, Found> {
+        look_up: impl for<'a> Fn(&'a dyn Secrets, &'a str) -> BoxFuture<'a, LookUpResult> + Send,
+    ) -> BTreeMap<String, LookUpResult> {
         let mut values = BTreeMap::new();
         for name in names {
             let found = match &self.stored {
@@ -338,16 +338,16 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
 }
 
 /// A stored value; `None` if there is none, and an error for the user if it cannot be read.
-type Found = Result<Option<String>, String>;
+type LookUpResult = Result<Option<String>, String>;
 
 /// The values of placeholders during one call of the resolver.
 struct Values {
     environment: Arc<Environment>,
     unset: UnsetPolicy,
     /// The stored secrets that the texts refer to.
-    stored: BTreeMap<String, Found>,
+    stored: BTreeMap<String, LookUpResult>,
     /// The values of the server's user that the texts refer to.
-    user_values: BTreeMap<String, Found>,
+    user_values: BTreeMap<String, LookUpResult>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
 }
@@ -361,7 +361,7 @@ impl Values {
                 Some(Err(why)) => Err(TemplateError::UnreadableSecret { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
             },
-            Reference::User(name) => match self.user_values.get(name) {
+            Reference::UserValue(name) => match self.user_values.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
                 Some(Err(why)) => Err(TemplateError::UnreadableUserValue { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
@@ -385,7 +385,7 @@ impl Values {
 
     /// Records the secret parts of `value`, which is the value of the variable or header `name`.
     fn record_secrets(&self, name: &str, value: &str) {
-        self.record_all(mask::secrets_under(name, value));
+        self.record_all(mask::secrets_in_value_of(name, value));
     }
 
     fn record_all(&self, secrets: Vec<String>) {
@@ -448,8 +448,8 @@ impl Interpolate {
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
             // The server's own working folder depends only on its name, so it is left out of the name of the home.
-            let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
-            let home = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
+            let is_own_folder = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
+            let home = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own_folder(cwd))));
             for (name, folder) in [("HOME", home.clone()), ("TMPDIR", home.join("tmp"))] {
                 if !spec.env.contains_key(name) {
                     plan.env.retain(|(other, _)| other != name);
@@ -466,8 +466,8 @@ impl Interpolate {
         let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
         let moved = self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
         plan.cwd = Some(match moved {
-            Some((folder, name)) => place::create_own_folder(&folder.join(name), folder)?,
-            None => place::create_own_folder(cwd, own)?,
+            Some((folder, name)) => working_folder::create_own_folder(&folder.join(name), folder)?,
+            None => working_folder::create_own_folder(cwd, own)?,
         });
         Ok(())
     }
@@ -501,7 +501,7 @@ impl Interpolate {
         if let Some(container) = &spec.container {
             self.add_container(spec, &mut plan, &values, container)?;
         }
-        place::clean_environment(spec, &mut plan);
+        working_folder::clean_environment(spec, &mut plan);
         if let Some(sandbox) = &spec.sandbox {
             self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
         }
@@ -846,7 +846,7 @@ mod tests {
 
     #[test]
     fn a_possible_beginning_of_a_secret_is_held_back() {
-        let known = that_knows(&["abcabd", "bdxyzzy", "two words"]);
+        let known_secrets = that_knows(&["abcabd", "bdxyzzy", "two words"]);
         for (text, whole) in [
             ("", 0),
             ("hello", 5),
@@ -858,32 +858,32 @@ mod tests {
             ("in two wor", 3),
             ("日本語", 9),
         ] {
-            assert_eq!(known.safe_len(text), whole, "{text}");
+            assert_eq!(known_secrets.safe_len(text), whole, "{text}");
         }
     }
 
     #[test]
     fn an_encoded_secret_is_concealed_and_foreign_to_other_servers() {
-        let known = that_knows(&["canary-5f0e/9c1d"]);
+        let known_secrets = that_knows(&["canary-5f0e/9c1d"]);
         let (mine, other) = (name(), ServerName::new("other").unwrap());
-        known.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
+        known_secrets.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
         for (encoded, shown) in [
             ("Basic dXNlcjpjYW5hcnktNWYwZS85YzFk.", "Basic dXNlcjp***."),
             ("?key=canary-5f0e%2F9c1d&x", "?key=***&x"),
             ("Y2FuYXJ5LTVmMGUvOWMxZA==", "***"),
         ] {
-            assert_eq!(known.conceal(encoded), shown);
+            assert_eq!(known_secrets.conceal(encoded), shown);
             let arguments = json!({ "deep": [{ "text": encoded }] });
             let arguments = arguments.as_object().unwrap();
-            assert!(known.has_foreign_secret(arguments, &other), "{encoded}");
-            assert!(!known.has_foreign_secret(arguments, &mine), "{encoded}");
+            assert!(known_secrets.has_foreign_secret(arguments, &other), "{encoded}");
+            assert!(!known_secrets.has_foreign_secret(arguments, &mine), "{encoded}");
         }
     }
 
     #[test]
     fn a_secret_in_json_is_concealed_in_every_escaping_and_at_every_depth() {
         let secret = "p\"ä/w\\ord\t🔑\u{c}\u{8}-x";
-        let known = that_knows(&[secret]);
+        let known_secrets = that_knows(&[secret]);
         let other = ServerName::new("other").unwrap();
         let every = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
         let ascii = |text: &str| {
@@ -900,25 +900,29 @@ mod tests {
             assert_eq!(serde_json::from_str::<String>(&once).unwrap(), secret, "the test writes valid JSON");
             let mut text = once;
             for depth in 0..6 {
-                let concealed = known.conceal(&text);
+                let concealed = known_secrets.conceal(&text);
                 assert_eq!(concealed.trim_matches(['"', '\\']), "***", "{text}");
                 assert!(serde_json::from_str::<String>(&concealed).is_ok(), "it is JSON as before: {concealed}");
                 let arguments = json!({ "text": &text });
-                assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
+                assert!(known_secrets.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
                 // Writes the text as a string in JSON once more, in turn with and without escapes of letters.
                 text = if depth % 2 == 0 { ascii(&json!(text).to_string()) } else { json!(text).to_string() };
             }
         }
-        assert_eq!(known.conceal(r#"{"a":"p\"ä\/w"}"#), r#"{"a":"p\"ä\/w"}"#, "a part of a secret is not a secret");
+        assert_eq!(
+            known_secrets.conceal(r#"{"a":"p\"ä\/w"}"#),
+            r#"{"a":"p\"ä\/w"}"#,
+            "a part of a secret is not a secret"
+        );
     }
 
     #[test]
     fn a_secret_after_a_backslash_is_concealed_for_every_first_letter() {
         for secret in ["n\"token-1", "t\"token-1", "u0041\"tok-1", "\\\\\\token\"b", "token-1\\"] {
-            let known = that_knows(&[secret]);
+            let known_secrets = that_knows(&[secret]);
             let mut text = format!("C:\\{secret}\\n.");
             for depth in 0..5 {
-                let concealed = known.conceal(&text);
+                let concealed = known_secrets.conceal(&text);
                 assert!(
                     concealed.contains("***") && !concealed.contains("oken") && !concealed.contains("tok-"),
                     "{depth} {concealed}"
@@ -930,7 +934,7 @@ mod tests {
 
     #[test]
     fn an_encoded_secret_over_several_lines_is_concealed() {
-        let known = that_knows(&["canary-5f0e/9c1d"]);
+        let known_secrets = that_knows(&["canary-5f0e/9c1d"]);
         let other = ServerName::new("other").unwrap();
         for (encoded, shown) in [
             ("dXNlcjpjYW5hcnkt\nNWYwZS85YzFk.", "dXNlcjp***."),
@@ -939,33 +943,37 @@ mod tests {
             ("63616e6172792d356630\n652f39633164", "***"),
             ("a canary-5f0e/9c1d\nb", "a ***\nb"),
         ] {
-            assert_eq!(known.conceal(encoded), shown);
+            assert_eq!(known_secrets.conceal(encoded), shown);
             let arguments = json!({ "text": encoded });
-            assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{encoded}");
+            assert!(known_secrets.has_foreign_secret(arguments.as_object().unwrap(), &other), "{encoded}");
         }
         for encoded in ["dXNlcjpjYW5hcnkt\n\tNWYwZS85YzFk.", "dXNlcjpjYW5hcnkt\r\n\t NWYwZS85YzFk."] {
             let (once, twice) = (json!(encoded).to_string(), json!(json!([encoded]).to_string()).to_string());
-            assert_eq!(known.conceal(&once), r#""dXNlcjp***.""#);
-            assert_eq!(known.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
+            assert_eq!(known_secrets.conceal(&once), r#""dXNlcjp***.""#);
+            assert_eq!(known_secrets.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
         }
-        assert_eq!(known.safe_len("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
-        assert_eq!(known.safe_len("two\nlines\n"), "two\nlines\n".len());
+        assert_eq!(
+            known_secrets.safe_len("so dXNlcjpjYW5hcnkt\n"),
+            "so dXNlcjp".len(),
+            "the rest may follow on the next line"
+        );
+        assert_eq!(known_secrets.safe_len("two\nlines\n"), "two\nlines\n".len());
     }
 
     proptest! {
         #[test]
         fn a_cut_text_never_shows_part_of_a_secret(pieces in prop::collection::vec("[abé \\\\n\n]{0,6}", 0..40)) {
             let secrets = ["ababab", "babbab", "aa éab a", "ééééab"];
-            let known = that_knows(&secrets);
+            let known_secrets = that_knows(&secrets);
             let (mut held, mut shown) = (String::new(), String::new());
             for piece in &pieces {
                 held.push_str(piece);
-                let full: String = held.drain(..known.safe_len(&held)).collect();
-                shown.push_str(&known.conceal(&full));
+                let full: String = held.drain(..known_secrets.safe_len(&held)).collect();
+                shown.push_str(&known_secrets.conceal(&full));
             }
-            shown.push_str(&known.conceal(&held));
+            shown.push_str(&known_secrets.conceal(&held));
             let full = pieces.concat();
-            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", pieces);
+            prop_assert_eq!(&shown, &*known_secrets.conceal(&full), "{:?}", pieces);
         }
 
         #[test]
@@ -973,7 +981,7 @@ mod tests {
             parts in prop::collection::vec((0_u8..12, "[abun0 6é\"\\\\\n\t]{0,4}"), 0..12), depth in 0..4, cuts in prop::collection::vec(1_usize..9, 1..20),
         ) {
             let secrets = ["ab\"é\\b🔑", "nb\tub06", "\\aab/ab\\"];
-            let known = that_knows(&secrets);
+            let known_secrets = that_knows(&secrets);
             let mut full: String = parts.iter().fold(String::new(), |text, (kind, part)| match kind {
                 0..3 => text + part + secrets[usize::from(*kind)],
                 3..6 => text + part + &secrets[usize::from(kind - 3)].encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>(),
@@ -989,11 +997,11 @@ mod tests {
                 let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
                 held.push_str(piece);
                 left = rest;
-                let ready: String = held.drain(..known.safe_len(&held)).collect();
-                shown.push_str(&known.conceal(&ready));
+                let ready: String = held.drain(..known_secrets.safe_len(&held)).collect();
+                shown.push_str(&known_secrets.conceal(&ready));
             }
-            shown.push_str(&known.conceal(&held));
-            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", full);
+            shown.push_str(&known_secrets.conceal(&held));
+            prop_assert_eq!(&shown, &*known_secrets.conceal(&full), "{:?}", full);
         }
     }
 }

@@ -78,11 +78,11 @@ mod suggest;
 pub mod trust;
 mod watch;
 
-pub use entry::is_account;
+pub use entry::is_account_name;
 pub use environment::Environment;
 pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, UnsetPolicy, is_stored_secret_name};
-pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, Typed, load, reload};
+pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, ShadowedEntry, TypedConfig, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use needs::{secrets_in, share_of, user_values_in};
 pub use own_server::{BadOwnServer, OwnServer};

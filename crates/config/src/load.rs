@@ -1,9 +1,9 @@
 //! Merges the layers of configuration files into one [`Loaded`] configuration.
 
-mod agreed;
+mod agreed_content;
 mod layers;
+mod problem_collector;
 mod reload;
-mod reported;
 mod request;
 mod run_folders;
 
@@ -30,16 +30,16 @@ use crate::{
     problem::Problem,
     redact::redact,
     settings::{PolicySection, ReadContext, Role, Settings},
-    suggest::misspelt,
-    trust::{Candidate, Ledger, agreement, hash},
+    suggest::intended_name,
+    trust::{Candidate, Ledger, agreement_hash, hash},
 };
-use agreed::{hash_unswitched, proposal_with_files, set_shown_enabled};
+use agreed_content::{hash_unswitched, proposal_with_files, set_shown_enabled};
 use layers::{Layer, UsedParts, layers};
-use reported::Reported;
+use problem_collector::ProblemCollector;
 use run_folders::RunFolders;
 
 pub use reload::{Rejected, reload};
-pub use request::{Request, Typed};
+pub use request::{Request, TypedConfig};
 
 /// The maximum number of servers in one file. The limit protects against hostile files.
 const MAX_SERVERS: usize = 1_000;
@@ -102,7 +102,7 @@ pub struct Loaded {
     /// The root of the project.
     pub project: PathBuf,
     /// Files that exist and are empty, without even `{}`. Another program may be about to write them.
-    pub(crate) blank: Vec<PathBuf>,
+    pub(crate) blank_files: Vec<PathBuf>,
     /// Whether every file could be read. If not, a running host should keep its current servers.
     pub is_complete: bool,
 }
@@ -198,7 +198,7 @@ pub struct Entry {
     /// The [`content_hash`](crate::trust::content_hash) of the entry in the file.
     pub hash: String,
     /// The entries that this one replaces, the strongest first.
-    pub shadows: Vec<Shadowed>,
+    pub shadows: Vec<ShadowedEntry>,
     /// The entry with its secrets hidden; see [`redact()`](crate::redact). `null` for a broken entry.
     pub view: Json,
     /// The proposal for the user's agreement: the entry with every value as it is written, including secrets, and under
@@ -209,7 +209,7 @@ pub struct Entry {
 
 /// An entry that a stronger one replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shadowed {
+pub struct ShadowedEntry {
     /// The layer of the replaced entry.
     pub scope: Scope,
     /// The file of the replaced entry.
@@ -223,7 +223,7 @@ pub struct Shadowed {
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
-    let read_context = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
+    let read_context = ReadContext { agent: request.agent.as_deref(), check_name: request.check_model };
     let folders = RunFolders::new(&request.cwd, &project, &request.places);
     let mut loader = Loader::new(
         [(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)],
@@ -247,9 +247,9 @@ struct Loader<'a> {
     agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     known_agents: Vec<String>,
-    problems: Reported,
+    problems: ProblemCollector,
     /// Files without any text.
-    blank: Vec<PathBuf>,
+    blank_files: Vec<PathBuf>,
     is_complete: bool,
     read_context: ReadContext<'a>,
     folders: RunFolders,
@@ -267,12 +267,12 @@ struct EntryOrigin<'a> {
 impl<'a> Loader<'a> {
     /// Creates a loader with the servers that come from no file. The weakest layer comes first.
     fn new(
-        without_file: [(Scope, &Desired); 2],
+        fileless_servers: [(Scope, &Desired); 2],
         ledger: &'a dyn Ledger,
         read_context: ReadContext<'a>,
         folders: RunFolders,
     ) -> Self {
-        let servers = without_file
+        let servers = fileless_servers
             .into_iter()
             .flat_map(|(scope, desired)| desired.iter().map(move |(name, spec)| (scope, name, spec)));
         let entries = servers.map(|(scope, name, spec)| {
@@ -304,8 +304,8 @@ impl<'a> Loader<'a> {
             agents: Vec::new(),
             settings: Settings::default(),
             known_agents: Vec::new(),
-            problems: Reported::default(),
-            blank: Vec::new(),
+            problems: ProblemCollector::default(),
+            blank_files: Vec::new(),
             is_complete: true,
             read_context,
             folders,
@@ -329,8 +329,8 @@ impl<'a> Loader<'a> {
         let document = match layer.document() {
             Ok(Some(document)) => document,
             Ok(None) => {
-                self.is_complete &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
-                self.problems.extend(layer.missing.clone().map(|problem| problem.in_file(&layer.path)));
+                self.is_complete &= layer.missing_problem.as_ref().is_none_or(|problem| !problem.is_error());
+                self.problems.extend(layer.missing_problem.clone().map(|problem| problem.in_file(&layer.path)));
                 return;
             }
             Err(problem) => {
@@ -356,7 +356,7 @@ impl<'a> Loader<'a> {
             return self.add_settings_alone(settings, problems);
         }
         if document.text.is_empty() && layer.text.is_none() {
-            self.blank.push(layer.path.clone());
+            self.blank_files.push(layer.path.clone());
         }
         if layer.used_parts == UsedParts::All {
             let (settings, problems) = Settings::read(&document, self.read_context);
@@ -364,13 +364,13 @@ impl<'a> Loader<'a> {
             self.problems.extend(problems);
         }
         match dialect::servers(&document) {
-            Ok(servers) if servers.raw.len() > MAX_SERVERS => {
+            Ok(servers) if servers.entries.len() > MAX_SERVERS => {
                 let problem = Problem::error(format!("it has more than {MAX_SERVERS} servers")).in_file(&layer.path);
                 self.skip_file(problem.hint("this file is ignored; split it or leave some out"));
             }
             Ok(servers) => {
                 self.problems.extend(servers.problems);
-                self.add_entries(layer, &document, &servers.raw, None);
+                self.add_entries(layer, &document, &servers.entries, None);
                 if !servers.agents.is_empty() {
                     self.agents.push((servers.agents, layer.clone(), document));
                 }
@@ -395,10 +395,10 @@ impl<'a> Loader<'a> {
         for (agent, layer, document) in agents {
             ids.insert(&*agent.id);
             if chosen == Some(&*agent.id) {
-                self.add_entries(layer, document, &agent.raw, Some(&agent.id));
+                self.add_entries(layer, document, &agent.entries, Some(&agent.id));
                 continue;
             }
-            for raw in &agent.raw {
+            for raw in &agent.entries {
                 let mut report = Report::new(Some(document), &raw.name);
                 decode(raw, &mut report);
                 self.problems.extend(report.into_problems());
@@ -410,9 +410,9 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Member], agent: Option<&str>) {
+    fn add_entries(&mut self, layer: &Layer, document: &Document, raw_entries: &[Member], agent: Option<&str>) {
         let mut names = HashSet::new();
-        for entry in raw {
+        for entry in raw_entries {
             let is_repeated = !names.insert(&*entry.name);
             self.add_entry(&EntryOrigin { layer, document, agent }, entry, is_repeated);
         }
@@ -455,7 +455,7 @@ impl<'a> Loader<'a> {
         let source = layer.source();
         let hash = hash(&raw.node);
         // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
-        let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
+        let view_as_written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
         let depends_on = spec.as_mut().and_then(|spec| self.folders.set_folder(spec, layer));
         let project = match layer.scope {
             Scope::Project => layer.folder.clone(),
@@ -465,7 +465,7 @@ impl<'a> Loader<'a> {
             (Some(spec), Some(_)) => self.folders.files(spec),
             _ => BTreeMap::new(),
         };
-        let agreement = agreement(&hash, &files);
+        let agreement = agreement_hash(&hash, &files);
         let trust = match &project {
             Some(project) => self.trust_of(project, &raw.name, &agreement),
             None => Trust::Trusted,
@@ -473,7 +473,7 @@ impl<'a> Loader<'a> {
         let spec = spec.map(|spec| ServerSpec { source: source.clone(), trust: trust.clone(), ..spec });
         let shadows = match self.entries.remove(&raw.name) {
             Some((replaced, _)) => {
-                let shadow = Shadowed { scope: replaced.scope, source: replaced.source };
+                let shadow = ShadowedEntry { scope: replaced.scope, source: replaced.source };
                 std::iter::once(shadow).chain(replaced.shadows).collect()
             }
             None => Vec::new(),
@@ -495,7 +495,7 @@ impl<'a> Loader<'a> {
             hash_unswitched: hash_unswitched(raw.node.clone()),
             hash,
             shadows,
-            view: written.or_else(|| spec.as_ref().map(redact)).unwrap_or_default(),
+            view: view_as_written.or_else(|| spec.as_ref().map(redact)).unwrap_or_default(),
             proposal: spec
                 .as_ref()
                 .filter(|_| project.is_some())
@@ -569,7 +569,7 @@ impl<'a> Loader<'a> {
             settings: self.settings,
             agents: self.known_agents,
             project,
-            blank: self.blank,
+            blank_files: self.blank_files,
             is_complete: self.is_complete,
         }
     }
@@ -581,7 +581,7 @@ fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
     }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
     let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-    Some(problem.hint(match misspelt(chosen, known.iter().map(String::as_str)) {
+    Some(problem.hint(match intended_name(chosen, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? There are {}", list()),
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),

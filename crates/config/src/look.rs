@@ -89,7 +89,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Returns the name of a program, without its folder and ending.
-fn program(word: &str) -> String {
+fn program_name(word: &str) -> String {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word).to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
@@ -98,7 +98,7 @@ fn program(word: &str) -> String {
 fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     let all: Vec<_> = command.iter().chain(arguments).copied().collect();
     for (at, word) in all.iter().enumerate() {
-        let name = program(word);
+        let name = program_name(word);
         // `python3.12` is Python.
         let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         let is_shell = SHELLS.contains(&plain);
@@ -132,22 +132,23 @@ fn ends_with_code_flag(word: &str) -> bool {
 fn check_text(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
-        .map(program)
+        .map(program_name)
         .filter(|part| !part.is_empty())
         .collect();
-    let named = |names: &[&str]| parts.iter().find(|part| names.contains(&part.as_str())).cloned();
-    for after in word.split('|').skip(1) {
-        let mut next = after.split_whitespace().map(program).filter(|word| !PRIVILEGE_TOOLS.contains(&word.as_str()));
-        if let Some(name) = next.next()
+    let find_part = |names: &[&str]| parts.iter().find(|part| names.contains(&part.as_str())).cloned();
+    for piped_command in word.split('|').skip(1) {
+        let mut piped_words =
+            piped_command.split_whitespace().map(program_name).filter(|word| !PRIVILEGE_TOOLS.contains(&word.as_str()));
+        if let Some(name) = piped_words.next()
             && (SHELLS.contains(&name.as_str()) || INTERPRETERS.contains(&name.as_str()))
         {
             points.push(format!("the output of a program is run by another one (`| {name}`)"));
         }
     }
-    if let Some(name) = named(DOWNLOADERS) {
+    if let Some(name) = find_part(DOWNLOADERS) {
         points.push(format!("`{name}` fetches or sends something: {}", quoted(word)));
     }
-    if let Some(name) = named(PRIVILEGE_TOOLS) {
+    if let Some(name) = find_part(PRIVILEGE_TOOLS) {
         points.push(format!("`{name}` runs a program with more rights"));
     }
     if parts.iter().any(|part| part == "base64" || part == "frombase64string") || is_encoded(word) {
@@ -183,8 +184,8 @@ fn check_address(url: &str, points: &mut Vec<String>) {
     let lower = url.to_ascii_lowercase();
     let Some(rest) = lower.strip_prefix("http://") else { return };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let is_here = ["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here));
-    if !is_here {
+    let is_local = ["localhost", "127.", "[::1]"].iter().any(|local| host.starts_with(local));
+    if !is_local {
         points.push("everyone between here and the server can read and change the messages (`http://`)".to_owned());
     }
 }

@@ -1,8 +1,9 @@
 //! Hides values that could be secrets.
 //!
-//! [`argument`] returns a text, such as a program's argument, with only its secret parts hidden; [`literals`] hides a
-//! whole text except its placeholders. [`secrets_of`] finds exactly what [`argument`] hides, so that a value that is
-//! hidden where Toolrack shows the configuration is also hidden in the output of servers.
+//! [`hide_in_argument`] returns a text, such as a program's argument, with only its secret parts hidden;
+//! [`hide_literals`] hides a whole text except its placeholders. [`secrets_of`] finds exactly what [`hide_in_argument`]
+//! hides, so that a value that is hidden where Toolrack shows the configuration is also hidden in the output of
+//! servers.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -19,16 +20,16 @@ use crate::{
 pub(crate) const HIDDEN: &str = "***";
 
 /// The authentication schemes that precede a credential in a header (RFC 9110, 11.1).
-const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
+const AUTH_SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// Splits the authentication scheme, such as `Bearer `, from the credential after it.
 pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
     let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
+    text.split_at(AUTH_SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
 }
 
 /// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
-pub(crate) fn literals(text: &str, bare: BareName) -> String {
+pub(crate) fn hide_literals(text: &str, bare: BareName) -> String {
     let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
         return format!("{scheme}{HIDDEN}");
@@ -39,7 +40,7 @@ pub(crate) fn literals(text: &str, bare: BareName) -> String {
             Piece::Literal(_) if out.ends_with(HIDDEN) => {}
             Piece::Literal(_) => out.push_str(HIDDEN),
             Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
-            Piece::User(name) => out.push_str(&format!("${{user:{name}}}")),
+            Piece::UserValue(name) => out.push_str(&format!("${{user:{name}}}")),
             Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
             Piece::Variable { name, default } => out.push_str(&match default {
                 None => format!("${{{name}}}"),
@@ -74,7 +75,7 @@ const SECRET_NAMES: &[&str] = &[
 ];
 
 /// The prefixes of tokens of well-known services.
-const TOKEN_STARTS: &[&str] = &[
+const TOKEN_PREFIXES: &[&str] = &[
     "AIza",
     "AKIA",
     "ASIA",
@@ -120,7 +121,7 @@ const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "
 
 /// Returns whether the name of a field, a variable or an option says that its value is a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    let words = words(name);
+    let words = words_of_name(name);
     let plain = name.to_ascii_lowercase();
     // Names of folders, authors and numbers. Their values occur in ordinary output, which must stay readable.
     let is_harmless = matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
@@ -136,7 +137,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins_as_path = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins_as_path && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
-    is_secret_name(name) && !(is_path && words(name).last().is_some_and(|last| last == "key"))
+    is_secret_name(name) && !(is_path && words_of_name(name).last().is_some_and(|last| last == "key"))
 }
 
 /// Returns whether the last of `words` is in [`SECRET_LAST_WORDS`], unless the word before makes it harmless.
@@ -150,7 +151,7 @@ fn ends_in_secret_word(words: &[String]) -> bool {
 
 /// Splits a name into its words, in lower case and without numbers: `OPENAI_KEY_2`, `--openai-key` and `openaiKey` are
 /// `openai`, `key`.
-fn words(name: &str) -> Vec<String> {
+fn words_of_name(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
     for c in name.chars() {
@@ -173,26 +174,26 @@ type Spans = Vec<Range<usize>>;
 
 /// Returns the arguments of a program, or other readable texts, with their secret parts hidden: the value of an option
 /// such as `--api-key`, passwords and secret query parameters in URLs, tokens of well-known services.
-pub(crate) fn arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn hide_in_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).map(|(text, spans)| hide(text, spans)).collect()
 }
 
-/// Like [`arguments`], for one text.
-pub(crate) fn argument(text: &str) -> String {
+/// Like [`hide_in_arguments`], for one text.
+pub(crate) fn hide_in_argument(text: &str) -> String {
     hide(text, spans(text))
 }
 
-/// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`arguments`] hides.
+/// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`hide_in_arguments`] hides.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).flat_map(|(text, spans)| secret_texts(text, spans)).collect()
 }
 
 /// Returns the secrets in the value of `name`: the whole value, or parts of it.
-pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
+pub(crate) fn secrets_in_value_of(name: &str, value: &str) -> Vec<String> {
     if is_secret(name, value) { vec![value.to_owned()] } else { secrets_of(value) }
 }
 
-/// Returns the secret parts of one text: exactly what [`argument`] hides.
+/// Returns the secret parts of one text: exactly what [`hide_in_argument`] hides.
 pub(crate) fn secrets_of(text: &str) -> Vec<String> {
     secret_texts(text, spans(text))
 }
@@ -203,7 +204,7 @@ fn hide(text: &str, spans: Spans) -> String {
     let mut at = 0;
     for span in spans {
         out.push_str(&text[at..span.start]);
-        out.push_str(&literals(&text[span.clone()], BareName::Literal));
+        out.push_str(&hide_literals(&text[span.clone()], BareName::Literal));
         at = span.end;
     }
     out + &text[at..]
@@ -259,7 +260,7 @@ fn is_option(text: &str) -> bool {
 
 /// Returns whether the value of this option is a header, as with `-H`.
 fn announces_header(option: &str) -> bool {
-    option == "-H" || words(option).last().is_some_and(|last| last == "header" || last == "headers")
+    option == "-H" || words_of_name(option).last().is_some_and(|last| last == "header" || last == "headers")
 }
 
 /// Returns the secrets in one argument, or in another readable text.
@@ -274,8 +275,8 @@ fn spans(text: &str) -> Spans {
     }
 }
 
-fn shift_spans(spans: Spans, by: usize) -> impl Iterator<Item = Range<usize>> {
-    spans.into_iter().map(move |span| span.start + by..span.end + by)
+fn shift_spans(spans: Spans, offset: usize) -> impl Iterator<Item = Range<usize>> {
+    spans.into_iter().map(move |span| span.start + offset..span.end + offset)
 }
 
 /// Returns the secrets in a text that is not an option: in JSON by the names of its members, in any other text as
@@ -364,7 +365,7 @@ fn spans_of_urls(text: &str) -> Spans {
         // database, it is usually a user name, so such user info counts only if it is as long as a token.
         let scheme = &text.as_bytes()[..at];
         let ends_with =
-            |web: &[u8]| scheme.len() >= web.len() && scheme[scheme.len() - web.len()..].eq_ignore_ascii_case(web);
+            |name: &[u8]| scheme.len() >= name.len() && scheme[scheme.len() - name.len()..].eq_ignore_ascii_case(name);
         let is_web = ends_with(b"http") || ends_with(b"https");
         let is_token = is_web || user.len() >= MIN_TOKEN;
         match user.find(':') {
@@ -388,8 +389,8 @@ fn spans_of_pairs(text: &str) -> Spans {
         if at < searched {
             continue;
         }
-        let separates = |c: char| c.is_whitespace() || NAME_SEPARATORS.contains(&c);
-        let name = text[searched..at].rsplit(separates).next().unwrap_or_default();
+        let is_separator = |c: char| c.is_whitespace() || NAME_SEPARATORS.contains(&c);
+        let name = text[searched..at].rsplit(is_separator).next().unwrap_or_default();
         searched = at + 1;
         if !is_secret_name(name) {
             continue;
@@ -411,8 +412,8 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     {
         return 1..1 + length;
     }
-    let ends = |c: char| c.is_whitespace() || c == '&' || (c == ';' && !is_parameter);
-    let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
+    let is_end = |c: char| c.is_whitespace() || c == '&' || (c == ';' && !is_parameter);
+    let value = &rest[..rest.find(is_end).unwrap_or(rest.len())];
     0..value.trim_end_matches(['"', '\'', '`']).len()
 }
 
@@ -426,7 +427,7 @@ fn spans_of_tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
         start..start + word.trim_end_matches(|c| !is_word(c)).len()
     });
     words.filter(|word| {
-        word.len() >= MIN_TOKEN && TOKEN_STARTS.iter().any(|start| text[word.clone()].starts_with(start))
+        word.len() >= MIN_TOKEN && TOKEN_PREFIXES.iter().any(|start| text[word.clone()].starts_with(start))
     })
 }
 
@@ -449,14 +450,14 @@ mod tests {
             ("canary ${", "***"),
             ("${canary%x}", "***"),
         ] {
-            assert_eq!(literals(text, BareName::Placeholder), shown);
+            assert_eq!(hide_literals(text, BareName::Placeholder), shown);
         }
-        assert_eq!(literals("$ecret", BareName::Literal), "***");
+        assert_eq!(hide_literals("$ecret", BareName::Literal), "***");
     }
 
     #[test]
     fn secrets_in_arguments_are_hidden_and_the_rest_can_be_read() {
-        let shown = arguments([
+        let shown = hide_in_arguments([
             "-y",
             "server-postgres",
             "postgresql://ada:canary@db/shop?sslmode=on&token=canary",
@@ -546,7 +547,7 @@ mod tests {
         ] {
             let secrets = secrets_of(text);
             assert_eq!(secrets, found, "{text}");
-            let shown = argument(text);
+            let shown = hide_in_argument(text);
             assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
             assert_eq!(shown == text, secrets.is_empty(), "{shown}");
         }
@@ -566,16 +567,16 @@ mod tests {
 
     #[test]
     fn placeholders_stay_readable() {
-        assert_eq!(arguments(["--token", "${TOKEN}"]), ["--token", "${TOKEN}"]);
-        assert_eq!(argument("https://x:${PASS}@h/?key=${KEY}"), "https://x:${PASS}@h/?key=${KEY}");
+        assert_eq!(hide_in_arguments(["--token", "${TOKEN}"]), ["--token", "${TOKEN}"]);
+        assert_eq!(hide_in_argument("https://x:${PASS}@h/?key=${KEY}"), "https://x:${PASS}@h/?key=${KEY}");
         let config = r#"{"apiKey": "${KEY}", "port": 1}"#;
-        assert_eq!(arguments(["--config", config]), ["--config", config]);
+        assert_eq!(hide_in_arguments(["--config", config]), ["--config", config]);
     }
 
     #[test]
     fn a_long_argument_takes_time_in_proportion_to_its_length() {
         for piece in ["a://", "a=", "-a=", "token=", "a://?", "token='", "[", "{\"a\":", "://b@"] {
-            assert!(!argument(&piece.repeat(100_000)).is_empty(), "{piece}");
+            assert!(!hide_in_argument(&piece.repeat(100_000)).is_empty(), "{piece}");
         }
     }
 }

@@ -7,12 +7,12 @@ use toolrack_host::Wire;
 
 use crate::{
     document::Document,
-    mask::{self, literals},
+    mask::{self, hide_literals},
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
     rows::{self, MODEL, PRICE},
-    suggest::misspelt,
+    suggest::intended_name,
 };
 
 /// Checks whether a text names a model, and returns the reason if not. The caller provides the check, because this
@@ -111,7 +111,12 @@ impl ModelChoice {
     }
 
     /// Reads `node`, and returns its problems. `path` is its table: `model`, or `agents.model`.
-    pub(crate) fn read(document: &Document, path: &str, node: &Node, check: Option<CheckName>) -> (Self, Vec<Problem>) {
+    pub(crate) fn read(
+        document: &Document,
+        path: &str,
+        node: &Node,
+        check_name: Option<CheckName>,
+    ) -> (Self, Vec<Problem>) {
         let mut table = Table { document, path, node, problems: Vec::new() };
         table.report_unknown_keys(MODEL);
         let mut choice = Self {
@@ -120,52 +125,57 @@ impl ModelChoice {
             key: table.key(),
             context_tokens: table.count("context_tokens"),
             price: table.price(),
-            max_tokens: table.count("max_tokens").and_then(|count| table.fit_u32("max_tokens", count)),
-            max_rounds: table.count("max_rounds").and_then(|count| table.fit_u32("max_rounds", count)),
+            max_tokens: table.count("max_tokens").and_then(|count| table.to_u32("max_tokens", count)),
+            max_rounds: table.count("max_rounds").and_then(|count| table.to_u32("max_rounds", count)),
             max_total_tokens: table.count("max_total_tokens"),
             max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
             code: table.flag("code"),
             extra_body: table.extra_body(),
             ..Self::default()
         };
-        choice.name = table.name(choice.base_url.is_some(), check);
+        choice.name = table.name(choice.base_url.is_some(), check_name);
         choice.is_valid = !table.problems.iter().any(Problem::is_error);
         (choice, table.problems)
     }
 
-    /// Returns these settings, overridden by the settings of `over`. If `over` names another model or address, the key
-    /// and the other settings for reaching the model are not inherited: the key of one provider must not go to another.
+    /// Returns these settings, overridden by the settings of `overrides`. If `overrides` names another model or
+    /// address, the key and the other settings for reaching the model are not inherited: the key of one provider must
+    /// not go to another.
     #[must_use]
-    pub fn overlaid(self, over: Self) -> Self {
-        let below = if over.name.is_some() || over.base_url.is_some() { self.without_access(&over) } else { self };
-        let mut extra_body = below.extra_body;
-        extra_body.extend(over.extra_body);
+    pub fn overlaid(self, overrides: Self) -> Self {
+        let base = if overrides.name.is_some() || overrides.base_url.is_some() {
+            self.without_access(&overrides)
+        } else {
+            self
+        };
+        let mut extra_body = base.extra_body;
+        extra_body.extend(overrides.extra_body);
         Self {
-            name: over.name.or(below.name),
-            base_url: over.base_url.or(below.base_url),
-            wire: over.wire.or(below.wire),
-            key: over.key.or(below.key),
-            context_tokens: over.context_tokens.or(below.context_tokens),
-            price: over.price.or(below.price),
-            max_tokens: over.max_tokens.or(below.max_tokens),
-            max_rounds: over.max_rounds.or(below.max_rounds),
-            max_total_tokens: over.max_total_tokens.or(below.max_total_tokens),
-            max_cost: over.max_cost.or(below.max_cost),
-            code: over.code.or(below.code),
+            name: overrides.name.or(base.name),
+            base_url: overrides.base_url.or(base.base_url),
+            wire: overrides.wire.or(base.wire),
+            key: overrides.key.or(base.key),
+            context_tokens: overrides.context_tokens.or(base.context_tokens),
+            price: overrides.price.or(base.price),
+            max_tokens: overrides.max_tokens.or(base.max_tokens),
+            max_rounds: overrides.max_rounds.or(base.max_rounds),
+            max_total_tokens: overrides.max_total_tokens.or(base.max_total_tokens),
+            max_cost: overrides.max_cost.or(base.max_cost),
+            code: overrides.code.or(base.code),
             extra_body,
-            is_valid: below.is_valid && over.is_valid,
+            is_valid: base.is_valid && overrides.is_valid,
         }
     }
 
-    /// Returns these settings without those for reaching the model, unless `over` means the same model at the same
+    /// Returns these settings without those for reaching the model, unless `overrides` means the same model at the same
     /// address.
-    fn without_access(self, over: &Self) -> Self {
+    fn without_access(self, overrides: &Self) -> Self {
         let is_same = |new: &Option<String>, old: &Option<String>| new.is_none() || new == old;
-        if is_same(&over.name, &self.name) && is_same(&over.base_url, &self.base_url) {
+        if is_same(&overrides.name, &self.name) && is_same(&overrides.base_url, &self.base_url) {
             return self;
         }
         let (base_url, wire, key, context_tokens, price) = (None, None, None, None, None);
-        let name = self.name.filter(|_| over.name.is_none());
+        let name = self.name.filter(|_| overrides.name.is_none());
         Self { name, base_url, wire, key, context_tokens, price, extra_body: Map::new(), ..self }
     }
 
@@ -180,9 +190,9 @@ impl ModelChoice {
         };
         let fields = [
             ("name", self.name.as_ref().map(|name| json!(name))),
-            ("base_url", self.base_url.as_deref().map(|url| json!(mask::argument(url)))),
+            ("base_url", self.base_url.as_deref().map(|url| json!(mask::hide_in_argument(url)))),
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
-            ("key", self.key.as_deref().map(|key| json!(literals(key, placeholder::BareName::Literal)))),
+            ("key", self.key.as_deref().map(|key| json!(hide_literals(key, placeholder::BareName::Literal)))),
             ("context_tokens", self.context_tokens.map(|count| json!(count))),
             ("price", self.price.as_ref().map(price)),
             ("max_tokens", self.max_tokens.map(|count| json!(count))),
@@ -204,14 +214,14 @@ fn hide_secrets(value: &Json) -> Json {
             .iter()
             .map(|(name, value)| match value {
                 Json::String(text) if mask::is_secret_name(name) => {
-                    (name.clone(), json!(literals(text, placeholder::BareName::Literal)))
+                    (name.clone(), json!(hide_literals(text, placeholder::BareName::Literal)))
                 }
                 value => (name.clone(), hide_secrets(value)),
             })
             .collect::<Map<_, _>>()
             .into(),
         Json::Array(values) => values.iter().map(hide_secrets).collect(),
-        Json::String(text) => json!(mask::argument(text)),
+        Json::String(text) => json!(mask::hide_in_argument(text)),
         value => value.clone(),
     }
 }
@@ -226,13 +236,13 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Reports that the value of `key` is invalid, at `at`: "`PATH.KEY` must be `must`". An empty `key` means the
+    /// Reports that the value of `key` is invalid, at `node`: "`PATH.KEY` must be `expected`". An empty `key` means the
     /// table.
-    fn report_invalid(&mut self, key: &str, must: &str, at: &Node) {
+    fn report_invalid(&mut self, key: &str, expected: &str, node: &Node) {
         let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
-        let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+        let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         self.problems
-            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), at.at.clone()));
+            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), node.at.clone()));
     }
 
     /// Reports unknown keys as errors, because a misspelt key may have been a limit.
@@ -242,7 +252,7 @@ impl Table<'_> {
         };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", self.path, member.name);
-            let hint = match misspelt(&member.name, table.keys()) {
+            let hint = match intended_name(&member.name, table.keys()) {
                 Some(similar) => format!("did you mean `{}.{similar}`?", self.path),
                 None => format!("there are {}", table.keys().join(", ")),
             };
@@ -262,37 +272,37 @@ impl Table<'_> {
         }
     }
 
-    fn name(&mut self, has_base_url: bool, check: Option<CheckName>) -> Option<String> {
-        let (name, at) = self.text("name")?;
-        match check.map_or(Ok(()), |check| check(&name, has_base_url)) {
+    fn name(&mut self, has_base_url: bool, check_name: Option<CheckName>) -> Option<String> {
+        let (name, node) = self.text("name")?;
+        match check_name.map_or(Ok(()), |check_name| check_name(&name, has_base_url)) {
             Ok(()) => Some(name),
             Err(why) => {
-                self.report_invalid("name", &format!("the name of a model: {why}"), &at);
+                self.report_invalid("name", &format!("the name of a model: {why}"), &node);
                 None
             }
         }
     }
 
     fn base_url(&mut self) -> Option<String> {
-        let (url, at) = self.text("base_url")?;
+        let (url, node) = self.text("base_url")?;
         let begins_with = |start: &str| url.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
         if let Err(error) = placeholder::check(&url) {
-            self.report_invalid("base_url", &format!("a URL: {error}"), &at);
+            self.report_invalid("base_url", &format!("a URL: {error}"), &node);
         } else if begins_with("http://") || begins_with("https://") || url.starts_with("${") {
             return Some(url);
         } else {
-            self.report_invalid("base_url", "a URL of http or https", &at);
+            self.report_invalid("base_url", "a URL of http or https", &node);
         }
         None
     }
 
     fn wire(&mut self) -> Option<Wire> {
-        let (wire, at) = self.text("wire")?;
+        let (wire, node) = self.text("wire")?;
         match wire.parse() {
             Ok(wire) => Some(wire),
             Err(_) => {
                 let names: Vec<_> = Wire::ALL.iter().map(|wire| format!("`{wire}`")).collect();
-                self.report_invalid("wire", &format!("one of {}", names.join(", ")), &at);
+                self.report_invalid("wire", &format!("one of {}", names.join(", ")), &node);
                 None
             }
         }
@@ -301,7 +311,7 @@ impl Table<'_> {
     /// Reads the API key. It must be a placeholder, because files are copied, and more users and programs read them
     /// than variables.
     fn key(&mut self) -> Option<String> {
-        let (key, at) = self.text("key")?;
+        let (key, node) = self.text("key")?;
         let pieces = placeholder::pieces(&key, placeholder::BareName::Literal);
         let is_variable =
             |piece: &Piece<'_>| matches!(piece, Piece::Variable { default: None | Some(""), .. } | Piece::Secret(_));
@@ -311,7 +321,7 @@ impl Table<'_> {
                 self.report_invalid(
                     "key",
                     "a placeholder such as `${ANTHROPIC_API_KEY}`, and never the key itself",
-                    &at,
+                    &node,
                 );
                 None
             }
@@ -342,7 +352,7 @@ impl Table<'_> {
         flag
     }
 
-    fn fit_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
+    fn to_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
         let number = NonZeroU32::try_from(count).ok();
         if let (None, Some(member)) = (number, self.node.get(key)) {
             self.report_invalid(key, &format!("at most {}", u32::MAX), &member.node);
@@ -350,14 +360,14 @@ impl Table<'_> {
         number
     }
 
-    fn dollars(&mut self, key: &str, least: f64, must: &str) -> Option<f64> {
+    fn dollars(&mut self, key: &str, min: f64, expected: &str) -> Option<f64> {
         let member = self.node.get(key)?;
         let number = match &member.node.value {
-            Value::Number(number) => number.as_f64().filter(|number| number.is_finite() && *number >= least),
+            Value::Number(number) => number.as_f64().filter(|number| number.is_finite() && *number >= min),
             _ => None,
         };
         if number.is_none() {
-            self.report_invalid(key, must, &member.node);
+            self.report_invalid(key, expected, &member.node);
         }
         number
     }
@@ -367,9 +377,9 @@ impl Table<'_> {
         let path = format!("{}.price", self.path);
         let mut table = Table { document: self.document, path: &path, node: &member.node, problems: Vec::new() };
         table.report_unknown_keys(PRICE);
-        let must = "US dollars for a million tokens, 0 or more";
+        let expected = "US dollars for a million tokens, 0 or more";
         let [input, output, cached_read, cache_write] =
-            ["input", "output", "cached_read", "cache_write"].map(|key| table.dollars(key, 0.0, must));
+            ["input", "output", "cached_read", "cache_write"].map(|key| table.dollars(key, 0.0, expected));
         if table.problems.is_empty() && (input.is_none() || output.is_none()) {
             table.report_invalid("", "a table with `input` and `output`", &member.node);
         }

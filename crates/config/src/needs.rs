@@ -13,7 +13,7 @@ use crate::placeholder;
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for_each_text(spec, |text| placeholder::secrets(text, &mut found));
+    for_each_text(spec, |text| placeholder::collect_secret_names(text, &mut found));
     found
 }
 
@@ -22,7 +22,7 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
 #[must_use]
 pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for_each_text(spec, |text| placeholder::user_values(text, &mut found));
+    for_each_text(spec, |text| placeholder::collect_user_value_names(text, &mut found));
     found
 }
 

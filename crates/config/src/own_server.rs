@@ -101,10 +101,10 @@ impl OwnServer {
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
-    let shown = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, MAX_NAME)).into_owned();
+    let shown_name = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, MAX_NAME)).into_owned();
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_token) {
-        return Err(BadOwnServer::Header { name: shown() });
+        return Err(BadOwnServer::Header { name: shown_name() });
     }
     let is_visible = value.len() <= MAX_VALUE && value.chars().all(|c| !c.is_control());
     // In headers, a bare `$NAME` is a variable of the environment.
@@ -112,12 +112,12 @@ fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     let is_allowed = |piece: &Piece<'_>| match piece {
         // A literal text that looks like a placeholder is a mistake of the member.
         Piece::Literal(text) => !text.contains("${"),
-        Piece::User(name) => is_stored_secret_name(name),
+        Piece::UserValue(name) => is_stored_secret_name(name),
         _ => false,
     };
     match pieces {
         Some(pieces) if pieces.iter().all(is_allowed) => Ok(()),
-        _ => Err(BadOwnServer::Value { name: shown() }),
+        _ => Err(BadOwnServer::Value { name: shown_name() }),
     }
 }
 

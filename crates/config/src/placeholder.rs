@@ -29,7 +29,7 @@ pub(crate) enum Piece<'a> {
     /// A stored secret.
     Secret(&'a str),
     /// A value that a user gives for their own servers.
-    User(&'a str),
+    UserValue(&'a str),
     /// A value that VS Code asks the user for.
     Input(&'a str),
 }
@@ -40,7 +40,7 @@ pub(crate) enum TemplateError {
     #[error("a `${{` has no closing `}}`")]
     Unterminated,
     #[error("the environment variable `{0}` is not set")]
-    UnsetPolicy(String),
+    UnsetVariable(String),
     #[error("the environment variable `{0}` is not UTF-8 text")]
     NotUnicode(String),
     #[error("the secret `{0}` is not set")]
@@ -64,7 +64,7 @@ impl TemplateError {
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
-            Self::UnsetPolicy(name) => {
+            Self::UnsetVariable(name) => {
                 format!("set it, write `${{{name}:-default}}`, or write `$$` if a plain dollar sign is meant")
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
@@ -85,7 +85,7 @@ impl TemplateError {
 }
 
 /// Returns whether `name` can be the name of an environment variable here: letters, digits and `_`, no digit first.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_variable_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
 }
 
@@ -165,7 +165,7 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
         return Some(Piece::Secret(name));
     }
     if let Some(name) = inner.strip_prefix("user:") {
-        return Some(Piece::User(name));
+        return Some(Piece::UserValue(name));
     }
     if let Some(name) = inner.strip_prefix("input:") {
         return Some(Piece::Input(name));
@@ -175,14 +175,14 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
         Some((name, default)) => (name, Some(default)),
         None => (inner, None),
     };
-    is_name(name).then_some(Piece::Variable { name, default })
+    is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
 /// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(at, start)| {
         let (name, _) = text[at + start.len()..].split_once('}')?;
-        (!text[..at].ends_with('$') && is_name(name)).then_some(name)
+        (!text[..at].ends_with('$') && is_variable_name(name)).then_some(name)
     })
 }
 
@@ -208,7 +208,7 @@ fn check_nested(text: &str, depth: usize) -> Result<(), TemplateError> {
 
 /// Adds to `found` the names of the stored secrets that `text` may need, including those in defaults. Adds none for a
 /// malformed text.
-pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
+pub(crate) fn collect_secret_names(text: &str, found: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
         let secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
@@ -218,9 +218,9 @@ pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
 
 /// Adds to `found` the names of the values that `text` may need from the user, including those in defaults. Adds none
 /// for a malformed text.
-pub(crate) fn user_values(text: &str, found: &mut BTreeSet<String>) {
+pub(crate) fn collect_user_value_names(text: &str, found: &mut BTreeSet<String>) {
     if text.contains("${user:") {
-        let user_value = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
+        let user_value = |piece| if let Piece::UserValue(name) = piece { Some(name) } else { None };
         collect_names(text, user_value, found, 0);
     }
 }
@@ -250,7 +250,7 @@ pub(crate) enum Reference<'a> {
     /// A stored secret.
     Secret(&'a str),
     /// A value that a user gives for their own servers.
-    User(&'a str),
+    UserValue(&'a str),
 }
 
 /// Returns `text` with every placeholder replaced by the result of `lookup`, which returns `None` for a name that is
@@ -282,14 +282,14 @@ fn expand_into(
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::MissingSecret(name.to_owned())),
             },
-            Piece::User(name) => match lookup(Reference::User(name))? {
+            Piece::UserValue(name) => match lookup(Reference::UserValue(name))? {
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::MissingUserValue(name.to_owned())),
             },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
                 Some(value) => out.push_str(&value),
-                None => return Err(TemplateError::UnsetPolicy(name.to_owned())),
+                None => return Err(TemplateError::UnsetVariable(name.to_owned())),
             },
             Piece::Variable { name, default: Some(default) } => {
                 match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
@@ -317,7 +317,7 @@ mod tests {
                 Reference::Variable("A") => Some("1".to_owned()),
                 Reference::Variable("EMPTY") => Some(String::new()),
                 Reference::Secret("s") => Some("${A}".to_owned()),
-                Reference::User("u") => Some("${secret:s}".to_owned()),
+                Reference::UserValue("u") => Some("${secret:s}".to_owned()),
                 _ => None,
             })
         })
@@ -362,12 +362,12 @@ mod tests {
     fn bare_names_are_placeholders_only_in_some_fields() {
         assert_eq!(expanded("$A/$env:A.$5", BareName::Placeholder).as_deref(), Ok("1/1.$5"));
         assert_eq!(expanded("$A/$env:A", BareName::Literal).as_deref(), Ok("$A/$env:A"));
-        assert_eq!(expanded("$NO", BareName::Placeholder), Err(TemplateError::UnsetPolicy("NO".into())));
+        assert_eq!(expanded("$NO", BareName::Placeholder), Err(TemplateError::UnsetVariable("NO".into())));
     }
 
     #[test]
     fn a_placeholder_that_cannot_be_resolved_is_an_error() {
-        assert_eq!(expanded("${NO}", BareName::Literal), Err(TemplateError::UnsetPolicy("NO".into())));
+        assert_eq!(expanded("${NO}", BareName::Literal), Err(TemplateError::UnsetVariable("NO".into())));
         assert_eq!(expanded("a ${A", BareName::Literal), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${NO:-${A}", BareName::Literal), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${secret:x}", BareName::Literal), Err(TemplateError::MissingSecret("x".into())));
@@ -381,10 +381,10 @@ mod tests {
     #[test]
     fn the_secrets_of_a_text_are_listed_without_expanding_it() {
         let mut found = BTreeSet::new();
-        secrets("a ${secret:one}${NO:-${env:X:-${secret:two}}} $${secret:no} $secret:no", &mut found);
+        collect_secret_names("a ${secret:one}${NO:-${env:X:-${secret:two}}} $${secret:no} $secret:no", &mut found);
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["one", "two"]);
         let mut found = BTreeSet::new();
-        secrets("${secret:one} ${", &mut found);
+        collect_secret_names("${secret:one} ${", &mut found);
         assert!(found.is_empty());
     }
 
@@ -427,10 +427,10 @@ mod tests {
     #[test]
     fn names_of_variables_and_secrets_are_checked() {
         for name in ["A", "_", "a1", "A_B"] {
-            assert!(is_name(name), "{name}");
+            assert!(is_variable_name(name), "{name}");
         }
         for name in ["", "1A", "A-B", "A B", "\u{c4}", "A=B"] {
-            assert!(!is_name(name), "{name}");
+            assert!(!is_variable_name(name), "{name}");
         }
         let longest = "x".repeat(64);
         for name in ["a", "1", "a.b-c_D", &longest] {
@@ -446,7 +446,7 @@ mod tests {
         let name = || "X".to_owned();
         for (error, step) in [
             (TemplateError::Unterminated, "write `$$` for a plain dollar sign"),
-            (TemplateError::UnsetPolicy(name()), "`${X:-default}`"),
+            (TemplateError::UnsetVariable(name()), "`${X:-default}`"),
             (TemplateError::NotUnicode(name()), "UTF-8"),
             (TemplateError::MissingSecret(name()), "`toolrack secret set X`"),
             (TemplateError::MissingSecret("a b".into()), "the name of a secret has letters"),
@@ -483,19 +483,19 @@ mod tests {
         fn a_checked_text_fails_only_for_unset_variables(text in r#"([$]\{(A|NO|env:A|secret:x|user:u|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
             let looked_up = std::cell::RefCell::new(Vec::new());
             let result = expand(&text, BareName::Literal, &|reference| {
-                if let Reference::Secret(name) | Reference::User(name) = reference {
+                if let Reference::Secret(name) | Reference::UserValue(name) = reference {
                     looked_up.borrow_mut().push(name.to_owned());
                     return Ok(Some("v".to_owned()));
                 }
                 Ok(None)
             });
             if check(&text).is_ok() {
-                prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::UnsetPolicy(_))), "{:?}", result);
+                prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::UnsetVariable(_))), "{:?}", result);
             }
             // The expansion asks for no secret that was not listed before.
             let mut known = BTreeSet::new();
-            secrets(&text, &mut known);
-            user_values(&text, &mut known);
+            collect_secret_names(&text, &mut known);
+            collect_user_value_names(&text, &mut known);
             if result.is_ok() {
                 prop_assert!(looked_up.borrow().iter().all(|name| known.contains(name)), "{:?} {:?}", looked_up, known);
             }

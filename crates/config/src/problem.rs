@@ -140,7 +140,7 @@ impl Problem {
         place
     }
 
-    fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_some() {
             write!(f, "{}: ", text::for_line(&self.place()))?;
         }
@@ -154,7 +154,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.headline(f)?;
+        self.write_headline(f)?;
         if f.alternate() {
             return Ok(());
         }

@@ -14,12 +14,12 @@ use toolrack_host::{
 
 use crate::{
     Problem,
-    document::{Document, Kind},
-    mask::{self, literals},
+    document::{Document, FileKind},
+    mask::{self, hide_literals},
     placeholder::BareName,
     rows::{ENTRY, Row, SANDBOX, SpecSetting},
 };
-pub(crate) use file::file;
+pub(crate) use file::redact_file;
 
 /// Returns the text of the configuration file at `path`, safe to print, with secrets hidden; if it cannot be parsed,
 /// with all values hidden. `None` when there is no such file.
@@ -27,33 +27,33 @@ pub(crate) use file::file;
 /// # Errors
 /// When the file cannot be read.
 pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
-    Ok(Document::read(path, Kind::Regular)?.as_ref().map(file))
+    Ok(Document::read(path, FileKind::Regular)?.as_ref().map(redact_file))
 }
 
 /// Returns `spec` as an entry of a configuration file, safe to print: it hides the values of `env` and `headers` except
 /// for their placeholders, and the secret parts of arguments and URLs. Defaults are left out.
 #[must_use]
 pub fn redact(spec: &ServerSpec) -> Json {
-    entry(spec, Values::Hidden)
+    entry(spec, ValueForm::Hidden)
 }
 
 /// Returns `spec` as an entry with every value unchanged, for the user who is asked to agree to it. Hiding values would
 /// not help: the user can read the project's file anyway, and a value that looks like a secret may be part of a
 /// command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
-    entry(spec, Values::Written)
+    entry(spec, ValueForm::Written)
 }
 
 /// The form in which the values of an entry are shown.
 #[derive(Clone, Copy)]
-enum Values {
+enum ValueForm {
     /// With possible secrets hidden.
     Hidden,
     /// Unchanged.
     Written,
 }
 
-impl Values {
+impl ValueForm {
     /// Returns `text`, which `hide` makes safe if values are hidden.
     fn text(self, text: &str, hide: impl FnOnce(&str) -> String) -> Json {
         Json::String(match self {
@@ -64,31 +64,31 @@ impl Values {
 
     /// Returns `text`, all of which is a secret except for its placeholders.
     fn secret(self, text: &str) -> Json {
-        self.text(text, |text| literals(text, BareName::Literal))
+        self.text(text, |text| hide_literals(text, BareName::Literal))
     }
 
     /// Returns the arguments of a program, which may have secret parts.
     fn arguments<'a>(self, arguments: impl IntoIterator<Item = &'a String>) -> Json {
         let arguments = arguments.into_iter().map(String::as_str);
         match self {
-            Self::Hidden => json!(mask::arguments(arguments)),
+            Self::Hidden => json!(mask::hide_in_arguments(arguments)),
             Self::Written => arguments.collect(),
         }
     }
 
     /// Returns the values of `env` or `headers`, each of which may be a secret.
-    fn named(self, values: &BTreeMap<String, String>) -> Json {
-        let shown = |value: &String| self.text(value, |value| literals(value, BareName::Placeholder));
+    fn named_values(self, values: &BTreeMap<String, String>) -> Json {
+        let shown = |value: &String| self.text(value, |value| hide_literals(value, BareName::Placeholder));
         values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
     }
 }
 
-/// Returns `spec` as an entry without defaults, with its values as `values` says.
-fn entry(spec: &ServerSpec, values: Values) -> Json {
+/// Returns `spec` as an entry without defaults, with its values as `form` says.
+fn entry(spec: &ServerSpec, form: ValueForm) -> Json {
     let mut entry = match &spec.transport {
-        Transport::Stdio(stdio) => stdio_fields(stdio, values),
-        Transport::Http(http) => http_fields("http", http, values),
-        Transport::Sse(http) => http_fields("sse", http, values),
+        Transport::Stdio(stdio) => stdio_fields(stdio, form),
+        Transport::Http(http) => http_fields("http", http, form),
+        Transport::Sse(http) => http_fields("sse", http, form),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
     add_rows(&mut entry, spec, |row| row.servers != FieldScope::Any);
@@ -105,27 +105,27 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     Json::Object(entry)
 }
 
-/// Adds the fields of those rows for which `is_wanted` returns `true`, if the row itself can show its value and the
+/// Adds the fields of those rows for which `is_selected` returns `true`, if the row itself can show its value and the
 /// value is not the default.
-fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_wanted: impl Fn(&Row) -> bool) {
-    for row in ENTRY.rows.iter().filter(|row| is_wanted(row) && !row.is_alias()) {
-        let Some(sets) = row.sets else { continue };
-        let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.default_value().as_ref());
+fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_selected: impl Fn(&Row) -> bool) {
+    for row in ENTRY.rows.iter().filter(|row| is_selected(row) && !row.is_alias()) {
+        let Some(setting) = row.sets else { continue };
+        let shown = setting.shown(spec).filter(|shown| Some(shown) != setting.default_value().as_ref());
         entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));
     }
 }
 
-fn stdio_fields(stdio: &Stdio, values: Values) -> Map<String, Json> {
+fn stdio_fields(stdio: &Stdio, form: ValueForm) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!("stdio"));
     if stdio.container.is_none() || !stdio.command.is_empty() {
-        entry.insert("command".to_owned(), values.text(&stdio.command, mask::argument));
+        entry.insert("command".to_owned(), form.text(&stdio.command, mask::hide_in_argument));
     }
     if !stdio.args.is_empty() {
-        entry.insert("args".to_owned(), values.arguments(&stdio.args));
+        entry.insert("args".to_owned(), form.arguments(&stdio.args));
     }
     if !stdio.env.is_empty() {
-        entry.insert("env".to_owned(), values.named(&stdio.env));
+        entry.insert("env".to_owned(), form.named_values(&stdio.env));
     }
     if let Some(cwd) = &stdio.cwd {
         entry.insert("cwd".to_owned(), json!(cwd.display().to_string()));
@@ -134,7 +134,7 @@ fn stdio_fields(stdio: &Stdio, values: Values) -> Map<String, Json> {
         entry.insert("sandbox".to_owned(), sandbox_value(sandbox));
     }
     if let Some(container) = &stdio.container {
-        entry.insert("container".to_owned(), container::shown(container));
+        entry.insert("container".to_owned(), container::container_value(container));
     }
     let inherit_env = match &stdio.inherit_env {
         InheritEnv::Safe => return entry,
@@ -179,25 +179,25 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
     Json::Object(shown)
 }
 
-fn http_fields(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
+fn http_fields(kind: &str, http: &Http, form: ValueForm) -> Map<String, Json> {
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
-    entry.insert("url".to_owned(), values.text(&http.url, mask::argument));
+    entry.insert("url".to_owned(), form.text(&http.url, mask::hide_in_argument));
     if !http.headers.is_empty() {
-        entry.insert("headers".to_owned(), values.named(&http.headers));
+        entry.insert("headers".to_owned(), form.named_values(&http.headers));
     }
     if let Some(helper) = &http.headers_helper {
         let words = std::iter::once(&helper.command).chain(&helper.args);
-        entry.insert("headers_helper".to_owned(), values.arguments(words));
+        entry.insert("headers_helper".to_owned(), form.arguments(words));
     }
-    let oauth = oauth_fields(&http.oauth, values);
+    let oauth = oauth_fields(&http.oauth, form);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
     }
     entry
 }
 
-fn oauth_fields(oauth: &OAuth, values: Values) -> Map<String, Json> {
+fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
     let mut shown = Map::new();
     let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
     for (name, value) in texts {
@@ -209,7 +209,7 @@ fn oauth_fields(oauth: &OAuth, values: Values) -> Map<String, Json> {
         ("assertion", &oauth.assertion.text),
     ];
     for (name, value) in credentials {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), values.secret(value))));
+        shown.extend(value.as_ref().map(|value| (name.to_owned(), form.secret(value))));
     }
     let plain = [
         ("private_key_file", &oauth.private_key.file),
@@ -220,16 +220,17 @@ fn oauth_fields(oauth: &OAuth, values: Values) -> Map<String, Json> {
         shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     if let Some(idp) = &oauth.idp {
-        let mut provider = Map::from_iter([("token_url".to_owned(), values.text(&idp.token_url, mask::argument))]);
+        let mut provider =
+            Map::from_iter([("token_url".to_owned(), form.text(&idp.token_url, mask::hide_in_argument))]);
         provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
-        let secret = idp.client_secret.as_ref().map(|secret| values.secret(secret));
+        let secret = idp.client_secret.as_ref().map(|secret| form.secret(secret));
         provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
         shown.insert("idp".to_owned(), Json::Object(provider));
     }
     if oauth.dpop {
         shown.insert("dpop".to_owned(), json!(true));
     }
-    let document = oauth.client_metadata_url.as_ref().map(|url| values.text(url, mask::argument));
+    let document = oauth.client_metadata_url.as_ref().map(|url| form.text(url, mask::hide_in_argument));
     shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
         shown.insert("scopes".to_owned(), json!(oauth.scopes));

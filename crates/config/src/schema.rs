@@ -36,9 +36,9 @@ pub fn servers() -> Json {
     let containers =
         [("mcpServers", "Servers by their names."), ("servers", "Servers by their names, as VS Code writes them.")];
     let mut properties = object([("$schema", json!({ "type": "string" }))]);
-    for (key, what) in containers {
+    for (key, description) in containers {
         let mut container = servers.clone();
-        container["description"] = json!(what);
+        container["description"] = json!(description);
         properties.insert(key.to_owned(), container);
     }
     root.insert("properties".to_owned(), Json::Object(properties));
@@ -51,7 +51,7 @@ pub fn servers() -> Json {
 pub fn settings() -> Json {
     let mut schema = Schema::default();
     let mut root = object([("$schema", json!(DRAFT)), ("title", json!("Settings and servers of Toolrack"))]);
-    root.extend(schema.exact(TOOLRACK));
+    root.extend(schema.with_one_spelling(TOOLRACK));
     root.insert("$defs".to_owned(), schema.into_defs());
     Json::Object(root)
 }
@@ -77,8 +77,8 @@ impl Schema {
         if !self.defs.contains_key(name) {
             // A table that refers to itself finds this entry.
             self.defs.insert(name.to_owned(), Json::Null);
-            let made = make(self);
-            self.defs.insert(name.to_owned(), made);
+            let definition = make(self);
+            self.defs.insert(name.to_owned(), definition);
         }
         json!({ "$ref": format!("#/$defs/{name}") })
     }
@@ -95,58 +95,58 @@ impl Schema {
 
     /// Returns the definition `name`: an object with the fields of `table`, whose names have several spellings, as in
     /// entries. Editors complete the key of each field, and check it under every name.
-    fn with_spellings(&mut self, name: &str, table: &Table, more: &[Row]) -> Map<String, Json> {
+    fn with_spellings(&mut self, name: &str, table: &Table, more_rows: &[Row]) -> Map<String, Json> {
         let mut properties = Map::new();
         let mut patterns = Map::new();
         let mut required = Vec::new();
-        for row in table.rows.iter().chain(more) {
+        for row in table.rows.iter().chain(more_rows) {
             properties.insert(row.key.to_owned(), self.row(row, true));
             let mut names: Vec<_> = spellings(row).into_iter().filter(|name| name != row.key).collect();
             if row.kind.is_time() {
                 names.push(format!("({})([-_](s|secs?|seconds|ms)|S|Secs?|Seconds|Ms)", spellings(row).join("|")));
             }
             if !names.is_empty() {
-                let same = format!("#/$defs/{name}/properties/{}", row.key);
-                patterns.insert(format!("^({})$", names.join("|")), json!({ "$ref": same }));
+                let pointer = format!("#/$defs/{name}/properties/{}", row.key);
+                patterns.insert(format!("^({})$", names.join("|")), json!({ "$ref": pointer }));
             }
             if row.is_required {
                 required.push(row.key);
             }
         }
-        let mut made = object([("type", json!("object")), ("properties", Json::Object(properties))]);
+        let mut schema = object([("type", json!("object")), ("properties", Json::Object(properties))]);
         if !patterns.is_empty() {
-            made.insert("patternProperties".to_owned(), Json::Object(patterns));
+            schema.insert("patternProperties".to_owned(), Json::Object(patterns));
         }
-        Self::finish(made, table, &required)
+        Self::finish(schema, table, &required)
     }
 
     /// Returns an object with the fields of `table`, whose names have one spelling.
-    fn exact(&mut self, table: &Table) -> Map<String, Json> {
+    fn with_one_spelling(&mut self, table: &Table) -> Map<String, Json> {
         let properties: Map<_, _> = table.rows.iter().map(|row| (row.key.to_owned(), self.row(row, false))).collect();
         let required: Vec<_> = table.rows.iter().filter(|row| row.is_required).map(|row| row.key).collect();
         Self::finish(object([("type", json!("object")), ("properties", Json::Object(properties))]), table, &required)
     }
 
-    fn finish(mut made: Map<String, Json>, table: &Table, required: &[&str]) -> Map<String, Json> {
+    fn finish(mut schema: Map<String, Json>, table: &Table, required: &[&str]) -> Map<String, Json> {
         if !required.is_empty() {
-            made.insert("required".to_owned(), json!(required));
+            schema.insert("required".to_owned(), json!(required));
         }
         if table.is_closed {
-            made.insert("additionalProperties".to_owned(), json!(false));
+            schema.insert("additionalProperties".to_owned(), json!(false));
         }
-        made
+        schema
     }
 
     fn row(&mut self, row: &Row, has_spellings: bool) -> Json {
         let kind = self.kind(&row.kind, has_spellings);
         // A field that is `null` counts as absent.
         let kind = if has_spellings { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
-        let mut made = object([("description", json!(row.about))]);
-        made.extend(row.default_value().map(|value| ("default".to_owned(), value)));
+        let mut schema = object([("description", json!(row.about))]);
+        schema.extend(row.default_value().map(|value| ("default".to_owned(), value)));
         if let Json::Object(kind) = kind {
-            made.extend(kind);
+            schema.extend(kind);
         }
-        Json::Object(made)
+        Json::Object(schema)
     }
 
     fn kind(&mut self, kind: &Kind, has_spellings: bool) -> Json {
@@ -194,7 +194,7 @@ impl Schema {
         // `tools` of an entry and `tools` of the settings are different tables with the same title.
         let name = if has_spellings { format!("entry.{}", table.title) } else { table.title.to_owned() };
         let fields = |schema: &mut Self| {
-            if has_spellings { schema.with_spellings(&name, table, &[]) } else { schema.exact(table) }
+            if has_spellings { schema.with_spellings(&name, table, &[]) } else { schema.with_one_spelling(table) }
         };
         self.define(&name, |schema| Json::Object(fields(schema)))
     }
@@ -212,7 +212,7 @@ fn time() -> Json {
 fn spellings(row: &Row) -> Vec<String> {
     let mut all = Vec::new();
     for name in row.names() {
-        for name in [name.to_owned(), camel(name), name.replace('_', "-")] {
+        for name in [name.to_owned(), to_camel_case(name), name.replace('_', "-")] {
             if !all.contains(&name) {
                 all.push(name);
             }
@@ -221,7 +221,7 @@ fn spellings(row: &Row) -> Vec<String> {
     all
 }
 
-fn camel(name: &str) -> String {
+fn to_camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |name, word| {

@@ -17,7 +17,7 @@ use crate::{
     node::{Member, Node, Value},
     problem::Problem,
     rows::{AGENT, AUDIT, DEFAULTS, EGRESS, SERVE, SESSIONS, TOOLRACK, TOOLS, Table},
-    suggest::misspelt,
+    suggest::intended_name,
 };
 
 pub use audit::Audit;
@@ -71,7 +71,7 @@ pub(crate) struct ReadContext<'a> {
     /// The agent whose own settings override the shared ones.
     pub(crate) agent: Option<&'a str>,
     /// Checks the names of models.
-    pub(crate) check: Option<CheckName>,
+    pub(crate) check_name: Option<CheckName>,
 }
 
 /// How long conversations are kept; forever by default.
@@ -114,11 +114,11 @@ impl Settings {
         (settings, reader.problems)
     }
 
-    /// Returns the settings for the file at `place`, which cannot be read: the strictest, because the file may have
+    /// Returns the settings for the file at `shown_path`, which cannot be read: the strictest, because the file may have
     /// forbidden anything.
-    pub(crate) fn unreadable(place: String) -> Self {
+    pub(crate) fn unreadable(shown_path: String) -> Self {
         let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
-        let egress = EgressRules::strictest(place);
+        let egress = EgressRules::strictest(shown_path);
         Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, egress, ..Self::default() }
     }
 }
@@ -184,7 +184,7 @@ fn shown_path(document: &Document) -> String {
 fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
-        let (choice, more) = ModelChoice::read(document, place, node, context.check);
+        let (choice, more) = ModelChoice::read(document, place, node, context.check_name);
         problems.extend(more);
         choice
     };
@@ -192,7 +192,7 @@ fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelCh
     for agent in agents(root) {
         let Some(member) = agent.get("model") else { continue };
         let choice = read("agents.model", &member.node);
-        if context.is(agent) {
+        if context.is_chosen(agent) {
             model = model.overlaid(choice);
         }
     }
@@ -208,10 +208,10 @@ fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSet
     };
     for agent in agents(root) {
         let Some(member) = agent.get("tools") else { continue };
-        let (of_agent, more) = tools.clone().overlaid(document, "agents.tools", &member.node);
+        let (agent_tools, more) = tools.clone().overlaid(document, "agents.tools", &member.node);
         problems.extend(more);
-        if context.is(agent) {
-            tools = of_agent;
+        if context.is_chosen(agent) {
+            tools = agent_tools;
         }
     }
     (tools, problems)
@@ -223,7 +223,7 @@ fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Ve
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
         let Some(member) = agent.get("role") else { continue };
-        let named = match member.node.as_text() {
+        let agent_role = match member.node.as_text() {
             Some("worker") => Role::Worker,
             Some("channel") => Role::Channel,
             _ => {
@@ -233,8 +233,8 @@ fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Ve
                 Role::Channel
             }
         };
-        if context.is(agent) {
-            role = named;
+        if context.is_chosen(agent) {
+            role = agent_role;
         }
     }
     (role, problems)
@@ -250,7 +250,7 @@ fn agents(root: &Node) -> &[Node] {
 
 impl ReadContext<'_> {
     /// Returns whether `agent`, one of `[[agents]]`, is the agent whose settings are read.
-    fn is(&self, agent: &Node) -> bool {
+    fn is_chosen(&self, agent: &Node) -> bool {
         self.agent.is_some() && agent.text("id") == self.agent
     }
 }
@@ -259,9 +259,9 @@ impl SessionRetention {
     /// Reads `[sessions]`. If any value is invalid, every conversation is kept: a mistake deletes nothing.
     fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut note_error = |field: &str, must: &str, at: &Node| {
-            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-            problems.push(document.locate(problem.hint("until then, every conversation is kept"), at.at.clone()));
+        let mut note_error = |field: &str, expected: &str, node: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
+            problems.push(document.locate(problem.hint("until then, every conversation is kept"), node.at.clone()));
         };
         if node.members().is_none() {
             note_error("sessions", "a table", node);
@@ -285,22 +285,22 @@ impl SessionRetention {
 
 /// Returns the message about `member`, which `table` does not have, for a table where an unknown key is an error.
 fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
-    match misspelt(&member.name, table.keys()) {
+    match intended_name(&member.name, table.keys()) {
         Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
         None => format!("`{field}` is not a known key"),
     }
 }
 
-/// Returns a warning if `table` does not have `member`. `place` is the path of the table, such as `tools.`, or empty.
-fn unknown_setting(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
+/// Returns a warning if `table` does not have `member`. `table_path` is the path of the table, such as `tools.`, or empty.
+fn unknown_setting(document: &Document, member: &Member, table: &Table, table_path: &str) -> Option<Problem> {
     if table.row(&member.name).is_some() {
         return None;
     }
-    let hint = match misspelt(&member.name, table.keys()) {
-        Some(near) => format!("did you mean `{place}{near}`?"),
+    let hint = match intended_name(&member.name, table.keys()) {
+        Some(near) => format!("did you mean `{table_path}{near}`?"),
         None => "it is ignored, and kept when the file is edited".to_owned(),
     };
-    let name = format!("{place}{}", member.name);
+    let name = format!("{table_path}{}", member.name);
     let problem = Problem::warning(format!("`{name}` is not a known setting")).field(name).hint(hint);
     Some(document.locate(problem, member.name_at.clone()))
 }

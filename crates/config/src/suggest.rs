@@ -32,7 +32,7 @@ pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Returns the name in `known` that is probably meant by `written`, a misspelt name in a file.
-pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn intended_name<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(written, known, strsim::jaro_winkler)
         .filter(|(likeness, _)| *likeness > WRITTEN_LIKENESS)
         .map(|(_, name)| name)
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_name_in_a_file_must_be_nearer_than_one_that_a_user_typed() {
         assert_eq!(closest("mcp", ["mcpServers"]), Some("mcpServers"));
-        assert_eq!(misspelt("mcp", ["mcpServers"]), None);
-        assert_eq!(misspelt("mcpServer", ["mcpServers"]), Some("mcpServers"));
+        assert_eq!(intended_name("mcp", ["mcpServers"]), None);
+        assert_eq!(intended_name("mcpServer", ["mcpServers"]), Some("mcpServers"));
     }
 }

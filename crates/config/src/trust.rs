@@ -56,7 +56,7 @@ pub fn content_hash(entry: &Json) -> String {
 }
 
 /// Returns the hash that an agreement is for: of the entry's `hash`, and of `files` with their fingerprints.
-pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String {
+pub(crate) fn agreement_hash(hash: &str, files: &BTreeMap<String, String>) -> String {
     if files.is_empty() {
         return hash.to_owned();
     }

@@ -26,7 +26,7 @@ use notify::{
 
 use self::{
     fingerprint::Fingerprint,
-    folders::{Folders, Native},
+    folders::{Folders, SystemWatcher},
 };
 
 /// Editors write a file in several steps; events within this time count as one change.
@@ -56,7 +56,7 @@ const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 pub struct Watcher {
     /// The sender to the thread, which ends when all of these are dropped. If the thread has ended early, sending
     /// fails; that error is ignored everywhere, because nothing can watch then.
-    orders: Arc<Sender<Order>>,
+    commands: Arc<Sender<Command>>,
     /// The id of the next reader.
     next_reader: Arc<AtomicU64>,
 }
@@ -64,14 +64,14 @@ pub struct Watcher {
 /// The files of one reader, which are watched until this is dropped.
 pub struct Watch {
     reader: ReaderId,
-    orders: Arc<Sender<Order>>,
+    commands: Arc<Sender<Command>>,
 }
 
 /// Identifies a reader of a [`Watcher`].
 type ReaderId = u64;
 
 /// An order to the thread of a [`Watcher`].
-enum Order {
+enum Command {
     /// Something has happened at these paths.
     Check(Vec<PathBuf>),
     /// Events may have been missed.
@@ -105,42 +105,42 @@ impl Watcher {
     /// Starts the thread. If the system can start none, the log says so, and no change is reported.
     #[must_use]
     pub fn new() -> Self {
-        Self::polling(POLL_INTERVAL, Native::new)
+        Self::polling(POLL_INTERVAL, SystemWatcher::new)
     }
 
     /// Starts a watcher that also checks all files every `poll_interval`.
     fn polling(
         poll_interval: Duration,
-        native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native,
+        make_system_watcher: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> SystemWatcher,
     ) -> Self {
-        let (orders, inbox) = channel();
-        let orders = Arc::new(orders);
+        let (commands, inbox) = channel();
+        let commands = Arc::new(commands);
         // Only watchers and watches own the sender, so dropping them ends the thread.
-        let weak_orders = Arc::downgrade(&orders);
+        let weak_commands = Arc::downgrade(&commands);
         let names = Arc::<FileNames>::default();
         let filter = Arc::clone(&names);
-        let received = move |event: notify::Result<Event>| {
-            if let Some(order) = filter.order(event)
-                && let Some(orders) = weak_orders.upgrade()
+        let on_event = move |event: notify::Result<Event>| {
+            if let Some(command) = filter.command_for(event)
+                && let Some(commands) = weak_commands.upgrade()
             {
-                let _ = orders.send(order);
+                let _ = commands.send(command);
             }
         };
-        let folders = Folders::new(native(Box::new(received)));
-        let state = ThreadState { folders, names, readers: BTreeMap::new(), by_path: HashMap::new() };
+        let folders = Folders::new(make_system_watcher(Box::new(on_event)));
+        let state = ThreadState { folders, names, readers: BTreeMap::new(), readers_by_path: HashMap::new() };
         let thread = thread::Builder::new().name("toolrack-watch".to_owned());
         if let Err(error) = thread.spawn(move || state.run(&inbox, poll_interval)) {
             tracing::warn!("the configuration files cannot be watched: {error}; changes are applied on request");
         }
-        Self { orders, next_reader: Arc::default() }
+        Self { commands, next_reader: Arc::default() }
     }
 
-    /// Returns a watch that calls `changed`, on the watcher's thread, 150 ms after one of its files has changed. It
+    /// Returns a watch that calls `on_change`, on the watcher's thread, 150 ms after one of its files has changed. It
     /// should only notify another thread: reading the configuration again shows whether anything is different.
-    pub fn watch(&self, changed: impl Fn() + Send + 'static) -> Watch {
+    pub fn watch(&self, on_change: impl Fn() + Send + 'static) -> Watch {
         let reader = self.next_reader.fetch_add(1, Ordering::Relaxed);
-        let _ = self.orders.send(Order::Begin(reader, Box::new(changed)));
-        Watch { reader, orders: Arc::clone(&self.orders) }
+        let _ = self.commands.send(Command::Begin(reader, Box::new(on_change)));
+        Watch { reader, commands: Arc::clone(&self.commands) }
     }
 }
 
@@ -148,17 +148,17 @@ impl Watch {
     /// Watches these files instead of the earlier ones. A file whose folder cannot be watched is checked every ten
     /// seconds. All changes after the return of this function are reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
-        let (done, switched) = channel();
+        let (done_sender, done_receiver) = channel();
         let files = files.into_iter().map(Path::to_owned).collect();
-        let _ = self.orders.send(Order::Follow(self.reader, files, done));
+        let _ = self.commands.send(Command::Follow(self.reader, files, done_sender));
         // Returns when the thread has switched to the new files, or has ended.
-        let _ = switched.recv();
+        let _ = done_receiver.recv();
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let _ = self.orders.send(Order::End(self.reader));
+        let _ = self.commands.send(Command::End(self.reader));
     }
 }
 
@@ -170,15 +170,15 @@ struct FileNames(ArcSwap<BTreeSet<OsString>>);
 impl FileNames {
     /// Returns what the thread has to do after `event`. Ignores events of reading, because a reader's own reads would
     /// wake the thread endlessly.
-    fn order(&self, event: notify::Result<Event>) -> Option<Order> {
+    fn command_for(&self, event: notify::Result<Event>) -> Option<Command> {
         // An error means that an event may have been missed.
-        let Ok(event) = event else { return Some(Order::CheckAll) };
+        let Ok(event) = event else { return Some(Command::CheckAll) };
         if event.need_rescan() {
-            return Some(Order::CheckAll);
+            return Some(Command::CheckAll);
         }
         let is_content = matches!(event.kind, Modify(Data(_) | Metadata(_)));
         let is_relevant = !event.kind.is_access() && (!is_content || event.paths.iter().any(|path| self.has(path)));
-        is_relevant.then_some(Order::Check(event.paths))
+        is_relevant.then_some(Command::Check(event.paths))
     }
 
     /// Returns whether a followed file has the same name as `path`.
@@ -199,7 +199,7 @@ impl FileNames {
 /// What one reader follows.
 struct Reader {
     /// What to call when one of the files has changed.
-    changed: Box<dyn Fn() + Send>,
+    on_change: Box<dyn Fn() + Send>,
     /// The followed files, as they were when the reader last heard of a change.
     files: BTreeMap<PathBuf, Fingerprint>,
     /// The paths whose events matter to it; their folders are watched.
@@ -221,12 +221,12 @@ struct ThreadState {
     names: Arc<FileNames>,
     readers: BTreeMap<ReaderId, Reader>,
     /// The readers to which an event at a path matters.
-    by_path: HashMap<PathBuf, BTreeSet<ReaderId>>,
+    readers_by_path: HashMap<PathBuf, BTreeSet<ReaderId>>,
 }
 
 impl ThreadState {
     /// Reports changes until the watcher and all its watches are dropped.
-    fn run(mut self, inbox: &Receiver<Order>, poll_interval: Duration) {
+    fn run(mut self, inbox: &Receiver<Command>, poll_interval: Duration) {
         let interval_now = |state: &Self| match state.folders.is_complete() {
             true => poll_interval,
             false => poll_interval.min(POLL_INTERVAL_WITHOUT_WATCH),
@@ -235,7 +235,7 @@ impl ThreadState {
         loop {
             let remaining = interval_now(&self).saturating_sub(last_check.elapsed());
             let mut affected = match inbox.recv_timeout(remaining) {
-                Ok(order) => self.handle(order),
+                Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => {
                     last_check = Instant::now();
                     self.changed_readers(self.readers.keys().copied().collect())
@@ -249,20 +249,20 @@ impl ThreadState {
         }
     }
 
-    /// Does what `order` says. Returns the readers whose files may have changed.
-    fn handle(&mut self, order: Order) -> BTreeSet<ReaderId> {
-        match order {
-            Order::Check(paths) => {
+    /// Does what `command` says. Returns the readers whose files may have changed.
+    fn handle(&mut self, command: Command) -> BTreeSet<ReaderId> {
+        match command {
+            Command::Check(paths) => {
                 paths.iter().for_each(|path| self.folders.mark_replaced(path));
-                return paths.iter().filter_map(|path| self.by_path.get(path)).flatten().copied().collect();
+                return paths.iter().filter_map(|path| self.readers_by_path.get(path)).flatten().copied().collect();
             }
-            Order::CheckAll => return self.readers.keys().copied().collect(),
-            Order::Begin(reader, changed) => {
-                self.readers.insert(reader, Reader { changed, files: BTreeMap::new(), paths: BTreeSet::new() });
+            Command::CheckAll => return self.readers.keys().copied().collect(),
+            Command::Begin(reader, on_change) => {
+                self.readers.insert(reader, Reader { on_change, files: BTreeMap::new(), paths: BTreeSet::new() });
             }
             // `_done` is dropped after the files are followed, which wakes `Watch::follow`.
-            Order::Follow(reader, files, _done) => self.follow(reader, files),
-            Order::End(reader) => {
+            Command::Follow(reader, files, _done) => self.follow(reader, files),
+            Command::End(reader) => {
                 self.set_paths(reader, BTreeSet::new());
                 self.readers.remove(&reader);
             }
@@ -271,11 +271,11 @@ impl ThreadState {
     }
 
     /// Waits until a change has settled. Events that arrive meanwhile belong to the same change.
-    fn settle(&mut self, inbox: &Receiver<Order>, affected: &mut BTreeSet<ReaderId>) -> Result<(), AllDropped> {
+    fn settle(&mut self, inbox: &Receiver<Command>, affected: &mut BTreeSet<ReaderId>) -> Result<(), AllDropped> {
         let end = Instant::now() + SETTLE_TIME;
         while let Some(remaining) = end.checked_duration_since(Instant::now()) {
             match inbox.recv_timeout(remaining) {
-                Ok(order) => affected.extend(self.handle(order)),
+                Ok(command) => affected.extend(self.handle(command)),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return Err(AllDropped),
             }
@@ -296,7 +296,7 @@ impl ThreadState {
                 for (file, fingerprint) in &mut reader.files {
                     *fingerprint = Fingerprint::of(file);
                 }
-                (reader.changed)();
+                (reader.on_change)();
             }
         }
     }
@@ -354,15 +354,15 @@ impl ThreadState {
         self.names.add(paths.iter());
         let before = std::mem::replace(&mut reader.paths, paths);
         for path in before.difference(&reader.paths) {
-            if let Some(readers) = self.by_path.get_mut(path) {
+            if let Some(readers) = self.readers_by_path.get_mut(path) {
                 readers.remove(&id);
                 if readers.is_empty() {
-                    self.by_path.remove(path);
+                    self.readers_by_path.remove(path);
                 }
             }
         }
         for path in reader.paths.difference(&before) {
-            self.by_path.entry(path.clone()).or_default().insert(id);
+            self.readers_by_path.entry(path.clone()).or_default().insert(id);
         }
         let (folders_before, folders) = (folders_of(&before), reader.folders());
         folders_before.difference(&folders).for_each(|folder| self.folders.remove(folder, id));

@@ -352,7 +352,7 @@ fn edit_error(error: &EditError) -> ApiError {
     let (status, code) = match error {
         EditError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY"),
         EditError::Exists { .. } => (StatusCode::CONFLICT, "EXISTS"),
-        EditError::Moved { .. } => (StatusCode::PRECONDITION_FAILED, "CHANGED"),
+        EditError::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "CHANGED"),
         EditError::Missing { .. } => (StatusCode::NOT_FOUND, "UNKNOWN_SERVER"),
         EditError::Busy { .. } => (StatusCode::CONFLICT, "BUSY"),
         EditError::Io { .. } => (StatusCode::INSUFFICIENT_STORAGE, "NOT_WRITTEN"),

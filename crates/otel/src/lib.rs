@@ -136,7 +136,8 @@ impl toolrack_host::Tracer for Tracer {
         self.propagator.inject_context(&context, &mut fields);
         let context = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
         // The propagator writes no baggage, so the caller's baggage is added here.
-        let baggage = caller_context.and_then(|caller_context| caller_context.fields().find(|(name, _)| *name == "baggage"));
+        let baggage =
+            caller_context.and_then(|caller_context| caller_context.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(context.clone(), |(_, baggage)| context.baggage(baggage)))
     }
 }

@@ -46,7 +46,9 @@ fn to_shown_part(part: Content) -> Option<ShownPart> {
             let mime_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             Some(match mime_type.starts_with("image/") {
                 true => image(blob, mime_type),
-                false => ShownPart::Text(describe_media(&format!("the file {}", text::for_line(&uri)), &blob, mime_type)),
+                false => {
+                    ShownPart::Text(describe_media(&format!("the file {}", text::for_line(&uri)), &blob, mime_type))
+                }
             })
         }
         Content::Other(value) => Some(ShownPart::Text(value.to_string())),

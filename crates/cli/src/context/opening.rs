@@ -7,7 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use toolrack_auth::{SignIn, SignInBuilder};
-use toolrack_config::{Environment, Interpolate, Places, Typed, UnsetPolicy};
+use toolrack_config::{Environment, Interpolate, Places, TypedConfig, UnsetPolicy};
 use toolrack_host::{Egress, OnMessage, ServerName, Tracer, ask::Root};
 use toolrack_store::{ArtifactBounds, ArtifactFolder};
 use toolrack_team::TenantQuotas;
@@ -36,7 +36,7 @@ pub(super) const PROXIES: &[&str] =
 pub(crate) struct CommandLine {
     pub(crate) global: Global,
     /// The configurations that are given as text instead of a file.
-    pub(crate) inline_configs: Vec<Typed>,
+    pub(crate) inline_configs: Vec<TypedConfig>,
     /// The text of `--args`, if another process has read it already: stdin can be read only once.
     pub(crate) args_text: Option<ArgsText>,
 }

@@ -138,13 +138,13 @@ fn every_program_s_file_gets_the_entry_and_then_its_bytes_back() {
             let place = disk.of_user(*client);
             assert_eq!(place.path, disk.home().join(path));
             disk.write(&place, &before);
-            assert_eq!(standing(&place, "toolrack").unwrap(), Standing::Free);
+            assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free);
             let change = connect(&place, "toolrack", &gateway(), &disk.memories()).unwrap();
             assert_eq!(read(&place), before, "only worked out");
             assert!(!change.diff().contains("canary") && change.diff().contains("toolrack"), "{}", change.diff());
             change.write().unwrap();
             let after = read(&place);
-            assert_eq!(standing(&place, "toolrack").unwrap(), Standing::Ours, "{after}");
+            assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Gateway, "{after}");
             assert_eq!(after.starts_with('\u{feff}'), before.starts_with('\u{feff}'));
             assert_eq!(
                 after.replace("\r\n", "").contains('\n'),
@@ -171,7 +171,7 @@ fn after_another_change_only_the_entry_is_taken_out() {
         let change = disk.undo(&place).unwrap();
         assert!(!change.is_exact(), "{client}");
         let after = read(&place);
-        assert_eq!(standing(&place, "toolrack").unwrap(), Standing::Free, "{after}");
+        assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "{after}");
         let letters = |text: &str| text.split_whitespace().collect::<String>().replace(',', "");
         // White space, a comma and the object that was made for it are what an entry may leave.
         let made = if *client == Client::Gemini { "\"mcpServers\":{}" } else { "" };
@@ -184,7 +184,7 @@ fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
     let disk = Disk::new();
     let place = disk.of_user(client);
     connect(&place, "toolrack", reach, &disk.memories())?.write()?;
-    Ok(elsewhere::entry(&place.path, &place.servers_place, "toolrack").unwrap().unwrap())
+    Ok(other_programs::entry(&place.path, &place.servers_location, "toolrack").unwrap().unwrap())
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn two_entries_of_one_file_are_undone_in_any_order() {
                 let change = undo(&place, &format!("{name}1"), &disk.memories()).unwrap();
                 assert_eq!(change.is_exact(), is_exact, "{client} {name}");
                 change.write().unwrap();
-                assert_eq!(standing(&place, &format!("{name}1")).unwrap(), Standing::Free, "{client}");
+                assert_eq!(name_state(&place, &format!("{name}1")).unwrap(), NameState::Free, "{client}");
             }
             assert!(!is_exact || read(&place) == *before, "{client}: {}", read(&place));
             // Whatever the order, no byte of the user's own text is lost.

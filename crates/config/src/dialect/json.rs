@@ -11,7 +11,7 @@ use crate::{
     entry::looks_like_server,
     node::{Member, Node, Value},
     problem::Problem,
-    suggest::misspelt,
+    suggest::intended_name,
 };
 
 /// The keys of the servers, most common first.
@@ -25,7 +25,7 @@ const OPENCODE: &[&str] = &["mcp"];
 const MAX_NAMED: usize = 5;
 
 /// Members that a file without servers may have without a warning.
-const COMPANIONS: &[&str] = &["$schema", "inputs"];
+const HARMLESS_KEYS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, otherwise as in RFC 8259.
 const OPTIONS: ParseOptions = ParseOptions {
@@ -64,12 +64,12 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         Container::Under(node) | Container::Root(node) => {
             servers.problems.extend(ignored_servers(document, &root, node));
             let members = node.members().unwrap_or_default();
-            servers.raw = members.iter().filter(|member| member.name != "$schema").cloned().collect();
+            servers.entries = members.iter().filter(|member| member.name != "$schema").cloned().collect();
             if is_gemini(document) {
-                servers.raw.iter_mut().for_each(|raw| set_sse_type(&mut raw.node));
+                servers.entries.iter_mut().for_each(|raw| set_sse_type(&mut raw.node));
             }
         }
-        Container::Missing => servers.problems.extend(nothing_found(document, &root)),
+        Container::Missing => servers.problems.extend(no_servers_warning(document, &root)),
     }
     Ok(servers)
 }
@@ -177,9 +177,9 @@ fn names_of_servers(container: &Node) -> String {
 
 /// Returns whether the file is opencode's, which has its own names for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
-    let is_named = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
+    let has_name = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
     let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
-    has_schema() || is_named() || {
+    has_schema() || has_name() || {
         let mcp = root.get("mcp").map(|member| &member.node);
         let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
         [mcp, below].into_iter().flatten().any(has_opencode_types)
@@ -215,13 +215,12 @@ fn has_opencode_types(container: &Node) -> bool {
 }
 
 /// Returns a warning about a file without servers; `None` if the file has nothing else either.
-fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {
-    let member = root.members()?.iter().find(|member| !COMPANIONS.contains(&&*member.name))?;
+fn no_servers_warning(document: &Document, root: &Node) -> Option<Problem> {
+    let member = root.members()?.iter().find(|member| !HARMLESS_KEYS.contains(&&*member.name))?;
     let problem = Problem::warning("no servers are configured here: there is no `mcpServers`");
-    let near = root
-        .members()?
-        .iter()
-        .find(|member| misspelt(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
+    let near = root.members()?.iter().find(|member| {
+        intended_name(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers"
+    });
     Some(match near {
         Some(near) => document
             .locate(problem.hint(format!("`{}` should probably be `mcpServers`", near.name)), near.name_at.clone()),
@@ -246,13 +245,17 @@ fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Probl
             Value::List(array.elements.into_iter().map(|element| convert(document, element)).collect::<Result<_, _>>()?)
         }
         ast::Value::Object(object) => Value::Map(
-            object.properties.into_iter().map(|property| member(document, property)).collect::<Result<_, _>>()?,
+            object
+                .properties
+                .into_iter()
+                .map(|property| convert_member(document, property))
+                .collect::<Result<_, _>>()?,
         ),
     };
     Ok(Node { at, value })
 }
 
-fn member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, Box<Problem>> {
+fn convert_member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, Box<Problem>> {
     Ok(Member {
         name_at: span(&property.name),
         name: property.name.into_string(),
@@ -317,7 +320,7 @@ mod tests {
     fn names(text: &str) -> Vec<String> {
         let servers = servers(&Document::new(None, text)).unwrap();
         assert!(servers.problems.is_empty(), "{:?}", servers.problems);
-        servers.raw.into_iter().map(|raw| raw.name).collect()
+        servers.entries.into_iter().map(|raw| raw.name).collect()
     }
 
     fn broken(text: &str) -> String {
@@ -368,11 +371,11 @@ mod tests {
         let text = r#"{ "mcpServers": { "a": { "url": "u" }, "b": { "httpUrl": "u" }, "c": { "url": "u", "type": "http" } } }"#;
         let null = r#"{ "mcpServers": { "a": { "url": "u", "type": null } } }"#;
         let servers_of_null = servers(&Document::new(Some("/home/ada/.gemini/settings.json".into()), null)).unwrap();
-        let fields = servers_of_null.raw[0].node.members().unwrap();
+        let fields = servers_of_null.entries[0].node.members().unwrap();
         assert_eq!(fields.iter().filter(|field| field.name == "type").count(), 1, "{fields:?}");
         let kinds = |path: &str| {
             let servers = servers(&Document::new(Some(path.into()), text)).unwrap();
-            servers.raw.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
+            servers.entries.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
         };
         assert_eq!(kinds("/home/ada/.gemini/settings.json"), [Some("sse".to_owned()), None, Some("http".to_owned())]);
         assert_eq!(kinds("/home/ada/settings.json"), [None, None, Some("http".to_owned())]);
@@ -408,7 +411,7 @@ mod tests {
             ),
         ] {
             let servers = servers(&Document::new(Some("mcp.json".into()), &text)).unwrap();
-            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [used], "{text}");
+            assert_eq!(servers.entries.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [used], "{text}");
             assert_eq!(servers.problems.len(), 1, "{text}: {:?}", servers.problems);
             let problem = &servers.problems[0];
             assert_eq!((problem.is_error(), &*problem.message), (is_error, message), "{text}");
@@ -431,7 +434,7 @@ mod tests {
     fn a_misspelt_container_is_named() {
         let document = Document::new(None, r#"{ "mcpservers": { "a": { "command": "x" } } }"#);
         let servers = servers(&document).unwrap();
-        assert!(servers.raw.is_empty());
+        assert!(servers.entries.is_empty());
         assert!(servers.problems[0].hint.as_deref().unwrap().contains("`mcpServers`"));
     }
 }

@@ -33,14 +33,14 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
             servers.problems.push(document.locate(problem, defaults.node.at.clone()));
         }
         if let Some(list) = defaults.node.get("mcp") {
-            servers.raw = named_list(document, "defaults.mcp", &list.node, &mut servers.problems)?;
+            servers.entries = named_entries(document, "defaults.mcp", &list.node, &mut servers.problems)?;
         }
     }
     if let Some(table) = root.get("mcp_servers") {
         let Some(members) = table.node.members() else {
             return Err(not_an_object(document, &table.node, "`mcp_servers`"));
         };
-        servers.raw.extend(members.iter().cloned());
+        servers.entries.extend(members.iter().cloned());
     }
     if let Some(list) = root.get("agents") {
         agents(document, &list.node, &mut servers);
@@ -61,9 +61,9 @@ fn agents(document: &Document, list: &Node, servers: &mut Servers) {
             servers.problems.push(document.locate(problem, node.at.clone()));
             continue;
         };
-        let raw = match node.get("mcp") {
+        let entries = match node.get("mcp") {
             Some(list) => {
-                named_list(document, "agents.mcp", &list.node, &mut servers.problems).unwrap_or_else(|problem| {
+                named_entries(document, "agents.mcp", &list.node, &mut servers.problems).unwrap_or_else(|problem| {
                     servers.problems.push(*problem);
                     Vec::new()
                 })
@@ -71,14 +71,14 @@ fn agents(document: &Document, list: &Node, servers: &mut Servers) {
             None => Vec::new(),
         };
         match servers.agents.iter_mut().find(|agent| agent.id == id) {
-            Some(agent) => agent.raw.extend(raw),
-            None => servers.agents.push(Agent { id: id.to_owned(), raw }),
+            Some(agent) => agent.entries.extend(entries),
+            None => servers.agents.push(Agent { id: id.to_owned(), entries }),
         }
     }
 }
 
 /// Reads `[[defaults.mcp]]`, where the name of each server is one of its fields.
-fn named_list(
+fn named_entries(
     document: &Document,
     place: &str,
     list: &Node,
@@ -168,19 +168,19 @@ mod tests {
         let text = "[defaults]\n# shared\n\n[[defaults.mcp]]\nname = \"fs\"\ncommand = \"x\"\n\n[mcp_servers.gh]\nurl = \"https://x\"\n[mcp_servers.gh.headers]\nA = \"b\"\n";
         let servers = read(text).unwrap();
         assert!(servers.problems.is_empty());
-        let names: Vec<_> = servers.raw.iter().map(|raw| &*raw.name).collect();
+        let names: Vec<_> = servers.entries.iter().map(|raw| &*raw.name).collect();
         assert_eq!(names, ["fs", "gh"]);
-        let command = &servers.raw[0].node.get("command").unwrap();
+        let command = &servers.entries[0].node.get("command").unwrap();
         assert_eq!(&text[command.node.at.clone()], "\"x\"");
-        assert!(servers.raw[0].node.get("name").is_none());
-        let header = servers.raw[1].node.get("headers").unwrap().node.get("A").unwrap().clone();
+        assert!(servers.entries[0].node.get("name").is_none());
+        let header = servers.entries[1].node.get("headers").unwrap().node.get("A").unwrap().clone();
         assert_eq!(&text[header.node.at], "\"b\"");
     }
 
     #[test]
     fn a_server_without_a_name_costs_only_itself() {
         let servers = read("[[defaults.mcp]]\ncommand = \"x\"\n[[defaults.mcp]]\nname = \"a\"\n").unwrap();
-        assert_eq!(servers.raw.len(), 1);
+        assert_eq!(servers.entries.len(), 1);
         assert_eq!(servers.problems[0].line, Some(1));
     }
 
@@ -192,7 +192,7 @@ mod tests {
             ("[mcp_servers.a]\ncommand = \"x\"\n[[defaults]]\nname = \"b\"\ncommand = \"x\"\n", 3),
         ] {
             let servers = read(text).unwrap();
-            assert_eq!(servers.raw.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), ["a"], "{text}");
+            assert_eq!(servers.entries.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), ["a"], "{text}");
             let [problem] = &*servers.problems else { panic!("{text}: {:?}", servers.problems) };
             assert_eq!((problem.is_error(), problem.line), (true, Some(line)), "{text}");
             assert!(problem.message.contains("write `[[defaults.mcp]]`"), "{problem}");
@@ -206,7 +206,7 @@ mod tests {
              [[agents]]\nmcp = []\n[[agents]]\nid = \"a\"\nmcp = [{ name = \"y\", command = \"y\" }]\n",
         )
         .unwrap();
-        let agents: Vec<_> = servers.agents.iter().map(|agent| (&*agent.id, agent.raw.len())).collect();
+        let agents: Vec<_> = servers.agents.iter().map(|agent| (&*agent.id, agent.entries.len())).collect();
         assert_eq!(agents, [("a", 2), ("b", 0)]);
         assert_eq!((servers.problems.len(), servers.problems[0].line), (1, Some(8)));
         for text in ["agents = 1", "[[agents]]\nid = \"a\"\nmcp = 1"] {

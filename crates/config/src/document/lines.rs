@@ -4,7 +4,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use super::masked;
+use super::mask_line;
 
 /// The positions of the lines of one text. Every call must pass the same text.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Line {
     /// The length of the line in bytes, without the line break.
     pub(super) bytes: usize,
     /// The characters of the line, with values hidden.
-    pub(super) masked: Vec<char>,
+    pub(super) masked_chars: Vec<char>,
     /// The start of each character, in bytes from the beginning of the text.
     char_starts: Vec<usize>,
 }
@@ -44,9 +44,9 @@ impl Lines {
             let start = self.starts(text).get(number - 1).copied().unwrap_or_default();
             Line::read(number, start, text)
         });
-        let found = read(&line);
+        let result = read(&line);
         *last = Some(line);
-        found
+        result
     }
 
     fn starts(&self, text: &str) -> &[usize] {
@@ -60,14 +60,14 @@ impl Lines {
 impl Line {
     fn read(number: usize, start: usize, text: &str) -> Self {
         let rest = &text[start..];
-        let full = rest.split('\n').next().unwrap_or_default();
-        let shown = full.strip_suffix('\r').unwrap_or(full);
+        let line = rest.split('\n').next().unwrap_or_default();
+        let content = line.strip_suffix('\r').unwrap_or(line);
         Self {
             number,
             start,
-            bytes: shown.len(),
-            masked: masked(shown).chars().collect(),
-            char_starts: full.char_indices().map(|(at, _)| start + at).collect(),
+            bytes: content.len(),
+            masked_chars: mask_line(content).chars().collect(),
+            char_starts: line.char_indices().map(|(at, _)| start + at).collect(),
         }
     }
 

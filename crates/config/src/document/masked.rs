@@ -1,16 +1,16 @@
 //! Masks the values in a line that cannot be parsed, so that it can be shown in a message.
 
 /// Bare words that are shown, because they are grammar, not values.
-const WORDS: &[&str] = &["true", "false", "null"];
+const GRAMMAR_WORDS: &[&str] = &["true", "false", "null"];
 
 /// The longest bare word that can be a key.
-const MAX_KEY: usize = 32;
+const MAX_KEY_LENGTH: usize = 32;
 
 /// Returns `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns
 /// stay the same.
 ///
 /// Keys, punctuation, short numbers and the words of the grammar remain; all other text counts as a value.
-pub(crate) fn masked(line: &str) -> String {
+pub(crate) fn mask_line(line: &str) -> String {
     let chars: Vec<char> = line.chars().collect();
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
@@ -20,8 +20,8 @@ pub(crate) fn masked(line: &str) -> String {
         match c {
             '"' | '\'' => {
                 let end = string_end(&chars, at);
-                let shown = key_may_follow && is_followed_by_value(&chars, end);
-                extend(&mut out, &chars[at..end], shown);
+                let is_shown = key_may_follow && is_followed_by_value(&chars, end);
+                push_masked(&mut out, &chars[at..end], is_shown);
                 key_may_follow = false;
                 at = end;
             }
@@ -41,9 +41,9 @@ pub(crate) fn masked(line: &str) -> String {
             _ => {
                 let end = word_end(&chars, at);
                 let word: String = chars[at..end].iter().collect();
-                let is_key = key_may_follow && end - at <= MAX_KEY && is_followed_by_name_end(&chars, end);
-                let shown = is_key || WORDS.contains(&&*word) || is_small_number(&word);
-                extend(&mut out, &chars[at..end], shown);
+                let is_key = key_may_follow && end - at <= MAX_KEY_LENGTH && is_followed_by_name_end(&chars, end);
+                let is_shown = is_key || GRAMMAR_WORDS.contains(&&*word) || is_small_number(&word);
+                push_masked(&mut out, &chars[at..end], is_shown);
                 key_may_follow = key_may_follow && is_key;
                 at = end;
             }
@@ -52,11 +52,11 @@ pub(crate) fn masked(line: &str) -> String {
     out
 }
 
-fn extend(out: &mut String, chars: &[char], shown: bool) {
+fn push_masked(out: &mut String, chars: &[char], is_shown: bool) {
     let last = chars.len().saturating_sub(1);
     out.extend(chars.iter().enumerate().map(|(index, &c)| {
         let is_quote = (index == 0 || index == last) && matches!(c, '"' | '\'');
-        if shown || is_quote { c } else { '*' }
+        if is_shown || is_quote { c } else { '*' }
     }));
 }
 
@@ -131,21 +131,21 @@ mod tests {
             (r#""a\"b": "canary""#, r#""a\"b": "******""#),
             ("canary canary", "****** ******"),
         ] {
-            assert_eq!(masked(given), shown);
+            assert_eq!(mask_line(given), shown);
         }
     }
 
     proptest! {
         #[test]
         fn masking_keeps_every_column(text in "[^\n]{0,80}") {
-            prop_assert_eq!(masked(&text).chars().count(), text.chars().count());
+            prop_assert_eq!(mask_line(&text).chars().count(), text.chars().count());
         }
 
         #[test]
         fn a_quoted_value_never_shows(value in "[a-zA-Z0-9+/_-]{8,40}") {
-            let shown = masked(&format!(r#""k": "{value}", x"#));
+            let shown = mask_line(&format!(r#""k": "{value}", x"#));
             prop_assert!(!shown.contains(&value));
-            let shown = masked(&format!(r#""k": "{value}"#));
+            let shown = mask_line(&format!(r#""k": "{value}"#));
             prop_assert!(!shown.contains(&value));
         }
     }

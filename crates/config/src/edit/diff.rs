@@ -15,7 +15,7 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
-    let [before, after] = [before, after].map(|text| redact::file(&Document::new(Some(path.to_owned()), text)));
+    let [before, after] = [before, after].map(|text| redact::redact_file(&Document::new(Some(path.to_owned()), text)));
     let old: Vec<&str> = before.lines().collect();
     let new: Vec<&str> = after.lines().collect();
     let count_equal = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();

@@ -8,10 +8,10 @@ use super::EditError;
 use crate::{Problem, mask::HIDDEN};
 
 /// Refuses an entry that contains `***`, because no value is known for it, and the `***` itself would be written.
-pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
+pub(super) fn refuse_hidden(name: &str, entry: &Json) -> Result<(), EditError> {
     match first_hidden(entry, "") {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(field) => Err(no_value(name, &field, "no value is known for it")),
+        ControlFlow::Break(field) => Err(hidden_value_error(name, &field, "no value is known for it")),
     }
 }
 
@@ -21,11 +21,11 @@ pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
 /// [`EditError::Invalid`] with the field whose value is not in the file, or is one of several that look the same.
 pub(super) fn reveal(name: &str, entry: &mut Json, view: &Json, values: &Json) -> Result<(), EditError> {
     restore(entry, view, values, "").map_err(|field| {
-        no_value(name, &field, "the file has no such value to keep, or several that cannot be told apart")
+        hidden_value_error(name, &field, "the file has no such value to keep, or several that cannot be told apart")
     })
 }
 
-fn no_value(name: &str, field: &str, why: &str) -> EditError {
+fn hidden_value_error(name: &str, field: &str, why: &str) -> EditError {
     let field = field.trim_start_matches('.');
     let problem = Problem::error(format!("`{field}` is hidden, and {why}")).field(field);
     let problems = vec![problem.hint("give the value, or a placeholder such as ${NAME}")];
@@ -61,14 +61,14 @@ fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(
             let list = ShownList { shown, values: values.as_array().unwrap_or(&empty) };
             let sent = items.clone();
             for (index, item) in items.iter_mut().enumerate() {
-                let place = format!("{path}[{index}]");
+                let item_path = format!("{path}[{index}]");
                 // The item may have moved.
                 let shown_index = match item {
-                    Json::String(text) if text.contains(HIDDEN) => list.shown_index(&sent, index).ok_or(&place)?,
+                    Json::String(text) if text.contains(HIDDEN) => list.shown_index(&sent, index).ok_or(&item_path)?,
                     _ => index,
                 };
                 let view = list.shown.get(shown_index).unwrap_or(&Json::Null);
-                restore(item, view, list.values.get(shown_index).unwrap_or(&Json::Null), &place)?;
+                restore(item, view, list.values.get(shown_index).unwrap_or(&Json::Null), &item_path)?;
             }
             Ok(())
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Number, Value as Json, json};
 use toolrack_host::ServerSpec;
 
-use super::{EditError, File};
+use super::{EditError, EditableFile};
 use crate::{
     entry::{Decoded, Report, canonical, decode},
     node::{Member, Node},
@@ -28,7 +28,7 @@ const FIELD_GROUPS: &[&[&str]] = &[KIND_FIELDS, &["env", "inherit_env"]];
 
 /// Parses an entry; `None` if it is not a valid server. Also returns the names of its members that are no fields of
 /// Toolrack.
-pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
+pub(super) fn decode_entry(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
     let raw = Member { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
     match decode(&raw, &mut report) {
@@ -38,12 +38,12 @@ pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> 
 }
 
 /// Returns all fields of `entry`, in Toolrack's format.
-fn fields_in(name: &str, entry: &Json) -> Option<Fields> {
-    let (spec, _) = read(name, Node::from_json(entry))?;
-    fields_of(redact::proposal(&spec))
+fn decoded_fields(name: &str, entry: &Json) -> Option<Fields> {
+    let (spec, _) = decode_entry(name, Node::from_json(entry))?;
+    normalized_fields(redact::proposal(&spec))
 }
 
-fn fields_of(entry: Json) -> Option<Fields> {
+fn normalized_fields(entry: Json) -> Option<Fields> {
     match with_integers(entry) {
         Json::Object(fields) => Some(fields),
         _ => None,
@@ -67,7 +67,7 @@ fn whole_number(number: &Number) -> Option<Number> {
 }
 
 /// An entry that an editor sends back.
-pub(super) struct Returned<'a> {
+pub(super) struct ReturnedEntry<'a> {
     pub(super) name: &'a str,
     /// The entry in the file.
     pub(super) written: &'a Fields,
@@ -79,10 +79,10 @@ pub(super) struct Returned<'a> {
     pub(super) revealed: &'a Json,
 }
 
-impl Returned<'_> {
+impl ReturnedEntry<'_> {
     /// Returns the new entry, in the format of `file`.
-    pub(super) fn merged(&self, file: &dyn File) -> Result<Json, EditError> {
-        let current = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
+    pub(super) fn merged(&self, file: &dyn EditableFile) -> Result<Json, EditError> {
+        let current = decoded_fields(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
         let (target, changed) = self.target_fields(&current);
         let mut base = self.written.clone();
         self.copy_unknown(&mut base);
@@ -90,20 +90,22 @@ impl Returned<'_> {
             return Ok(Json::Object(base));
         }
         let merge = Merge { name: self.name, current: &current, target: &target, changed: &changed };
-        if !file.is_our_entry(self.name) {
+        if !file.is_toolrack_entry(self.name) {
             return merge.translated(file, base);
         }
         let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
-        let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
-        Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.rewritten(base, &target))))
+        let has_target_fields =
+            |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
+        Ok(Json::Object(attempts.into_iter().find(has_target_fields).unwrap_or_else(|| self.rewritten(base, &target))))
     }
 
     /// Returns the fields of the new entry, and the names of the changed ones. A field that the user did not change
     /// stays as it is in the file. The view may show another value than the file, such as the folder of a project or
     /// the `enabled` of another file. The user did not write that value, so it does not go into this file.
     fn target_fields(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
-        let parsed =
-            |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
+        let parsed = |entry: &Json| {
+            decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
+        };
         let (shown, sent, revealed) = (parsed(self.shown), parsed(self.sent), parsed(self.revealed));
         let mut target = current.clone();
         let mut changed = BTreeSet::new();
@@ -124,7 +126,8 @@ impl Returned<'_> {
 
     /// Copies the members of the sent entry that are not fields of Toolrack into `base`.
     fn copy_unknown(&self, base: &mut Fields) {
-        let unknown = read(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
+        let unknown =
+            decode_entry(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
         for name in unknown {
             base.extend(self.revealed.get(&name).map(|value| (name, value.clone())));
         }
@@ -132,7 +135,7 @@ impl Returned<'_> {
 
     /// Returns all `target` fields in Toolrack's format, after those members of `base` that are no fields of Toolrack.
     fn rewritten(&self, mut base: Fields, target: &Fields) -> Fields {
-        let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
+        let unknown = decode_entry(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
         base.retain(|name, _| unknown.contains(name));
         base.extend(target.clone());
@@ -151,7 +154,7 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Merges for the file of another program: converts the old and the new entry into that program's format, and
     /// applies to `base` the members in which they differ.
-    fn translated(&self, file: &dyn File, mut base: Fields) -> Result<Json, EditError> {
+    fn translated(&self, file: &dyn EditableFile, mut base: Fields) -> Result<Json, EditError> {
         let Self { current, target, changed, .. } = *self;
         let is_changed = |group: &[&str]| group.iter().any(|field| changed.contains(*field));
         let is_affected = |field: &str| {
@@ -164,14 +167,14 @@ impl Merge<'_> {
             file.translated(self.name, &Json::Object(selected))
         };
         let Json::Object(new) = translate(target)? else {
-            return Err(file.refused());
+            return Err(file.unsafe_edit_error());
         };
         let old = translate(current).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
         base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
         base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
         let merged = Json::Object(base);
         // The entry may have been written in a format other than this program's.
-        if fields_in(self.name, &merged).is_none() {
+        if decoded_fields(self.name, &merged).is_none() {
             file.translated(self.name, &Json::Object(target.clone()))
         } else {
             Ok(merged)
@@ -181,15 +184,15 @@ impl Merge<'_> {
     /// Writes every changed field under its name in the file.
     fn in_place(&self, mut base: Fields) -> Fields {
         for field in self.changed {
-            let named = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
+            let find_key = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
             let value = self.target.get(field);
             if field == "enabled"
-                && let Some(key) = named(&base, "disabled")
+                && let Some(key) = find_key(&base, "disabled")
             {
                 base.insert(key, json!(value == Some(&json!(false))));
                 continue;
             }
-            let key = named(&base, field).or_else(|| match &*self.members_setting(&base, field) {
+            let key = find_key(&base, field).or_else(|| match &*self.members_that_set(&base, field) {
                 [key] => Some(key.clone()),
                 _ => None,
             });
@@ -209,7 +212,7 @@ impl Merge<'_> {
     fn in_own_format(&self, mut base: Fields) -> Fields {
         let mut affected = self.changed.clone();
         for field in self.changed {
-            for key in self.members_setting(&base, field) {
+            for key in self.members_that_set(&base, field) {
                 let without = self.without(&base, &key).unwrap_or_default();
                 affected.extend(
                     self.current.keys().filter(|field| without.get(*field) != self.current.get(*field)).cloned(),
@@ -227,8 +230,8 @@ impl Merge<'_> {
     }
 
     /// Returns the written members that set `field`: those without which it would have another value.
-    fn members_setting(&self, base: &Fields, field: &str) -> Vec<String> {
-        let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
+    fn members_that_set(&self, base: &Fields, field: &str) -> Vec<String> {
+        let before = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
             // If the entry is not a server without this member, there is nothing to compare. The member may then set
             // each field that says what kind of server it is, unless the member has the name of another field.
@@ -242,7 +245,7 @@ impl Merge<'_> {
     /// Returns the fields of the entry without one of its members; `None` if that is not a server.
     fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
         let rest = base.iter().filter(|(name, _)| *name != key);
-        fields_in(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        decoded_fields(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A JSON file that is being edited.
-pub(super) struct File {
+pub(super) struct JsonFile {
     document: Document,
     root: Option<Node>,
     /// Whether this is a file of opencode, which has its own format.
@@ -22,11 +22,11 @@ pub(super) struct File {
     keys: Option<Vec<String>>,
 }
 
-impl File {
+impl JsonFile {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        let nothing = Node { at: 0..0, value: crate::node::Value::Null };
-        let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&nothing));
+        let null_node = Node { at: 0..0, value: crate::node::Value::Null };
+        let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&null_node));
         let mcp = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
         // In version 1, `mcp.servers` is a server of that name, which has a `type`.
         let is_opencode_v2 = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
@@ -36,7 +36,7 @@ impl File {
     }
 
     /// Opens the file of a program that has its servers under `keys`.
-    pub(super) fn under(document: Document, keys: &[String]) -> Result<Self, EditError> {
+    pub(super) fn with_keys(document: Document, keys: &[String]) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let file = Self { document, root, is_opencode: false, is_opencode_v2: false, keys: Some(keys.to_owned()) };
         file.container()?;
@@ -49,7 +49,7 @@ impl File {
         let servers = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
         let is_opencode_v2 = servers.is_some_and(|servers| servers.node.text("type").is_none());
         let keys: &[&str] = if is_opencode_v2 { &["mcp", "servers"] } else { &["mcp"] };
-        Self::under(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
+        Self::with_keys(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
     /// Returns the object with the servers; `None` if the file has none yet.
@@ -98,26 +98,26 @@ impl File {
     }
 
     /// Returns the object with the servers, and the entry `name` in it.
-    fn member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
-        let container = self.container()?.ok_or_else(|| super::File::refused(self))?;
-        let member = container.get(name).ok_or_else(|| super::File::refused(self))?;
+    fn container_and_member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
+        let container = self.container()?.ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
+        let member = container.get(name).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
         Ok((container, member))
     }
 }
 
-impl super::File for File {
+impl super::EditableFile for JsonFile {
     fn document(&self) -> &Document {
         &self.document
     }
 
-    fn reopened(&self, document: Document) -> Result<Box<dyn super::File>, EditError> {
+    fn reopened(&self, document: Document) -> Result<Box<dyn super::EditableFile>, EditError> {
         Ok(match &self.keys {
-            Some(keys) => Box::new(Self::under(document, keys)?),
+            Some(keys) => Box::new(Self::with_keys(document, keys)?),
             None => Box::new(Self::of(document)?),
         })
     }
 
-    fn is_ours(&self) -> bool {
+    fn is_toolrack_file(&self) -> bool {
         !self.is_opencode && self.keys.is_none()
     }
 
@@ -127,8 +127,8 @@ impl super::File for File {
         members.iter().map(|member| member.name.clone()).collect()
     }
 
-    fn is_our_entry(&self, _: &str) -> bool {
-        self.is_ours()
+    fn is_toolrack_entry(&self, _: &str) -> bool {
+        self.is_toolrack_file()
     }
 
     fn translated(&self, _: &str, entry: &Json) -> Result<Json, EditError> {
@@ -153,13 +153,13 @@ impl super::File for File {
     }
 
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
-        let (_, member) = self.member(name)?;
+        let (_, member) = self.container_and_member(name)?;
         Ok(splice::replace(self.text(), member, entry))
     }
 
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
         let (last, parents) = path.split_last()?;
-        let entry = &self.member(name).ok()?.1.node;
+        let entry = &self.container_and_member(name).ok()?.1.node;
         let object = parents.iter().try_fold(entry, |node, name| Some(&node.get(name)?.node))?;
         object.members()?;
         Some(match (object.get(last), value) {
@@ -171,17 +171,17 @@ impl super::File for File {
     }
 
     fn remove(&self, name: &str) -> Result<String, EditError> {
-        let (container, member) = self.member(name)?;
+        let (container, member) = self.container_and_member(name)?;
         Ok(splice::remove(self.text(), container, member))
     }
 
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError> {
-        let (_, member) = self.member(name)?;
+        let (_, member) = self.container_and_member(name)?;
         let entry = &member.node;
         Ok(match (entry.get("enabled"), entry.get("disabled")) {
             (Some(field), _) => splice::replace(self.text(), field, &json!(enabled)),
             (None, Some(field)) => splice::replace(self.text(), field, &json!(!enabled)),
-            _ if entry.members().is_none() => return Err(self.refused()),
+            _ if entry.members().is_none() => return Err(self.unsafe_edit_error()),
             (None, None) if self.is_opencode_v2 => splice::insert(self.text(), entry, "disabled", &json!(!enabled)),
             (None, None) => splice::insert(self.text(), entry, "enabled", &json!(enabled)),
         })
@@ -197,12 +197,12 @@ impl super::File for File {
             if let Ok(Some(node)) = self.object_at(root, keys) {
                 add_parts(&mut parts, "server", node.to_json());
             }
-            take_at(&mut top, keys);
+            remove_at(&mut top, keys);
             add_parts(&mut parts, "top", top);
             return parts;
         }
         if let Ok(reader::Container::Under(node)) = reader::container(&self.document, root) {
-            take_servers(&mut top, &node.to_json());
+            remove_servers(&mut top, &node.to_json());
             add_parts(&mut parts, "server", node.to_json());
         }
         add_parts(&mut parts, "top", top);
@@ -217,12 +217,12 @@ fn shown_keys(keys: &[String]) -> String {
 
 /// Removes the member at `keys` from `value`, and every object on the way that becomes empty: an edit adds such objects
 /// with the first server, so they must not count as a change of another part of the file.
-fn take_at(value: &mut Json, keys: &[String]) {
+fn remove_at(value: &mut Json, keys: &[String]) {
     let (Some((key, rest)), Some(members)) = (keys.split_first(), value.as_object_mut()) else {
         return;
     };
     if let Some(member) = members.get_mut(key) {
-        take_at(member, rest);
+        remove_at(member, rest);
         if rest.is_empty() || member.as_object().is_some_and(serde_json::Map::is_empty) {
             members.shift_remove(key);
         }
@@ -230,7 +230,7 @@ fn take_at(value: &mut Json, keys: &[String]) {
 }
 
 /// Removes the object with the servers, which equals `servers`, from the value of a file, wherever a file can have it.
-fn take_servers(root: &mut Json, servers: &Json) {
+fn remove_servers(root: &mut Json, servers: &Json) {
     for path in reader::CONTAINERS {
         let Some((last, parents)) = path.split_last() else {
             continue;

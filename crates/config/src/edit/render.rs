@@ -12,7 +12,7 @@ const LIST_WIDTH: usize = 80;
 pub(super) struct Style {
     pub(super) newline: &'static str,
     /// One step of indentation.
-    pub(super) unit: String,
+    pub(super) indent_step: String,
 }
 
 impl Style {
@@ -24,7 +24,7 @@ impl Style {
         };
         Self {
             newline: if text.contains("\r\n") { "\r\n" } else { "\n" },
-            unit: text.lines().find_map(indent).unwrap_or_else(|| "  ".to_owned()),
+            indent_step: text.lines().find_map(indent).unwrap_or_else(|| "  ".to_owned()),
         }
     }
 }
@@ -77,9 +77,9 @@ fn enclosed(open: char, close: char, style: &Style, layout: &Layout, items: impl
         }
         Layout::Lines(indent) => {
             let newline = style.newline;
-            let inner = format!("{indent}{}", style.unit);
-            let between = format!(",{newline}{inner}");
-            let items = items(&Layout::Lines(inner.clone())).join(&between);
+            let inner = format!("{indent}{}", style.indent_step);
+            let separator = format!(",{newline}{inner}");
+            let items = items(&Layout::Lines(inner.clone())).join(&separator);
             format!("{open}{newline}{inner}{items}{newline}{indent}{close}")
         }
     }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_style_is_that_of_the_first_indented_line_and_of_the_line_ends() {
-        for (text, newline, unit) in [
+        for (text, newline, indent_step) in [
             ("", "\n", "  "),
             ("{\n    \"a\": 1\n}\n", "\n", "    "),
             ("{\r\n\t\"a\": 1\r\n}", "\r\n", "\t"),
@@ -105,7 +105,7 @@ mod tests {
             ("{ \"a\": 1 }\n", "\n", "  "),
         ] {
             let style = style(text);
-            assert_eq!((style.newline, &*style.unit), (newline, unit), "{text:?}");
+            assert_eq!((style.newline, &*style.indent_step), (newline, indent_step), "{text:?}");
         }
     }
 

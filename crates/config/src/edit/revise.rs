@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::{
     EditError, Edited, Options, change, change_members, check, hidden,
-    merge::{self, Returned},
+    merge::{self, ReturnedEntry},
     missing, written_entry,
 };
 use crate::{redact, trust::hash};
@@ -45,21 +45,21 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
             return Err(missing(file, name));
         }
         let raw = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
-        let json = raw.node.to_json();
+        let written = raw.node.to_json();
         if revision.shown_hash.is_some_and(|seen| seen != hash(&raw.node)) {
-            return Err(EditError::Moved { name: name.to_owned(), path: file.path() });
+            return Err(EditError::Changed { name: name.to_owned(), path: file.path() });
         }
         let mut revealed = revision.entry.clone();
-        let (Some((current, _)), Json::Object(members)) = (merge::read(name, raw.node), &json) else {
+        let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw.node), &written) else {
             // The entry in the file is broken, so no hidden value can come from there.
-            hidden::refuse(name, &revealed)?;
+            hidden::refuse_hidden(name, &revealed)?;
             warnings = check(name, &revealed)?;
             return file.replace(name, &file.translated(name, &revealed)?);
         };
         hidden::reveal(name, &mut revealed, &redact(&current), &redact::proposal(&current))?;
         warnings = check(name, &revealed)?;
         let returned =
-            Returned { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
+            ReturnedEntry { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
         change_members(file, name, members, &returned.merged(file)?)
     })?;
     Ok(Edited { warnings, ..edited })
@@ -124,7 +124,7 @@ mod tests {
         let changed_elsewhere = FILE.replace("hunter2-hunter2", "another-one");
         fs::write(&file, &changed_elsewhere).unwrap();
         let refused = revise(&file, "a", &seen.view, Some(&seen.hash), Options::default()).unwrap_err();
-        assert!(matches!(refused, EditError::Moved { .. }), "{refused}");
+        assert!(matches!(refused, EditError::Changed { .. }), "{refused}");
         assert_eq!(fs::read_to_string(&file).unwrap(), changed_elsewhere);
 
         let now = loaded().entry("a").unwrap().clone();
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(edited.hash_before, Some(now.hash));
         assert_eq!(edited.hash_after.as_ref(), Some(&loaded().entry("a").unwrap().hash));
         let again = revise(&file, "a", &entry, edited.hash_before.as_deref(), Options::default());
-        assert!(matches!(again, Err(EditError::Moved { .. })), "the first of two changes of one version wins");
+        assert!(matches!(again, Err(EditError::Changed { .. })), "the first of two changes of one version wins");
     }
 
     #[test]

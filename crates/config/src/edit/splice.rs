@@ -25,12 +25,12 @@ pub(super) fn create(text: &str, value: &Json) -> String {
 pub(super) fn insert(text: &str, object: &Node, name: &str, value: &Json) -> String {
     let style = Style::of(text);
     let close = object.at.end - 1;
-    let outer = indent_at(text, object.at.start);
+    let object_indent = indent_at(text, object.at.start);
     let Some(last) = object.members().and_then(<[Member]>::last) else {
         return insert_first(text, object, name, value, &style);
     };
     let tail = &text[last.node.at.end..close];
-    let comma = comma_in(text, last.node.at.end..close);
+    let comma = find_comma(text, last.node.at.end..close);
     let on_one_line = !text[object.at.start..last.name_at.start].contains('\n') && !tail.contains('\n');
     let mut out;
     if on_one_line {
@@ -41,22 +41,22 @@ pub(super) fn insert(text: &str, object: &Node, name: &str, value: &Json) -> Str
         out.push_str(&text[comma.map_or(last.node.at.end, |comma| comma + 1)..]);
         return out;
     }
-    let indent =
-        own_line_indent(text, last.name_at.start).map_or_else(|| format!("{outer}{}", style.unit), str::to_owned);
+    let indent = indent_if_first_on_line(text, last.name_at.start)
+        .map_or_else(|| format!("{object_indent}{}", style.indent_step), str::to_owned);
     out = text[..last.node.at.end].to_owned();
     out.push_str(if comma.is_some() { "" } else { "," });
-    let kept = tail.trim_end();
-    out.push_str(kept);
+    let kept_tail = tail.trim_end();
+    out.push_str(kept_tail);
     out.push_str(style.newline);
     out.push_str(&indent);
     out.push_str(&property(name, value, &style, &Layout::Lines(indent)));
     out.push_str(if comma.is_some() { "," } else { "" });
-    let space = &tail[kept.len()..];
+    let space = &tail[kept_tail.len()..];
     if space.contains('\n') {
         out.push_str(space);
     } else {
         out.push_str(style.newline);
-        out.push_str(outer);
+        out.push_str(object_indent);
     }
     out + &text[close..]
 }
@@ -64,22 +64,22 @@ pub(super) fn insert(text: &str, object: &Node, name: &str, value: &Json) -> Str
 /// Adds the first member of an object that is empty or has only comments.
 fn insert_first(text: &str, object: &Node, name: &str, value: &Json, style: &Style) -> String {
     let close = object.at.end - 1;
-    let outer = indent_at(text, object.at.start);
-    let indent = format!("{outer}{}", style.unit);
+    let object_indent = indent_at(text, object.at.start);
+    let indent = format!("{object_indent}{}", style.indent_step);
     let mut out = text[..object.at.start + 1].to_owned();
     out.push_str(text[object.at.start + 1..close].trim_end());
     out.push_str(style.newline);
     out.push_str(&indent);
     out.push_str(&property(name, value, style, &Layout::Lines(indent)));
     out.push_str(style.newline);
-    out.push_str(outer);
+    out.push_str(object_indent);
     out + &text[close..]
 }
 
 /// Gives `member` another value, on one line or on several, as the old value is written.
 pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
     let at = &member.node.at;
-    let layout = if text[at.clone()].contains('\n') || own_line_indent(text, member.name_at.start).is_some() {
+    let layout = if text[at.clone()].contains('\n') || indent_if_first_on_line(text, member.name_at.start).is_some() {
         Layout::Lines(indent_at(text, member.name_at.start).to_owned())
     } else {
         Layout::OneLine
@@ -97,15 +97,15 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     let after = members.get(index + 1);
     let close = object.at.end - 1;
     let (start, end) = (member.name_at.start, member.node.at.end);
-    let comma = comma_in(text, end..after.map_or(close, |after| after.name_at.start));
+    let comma = find_comma(text, end..after.map_or(close, |after| after.name_at.start));
     let end = comma.map_or(end, |comma| comma + 1);
-    let has_own_lines = own_line_indent(text, start).is_some() && line_rest(text, end).is_some();
+    let has_own_lines = indent_if_first_on_line(text, start).is_some() && line_rest_length(text, end).is_some();
 
     let mut cuts = Vec::new();
     if has_own_lines {
         // Cut from the end of the line above, so that the text below keeps the line end before it.
         let line_start = start - indent_at(text, start).len();
-        let rest = line_rest(text, end).unwrap_or_default();
+        let rest = line_rest_length(text, end).unwrap_or_default();
         cuts.push(before_newline(text, line_start)..end + rest);
     } else {
         let space = text[end..].len() - text[end..].trim_start_matches([' ', '\t']).len();
@@ -114,7 +114,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     if let (None, Some(before)) = (comma, before) {
         // The removed member was the last one: the member before it needs no comma any more.
         let gap = before.node.at.end..start;
-        cuts.extend(comma_in(text, gap).map(|comma| {
+        cuts.extend(find_comma(text, gap).map(|comma| {
             let only_space = text[comma + 1..start].chars().all(|c| matches!(c, ' ' | '\t'));
             comma..if only_space { start } else { comma + 1 }
         }));
@@ -137,12 +137,12 @@ fn tidy_empty(text: &str, open: usize) -> String {
 fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     cuts.sort_by_key(|cut| cut.start);
     let mut out = String::with_capacity(text.len());
-    let mut done = 0;
+    let mut copied = 0;
     for cut in cuts {
-        out.push_str(&text[done..cut.start.max(done)]);
-        done = cut.end.max(done);
+        out.push_str(&text[copied..cut.start.max(copied)]);
+        copied = cut.end.max(copied);
     }
-    out + &text[done..]
+    out + &text[copied..]
 }
 
 /// Returns the white space with which the line of `at` begins, up to `at`.
@@ -153,7 +153,7 @@ fn indent_at(text: &str, at: usize) -> &str {
 }
 
 /// Returns the indentation before `at`, if there is nothing else before it on its line.
-fn own_line_indent(text: &str, at: usize) -> Option<&str> {
+fn indent_if_first_on_line(text: &str, at: usize) -> Option<&str> {
     let indent = indent_at(text, at);
     let before = text[..at].strip_suffix(indent)?;
     before.ends_with('\n').then_some(indent)
@@ -168,7 +168,7 @@ fn before_newline(text: &str, line_start: usize) -> usize {
 
 /// Returns the length of the rest of the line after `at`; `None` if more than white space and a comment is there, or if
 /// the line is the last one of the file.
-fn line_rest(text: &str, at: usize) -> Option<usize> {
+fn line_rest_length(text: &str, at: usize) -> Option<usize> {
     let line = text[at..].split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);
     let rest = line.trim_start();
@@ -182,7 +182,7 @@ fn line_rest(text: &str, at: usize) -> Option<usize> {
 }
 
 /// Returns the position of the comma in `gap`, the text between two values. A comma in a comment does not count.
-fn comma_in(text: &str, gap: Range<usize>) -> Option<usize> {
+fn find_comma(text: &str, gap: Range<usize>) -> Option<usize> {
     let mut at = gap.start;
     while at < gap.end {
         let rest = &text[at..gap.end];

@@ -265,7 +265,7 @@ fn a_replaced_link_becomes_a_file_for_its_owner_only() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
     // As where the link is put there after it was looked for.
-    assert!(write::replace(&folder.file(), None, "{}").unwrap());
+    assert!(write::replace_if_unchanged(&folder.file(), None, "{}").unwrap());
     assert_eq!(fs::symlink_metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -347,7 +347,7 @@ fn names_of_every_kind_survive_in_both_formats() {
             add(&path, name, &entry(), Options::default()).unwrap();
             switch(&path, name, false, Options::default()).unwrap();
         }
-        let names = |path: &Path| open(Document::read(path, Kind::Regular).unwrap().unwrap()).unwrap().names();
+        let names = |path: &Path| open(Document::read(path, FileKind::Regular).unwrap().unwrap()).unwrap().names();
         assert_eq!(names(&path).len(), 10, "{file}");
         for name in names(&path) {
             remove(&path, &name, Options::default()).unwrap();

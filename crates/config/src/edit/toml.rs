@@ -11,7 +11,7 @@ use super::{EditError, Parts, add_parts, foreign, render};
 use crate::{dialect::toml as reader, document::Document, node::Node, problem::Problem};
 
 /// A TOML file that is being edited.
-pub(super) struct File {
+pub(super) struct TomlFile {
     document: Document,
     parsed: Toml<String>,
     root: Node,
@@ -23,7 +23,7 @@ pub(super) struct File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Toolrack's own: `[[defaults.mcp]]` with a member `name`.
-    Ours,
+    Toolrack,
     /// `[mcp_servers.name]`.
     Codex,
 }
@@ -43,7 +43,7 @@ enum Body<'a> {
     Inline(&'a InlineTable, Option<Range<usize>>),
     /// Something that is not a table, or a table of dotted keys (`mcp_servers.name.command = "…"`), which has no text
     /// of its own.
-    Other,
+    Unsupported,
 }
 
 impl<'a> Body<'a> {
@@ -51,7 +51,7 @@ impl<'a> Body<'a> {
         match self {
             Self::Table(table) => Some(*table),
             Self::Inline(table, _) => Some(*table),
-            Self::Other => None,
+            Self::Unsupported => None,
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Body<'a> {
 /// A table with its header and content, in whole lines.
 type Block = Range<usize>;
 
-impl File {
+impl TomlFile {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         // If `mcp` or `mcp_servers` is no list or table of servers, an edit would overwrite it.
@@ -87,12 +87,12 @@ impl File {
         match self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")) {
             Some(Item::ArrayOfTables(tables)) => entries.extend(tables.iter().filter_map(|table| {
                 let name = table.get("name")?.as_str()?;
-                Some(Entry { form: Form::Ours, name, body: Body::Table(table) })
+                Some(Entry { form: Form::Toolrack, name, body: Body::Table(table) })
             })),
             Some(Item::Value(Value::Array(values))) => entries.extend(values.iter().filter_map(|value| {
                 let table = value.as_inline_table()?;
                 let name = table.get("name")?.as_str()?;
-                Some(Entry { form: Form::Ours, name, body: Body::Inline(table, None) })
+                Some(Entry { form: Form::Toolrack, name, body: Body::Inline(table, None) })
             })),
             _ => {}
         }
@@ -102,7 +102,7 @@ impl File {
             let body = match item {
                 Item::Table(table) if !table.is_dotted() => Body::Table(table),
                 Item::Value(Value::InlineTable(table)) => Body::Inline(table, key),
-                _ => Body::Other,
+                _ => Body::Unsupported,
             };
             entries.push(Entry { form: Form::Codex, name, body });
         }
@@ -110,7 +110,10 @@ impl File {
     }
 
     fn entry(&self, name: &str) -> Result<Entry<'_>, EditError> {
-        self.entries().into_iter().find(|entry| entry.name == name).ok_or_else(|| super::File::refused(self))
+        self.entries()
+            .into_iter()
+            .find(|entry| entry.name == name)
+            .ok_or_else(|| super::EditableFile::unsafe_edit_error(self))
     }
 
     fn has_codex_servers(&self) -> bool {
@@ -123,28 +126,28 @@ impl File {
         if self.is_codex {
             return Ok(Form::Codex);
         }
-        let path = super::File::path(self);
-        let is_called = |name: &str| path.file_name().is_some_and(|file| file == name);
+        let path = super::EditableFile::path(self);
+        let has_file_name = |name: &str| path.file_name().is_some_and(|file| file == name);
         let has_ours = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
-        if is_called("toolrack.toml") || (has_ours && !self.has_codex_servers()) {
-            return Ok(Form::Ours);
+        if has_file_name("toolrack.toml") || (has_ours && !self.has_codex_servers()) {
+            return Ok(Form::Toolrack);
         }
-        let is_codex = is_called("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
+        let is_codex = has_file_name("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
         if self.has_codex_servers() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
     }
 
     /// Returns the members of `entry` that are not `null`, in the order in which they are written. An error for a value
     /// that TOML cannot express.
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
-        let entry_name = (form == Form::Ours).then(|| Json::from(name));
+        let entry_name = (form == Form::Toolrack).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = entry_name.iter().map(|name| ("name", name)).collect();
-        let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
+        let entry_fields = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
         // In Toolrack's format, `name` is the name of the entry, and cannot be another field.
-        fields.extend(of_entry.filter(|(name, _)| form != Form::Ours || *name != "name"));
+        fields.extend(entry_fields.filter(|(name, _)| form != Form::Toolrack || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            out.push((name.to_owned(), to_toml(value).ok_or_else(|| super::File::refused(self))?));
+            out.push((name.to_owned(), to_toml(value).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?));
         }
         Ok(out)
     }
@@ -153,7 +156,7 @@ impl File {
     fn new_table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
         let newline = self.newline();
         let header = match form {
-            Form::Ours => "[[defaults.mcp]]".to_owned(),
+            Form::Toolrack => "[[defaults.mcp]]".to_owned(),
             Form::Codex => format!("[mcp_servers.{}]", toml_edit::Key::new(name).display_repr()),
         };
         let mut out = header + newline;
@@ -188,7 +191,7 @@ impl File {
                 let at = table.iter().filter_map(|(_, value)| value.span()).map(|at| at.end).max()?;
                 Some(format!("{}, {key} = {}{}", &text[..at], value.to_string().trim(), &text[at..]))
             }
-            Body::Other => None,
+            Body::Unsupported => None,
         }
     }
 
@@ -203,8 +206,9 @@ impl File {
                 let lines = line_start(text, start)..line_end(text, value.span()?.end);
                 text[lines.start..start].trim().is_empty().then(|| cut(text, &[lines]))
             }
-            (Body::Table(_), Some(Item::Table(below))) => {
-                let blocks: Vec<Block> = self.blocks(below).iter().map(|block| with_blank_line(text, block)).collect();
+            (Body::Table(_), Some(Item::Table(subtable))) => {
+                let blocks: Vec<Block> =
+                    self.blocks(subtable).iter().map(|block| with_blank_line(text, block)).collect();
                 (!blocks.is_empty()).then(|| cut(text, &blocks))
             }
             (Body::Inline(table, _), Some(_)) => {
@@ -246,7 +250,7 @@ impl File {
     fn insert_position(&self, form: Form) -> usize {
         let mut blocks = Vec::new();
         let tables = match form {
-            Form::Ours => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
+            Form::Toolrack => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
             Form::Codex => self.parsed.get("mcp_servers"),
         };
         collect_item(tables, &self.document.text, &mut blocks);
@@ -254,31 +258,31 @@ impl File {
     }
 }
 
-impl super::File for File {
+impl super::EditableFile for TomlFile {
     fn document(&self) -> &Document {
         &self.document
     }
 
-    fn reopened(&self, document: Document) -> Result<Box<dyn super::File>, EditError> {
+    fn reopened(&self, document: Document) -> Result<Box<dyn super::EditableFile>, EditError> {
         Ok(Box::new(Self { is_codex: self.is_codex, ..Self::of(document)? }))
     }
 
-    fn is_ours(&self) -> bool {
-        self.form().is_ok_and(|form| form == Form::Ours)
+    fn is_toolrack_file(&self) -> bool {
+        self.form().is_ok_and(|form| form == Form::Toolrack)
     }
 
     fn names(&self) -> Vec<String> {
         self.entries().into_iter().map(|entry| entry.name.to_owned()).collect()
     }
 
-    fn is_our_entry(&self, name: &str) -> bool {
-        self.entry(name).is_ok_and(|entry| entry.form == Form::Ours)
+    fn is_toolrack_entry(&self, name: &str) -> bool {
+        self.entry(name).is_ok_and(|entry| entry.form == Form::Toolrack)
     }
 
     fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError> {
         let form = self.entry(name).map_or_else(|_| self.form(), |entry| Ok(entry.form))?;
         match form {
-            Form::Ours => Ok(entry.clone()),
+            Form::Toolrack => Ok(entry.clone()),
             Form::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
                 path: self.path(),
                 program: "Codex",
@@ -305,34 +309,34 @@ impl super::File for File {
 
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let text = self.text();
-        let found = self.entry(name)?;
-        match found.body {
+        let old_entry = self.entry(name)?;
+        match old_entry.body {
             Body::Table(table) => {
-                let table_text = self.new_table(found.form, name, entry)?;
+                let table_text = self.new_table(old_entry.form, name, entry)?;
                 let blocks = self.blocks(table);
-                let (first, others) = blocks.split_first().ok_or_else(|| self.refused())?;
+                let (first, others) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
                 let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
                 let mut out = cut(text, &others);
                 out.replace_range(first.clone(), &table_text);
                 Ok(out)
             }
             Body::Inline(table, _) => {
-                let at = table.span().ok_or_else(|| self.refused())?;
-                let table: InlineTable = self.rendered(found.form, name, entry)?.into_iter().collect();
+                let at = table.span().ok_or_else(|| self.unsafe_edit_error())?;
+                let table: InlineTable = self.rendered(old_entry.form, name, entry)?.into_iter().collect();
                 Ok(format!("{}{table}{}", &text[..at.start], &text[at.end..]))
             }
-            Body::Other => Err(self.refused()),
+            Body::Unsupported => Err(self.unsafe_edit_error()),
         }
     }
 
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
         let (last, parents) = path.split_last()?;
-        let found = self.entry(name).ok()?;
-        if found.form == Form::Ours && path == ["name"] {
+        let entry = self.entry(name).ok()?;
+        if entry.form == Form::Toolrack && path == ["name"] {
             // `name` is how the entry is found, so it has this value already.
             return Some(self.text().to_owned());
         }
-        let mut body = found.body;
+        let mut body = entry.body;
         for parent in parents {
             body = body.subtable(parent)?;
         }
@@ -348,29 +352,29 @@ impl super::File for File {
         match self.entry(name)?.body {
             Body::Table(table) => {
                 let blocks: Vec<Block> = self.blocks(table).iter().map(|block| with_blank_line(text, block)).collect();
-                if blocks.is_empty() { Err(self.refused()) } else { Ok(cut(text, &blocks)) }
+                if blocks.is_empty() { Err(self.unsafe_edit_error()) } else { Ok(cut(text, &blocks)) }
             }
             // `name = { … }`, which is cut out by whole lines.
             Body::Inline(table, Some(key)) => {
-                let end = table.span().ok_or_else(|| self.refused())?.end;
+                let end = table.span().ok_or_else(|| self.unsafe_edit_error())?.end;
                 let lines = line_start(text, key.start)..line_end(text, end);
                 let is_alone = text[lines.start..key.start].trim().is_empty();
-                if is_alone { Ok(cut(text, &[lines])) } else { Err(self.refused()) }
+                if is_alone { Ok(cut(text, &[lines])) } else { Err(self.unsafe_edit_error()) }
             }
-            Body::Inline(_, None) | Body::Other => Err(self.refused()),
+            Body::Inline(_, None) | Body::Unsupported => Err(self.unsafe_edit_error()),
         }
     }
 
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError> {
         let text = self.text();
-        let found = self.entry(name)?;
-        let table = found.body.table().ok_or_else(|| self.refused())?;
+        let entry = self.entry(name)?;
+        let table = entry.body.table().ok_or_else(|| self.unsafe_edit_error())?;
         for (field, value) in [("enabled", enabled), ("disabled", !enabled)] {
             if let Some(at) = table.get(field).and_then(Item::span) {
                 return Ok(format!("{}{value}{}", &text[..at.start], &text[at.end..]));
             }
         }
-        self.set_member(&found.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.refused())
+        self.set_member(&entry.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.unsafe_edit_error())
     }
 
     fn parts(&self) -> Parts {

@@ -17,14 +17,14 @@ use super::EditError;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between attempts while waiting.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The maximum number of links that are followed in a row, as in Linux; more count as a loop.
 const MAX_LINKS: usize = 40;
 
 /// Follows the links from `path`, and returns the file at their end, even if that file does not exist yet. A new file
 /// must be created there: in place of the link, it would not be where its owner expects it.
-pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
+pub(super) fn follow_links(path: &Path) -> Result<PathBuf, EditError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         if let Ok(real) = target.canonicalize() {
@@ -53,12 +53,12 @@ fn with_lock_within<T>(
 ) -> Result<T, EditError> {
     let folder = folder_of(path);
     create_folder(folder)?;
-    let opened = File::open(folder).map_err(|source| EditError::Io {
+    let folder_file = File::open(folder).map_err(|source| EditError::Io {
         doing: "open the folder",
         path: folder.to_owned(),
         source,
     })?;
-    let mut lock = RwLock::new(opened);
+    let mut lock = RwLock::new(folder_file);
     let deadline = Instant::now() + timeout;
     let _guard = loop {
         match lock.try_write() {
@@ -67,7 +67,7 @@ fn with_lock_within<T>(
                 if Instant::now() >= deadline {
                     return Err(EditError::Busy { path: path.to_owned() });
                 }
-                thread::sleep(PAUSE);
+                thread::sleep(RETRY_INTERVAL);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => {
@@ -84,7 +84,7 @@ fn with_lock_within<T>(
 /// Returns `false`, and leaves the file as it is, if its content is no longer `before` (`None`: it did not exist): a
 /// program that does not use the lock has then written it. This is checked last, right before the rename, because a
 /// change between the check and the rename is lost.
-pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
+pub(super) fn replace_if_unchanged(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
     let write = || -> io::Result<bool> {
         let mut file = open_replacement(path)?;
         file.write_all(text.as_bytes())?;
@@ -167,7 +167,7 @@ mod tests {
         let mut other = RwLock::new(File::open(folder.path()).unwrap());
         let held = other.write().unwrap();
         let mut is_done = false;
-        let result = with_lock_within(PAUSE * 2, &path, || {
+        let result = with_lock_within(RETRY_INTERVAL * 2, &path, || {
             is_done = true;
             Ok(())
         });

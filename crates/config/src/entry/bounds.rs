@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// Reads `timeout`, whose meaning differs between programs: see [`Fields::take_milliseconds`].
-pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
+pub(super) fn read_timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
     if let Some(field) = fields.take_object("timeout") {
-        opencode_timeouts(fields, field, timeouts);
+        read_opencode_timeouts(fields, field, timeouts);
     }
     if let Some(call_time) = fields.take_milliseconds("timeout") {
         (timeouts.call, timeouts.call_total) = (call_time, call_time);
@@ -31,19 +31,19 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
 /// set.
 pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row)) {
-        let sets = match row.sets {
+        let setting = match row.sets {
             Some(SpecSetting::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
-            sets => sets,
+            setting => setting,
         };
-        if let Some(SpecSetting::Field(field)) = sets {
-            read_row(fields, row, |given| (field.set)(spec, given));
+        if let Some(SpecSetting::Field(field)) = setting {
+            read_row(fields, row, |value| (field.set)(spec, value));
         }
     }
 }
 
 /// Reads the field of `row`, and passes its value to `set` if it is of the row's kind.
 fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(FieldValue<'_>) -> bool) {
-    let given = match row.kind {
+    let value = match row.kind {
         Kind::Words(_) => {
             fields.word(row.key, |word| set(FieldValue::Text(word)).then_some(()));
             return;
@@ -63,20 +63,20 @@ fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Fiel
         Kind::Time => fields.duration(row.key).map(FieldValue::Time),
         _ => fields.number(row.key).map(FieldValue::Number),
     };
-    given.map(set);
+    value.map(set);
 }
 
 /// Reads the object of opencode's version 2, in milliseconds.
-fn opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts: &mut Timeouts) {
+fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts: &mut Timeouts) {
     for member in field.node.members().unwrap_or_default() {
-        let place = format!("{}.{}", field.name, member.name);
+        let field_path = format!("{}.{}", field.name, member.name);
         let bounds: &mut [&mut Duration] = match member.name.as_str() {
             "startup" => &mut [&mut timeouts.startup],
             "catalog" => &mut [&mut timeouts.list],
             "execution" => &mut [&mut timeouts.call],
             "request" => &mut [&mut timeouts.list, &mut timeouts.call],
             _ => {
-                let problem = Problem::error(format!("`{place}` is not a known field")).field(place);
+                let problem = Problem::error(format!("`{field_path}` is not a known field")).field(field_path);
                 fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_at);
                 continue;
             }
@@ -84,8 +84,8 @@ fn opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts
         match milliseconds(&member.node) {
             Some(duration) => bounds.iter_mut().for_each(|bound| **bound = duration),
             None => {
-                let message = format!("`{place}` must be a number of milliseconds, up to 24 h");
-                fields.report().add(Problem::error(message).field(place), &member.node.at);
+                let message = format!("`{field_path}` must be a number of milliseconds, up to 24 h");
+                fields.report().add(Problem::error(message).field(field_path), &member.node.at);
             }
         }
     }
@@ -100,7 +100,7 @@ fn milliseconds(node: &Node) -> Option<Duration> {
 }
 
 /// Reads `retry`, the number of attempts to reconnect: `"off"` and `false` mean none, `"on"` and `true` the default.
-pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
+pub(super) fn read_retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     let Some(field) = fields.take("retry") else {
         return;
     };
@@ -109,7 +109,7 @@ pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
         Value::Bool(true) => Some(u64::from(retry.attempts)),
         Value::Text(word) if word == "off" => Some(0),
         Value::Text(word) if word == "on" => Some(u64::from(retry.attempts)),
-        _ => fields.count(field, ATTEMPTS),
+        _ => fields.whole_number(field, ATTEMPTS),
     };
     if let Some(attempts) = attempts {
         retry.attempts = u32::try_from(attempts).unwrap_or(u32::MAX);

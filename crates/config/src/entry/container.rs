@@ -29,34 +29,39 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
             return Some(Container { image: checked_image(fields, item), ..Container::default() });
         }
         Value::Map(members) => members,
-        _ => return fields.wrong(field, "the name of an image, or an object such as `{ \"image\": \"mcp/fetch\" }`"),
+        _ => {
+            return fields
+                .report_invalid(field, "the name of an image, or an object such as `{ \"image\": \"mcp/fetch\" }`");
+        }
     };
     let mut container = Container::default();
-    let mut inside = Fields::new(CONTAINER, members, fields.report());
-    match inside.take("image") {
+    let mut inner_fields = Fields::new(CONTAINER, members, fields.report());
+    match inner_fields.take("image") {
         Some(image) => {
-            let value = inside.text(image).unwrap_or_default();
+            let value = inner_fields.text(image).unwrap_or_default();
             let item = Item { name: "container.image".to_owned(), value, at: &image.node.at };
-            container.image = checked_image(&mut inside, item);
+            container.image = checked_image(&mut inner_fields, item);
         }
-        None => inside.report().error(field.name_at, "container.image", "`container.image` is missing"),
+        None => inner_fields.report().error(field.name_at, "container.image", "`container.image` is missing"),
     }
-    read_words(&mut inside, &mut container);
-    container.mounts = mounts(&mut inside);
-    if let Some(field) = inside.take("tmpfs") {
-        let items = inside.texts(field);
-        container.tmpfs = items.into_iter().filter_map(|item| folder_inside(&mut inside, item)).collect();
+    read_words(&mut inner_fields, &mut container);
+    container.mounts = mounts(&mut inner_fields);
+    if let Some(field) = inner_fields.take("tmpfs") {
+        let items = inner_fields.texts(field);
+        container.tmpfs = items.into_iter().filter_map(|item| container_folder(&mut inner_fields, item)).collect();
     }
-    if let Some(field) = inside.take("read_only") {
-        container.writable = !inside.flag(field).unwrap_or(true);
+    if let Some(field) = inner_fields.take("read_only") {
+        container.writable = !inner_fields.flag(field).unwrap_or(true);
     }
-    limits(&mut inside, CONTAINER_LIMITS, r#"{ "memory": "512MiB" }"#, |within| read_limits(within, &mut container));
-    report_unknown(&mut inside, "container.");
+    limits(&mut inner_fields, CONTAINER_LIMITS, r#"{ "memory": "512MiB" }"#, |limit_fields| {
+        read_limits(limit_fields, &mut container)
+    });
+    report_unknown(&mut inner_fields, "container.");
     Some(container)
 }
 
 /// Reports fields that an entry cannot have together with a container.
-pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
+pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
     if stdio.container.is_none() {
         return;
     }
@@ -82,16 +87,16 @@ pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at:
         refuse("cwd", message, "write it as the image has it, or leave it out");
     }
     for name in stdio.env.keys() {
-        let place = format!("env.{name}");
-        if !placeholder::is_name(name) {
-            refuse(&place, format!("`{place}` cannot be given to a container"), "use letters, digits and `_`");
+        let field = format!("env.{name}");
+        if !placeholder::is_variable_name(name) {
+            refuse(&field, format!("`{field}` cannot be given to a container"), "use letters, digits and `_`");
         } else if affects_engine_client(name) {
-            let message = format!("`{place}` would act on the engine's client, which is outside of the container");
-            refuse(&place, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
+            let message = format!("`{field}` would act on the engine's client, which is outside of the container");
+            refuse(&field, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
         }
     }
     if let InheritEnv::Names(names) = &stdio.inherit_env
-        && let Some(name) = names.iter().find(|name| !placeholder::is_name(name))
+        && let Some(name) = names.iter().find(|name| !placeholder::is_variable_name(name))
     {
         let message = format!("`inherit_env` names `{name}`, which cannot be given to a container");
         refuse("inherit_env", message, "use letters, digits and `_`");
@@ -116,7 +121,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
         match fields.text(field).as_deref() {
             Some("missing") | None => {}
             Some("never") => container.pull = Pull::Never,
-            Some(_) => drop(fields.wrong::<()>(field, "`missing` or `never`")),
+            Some(_) => drop(fields.report_invalid::<()>(field, "`missing` or `never`")),
         }
     }
     if let Some(field) = fields.take("network")
@@ -130,22 +135,22 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
                 let problem = problem.field("container.network").hint("`bridge` gives access to other networks");
                 fields.report().add(problem, &field.node.at);
             }
-            name if is_word(name) => container.network = Some(network),
-            _ => drop(fields.wrong::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
+            name if is_plain_name(name) => container.network = Some(network),
+            _ => drop(fields.report_invalid::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
         }
     }
     if let Some(field) = fields.take("user")
         && let Some(user) = fields.text(field)
     {
-        match user.split(':').all(is_word) && user.split(':').count() <= 2 {
+        match user.split(':').all(is_plain_name) && user.split(':').count() <= 2 {
             true => container.user = Some(user),
-            false => drop(fields.wrong::<()>(field, "a user, such as `1000` or `1000:1000`")),
+            false => drop(fields.report_invalid::<()>(field, "a user, such as `1000` or `1000:1000`")),
         }
     }
 }
 
 /// Returns whether a word is a name for engines and users: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
-fn is_word(word: &str) -> bool {
+fn is_plain_name(word: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(is_plain) && word.chars().all(|c| is_plain(c) || matches!(c, '.' | '-'))
 }
@@ -171,7 +176,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
         return None;
     };
     let is_full = source.starts_with(['/', '$']) || source == "~" || source.starts_with("~/");
-    let problem = if !is_full || !is_folder_inside(target) || target == "/" {
+    let problem = if !is_full || !is_container_folder(target) || target == "/" {
         Problem::error(format!("`{}` must be two full paths; the first may begin with `~/`", item.name))
     } else if Mount::gives_too_much(Path::new(source), false) {
         Problem::error(format!("`{}` would give the whole machine to the container: {source}", item.name))
@@ -186,8 +191,8 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     None
 }
 
-fn folder_inside(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<String> {
-    if is_folder_inside(&item.value) && item.value != "/" {
+fn container_folder(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<String> {
+    if is_container_folder(&item.value) && item.value != "/" {
         return Some(item.value);
     }
     let message = format!("`container.{}` must be a full path in the container", item.name);
@@ -196,7 +201,7 @@ fn folder_inside(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<Stri
 }
 
 /// Returns whether `path` can be a folder in a container. To engines, options follow after a colon or a comma.
-fn is_folder_inside(path: &str) -> bool {
+fn is_container_folder(path: &str) -> bool {
     path.starts_with('/') && !path.contains([':', ',', '\0', '\n'])
 }
 
@@ -218,7 +223,7 @@ fn read_limits(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
             // Within these bounds, the cast only drops fractions of a thousandth.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 10 and 1,024,000")]
             Some(cpus) if (10.0..=MAX_MILLICPUS).contains(&cpus) => Some(cpus as u32),
-            _ => fields.wrong(field, "a number of processors from 0.01 to 1024, such as `1.5`"),
+            _ => fields.report_invalid(field, "a number of processors from 0.01 to 1024, such as `1.5`"),
         };
     }
 }

@@ -10,7 +10,7 @@ use super::Report;
 use crate::{
     node::{Member, Node, Value},
     rows::{Kind, NOTES, Row, Table},
-    suggest::misspelt,
+    suggest::intended_name,
 };
 
 /// The longest time that can be configured.
@@ -23,7 +23,7 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct Fields<'m, 'r, 'd> {
     /// The rows of the fields.
     table: &'static Table,
-    rest: Vec<(String, &'m Member)>,
+    remaining: Vec<(String, &'m Member)>,
     report: &'r mut Report<'d>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Item<'m> {
 
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     pub(super) fn new(table: &'static Table, members: &'m [Member], report: &'r mut Report<'d>) -> Self {
-        let mut rest: Vec<(String, &Member)> = Vec::with_capacity(members.len());
+        let mut remaining: Vec<(String, &Member)> = Vec::with_capacity(members.len());
         let mut firsts: HashMap<String, &str> = HashMap::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
             let key = canonical(&member.name);
@@ -67,18 +67,18 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
 
     /// Returns whether only [notes](is_note) are left.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.rest.iter().all(|(key, _)| is_note(key))
+        self.remaining.iter().all(|(key, _)| is_note(key))
     }
 
     /// Takes all remaining fields, each with its comparable name.
     pub(super) fn take_rest(&mut self) -> Vec<(String, Field<'m>)> {
-        let rest = std::mem::take(&mut self.rest);
+        let rest = std::mem::take(&mut self.remaining);
         rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
     }
 
     /// Returns whether there is the field `key`, under any of its names.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.row(key).is_some_and(|row| self.rest.iter().any(|(name, _)| row.is_called(name)))
+        self.row(key).is_some_and(|row| self.remaining.iter().any(|(name, _)| row.is_called(name)))
     }
 
     /// Returns the row of `key`. A field without one would never be found.
@@ -89,15 +89,17 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     }
 
     /// Returns a remaining field that is probably a misspelling of one of `names`, and that name.
-    pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
-        self.rest.iter().find_map(|(key, member)| Some((&*member.name, misspelt(key, names.iter().copied())?)))
+    pub(super) fn misspelt_field<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
+        self.remaining
+            .iter()
+            .find_map(|(key, member)| Some((&*member.name, intended_name(key, names.iter().copied())?)))
     }
 
     /// Takes the field `key`, under any of its names. Two of them are an error, because they mean the same field.
     pub(super) fn take(&mut self, key: &str) -> Option<Field<'m>> {
         let row = self.row(key)?;
         let mut taken: Option<Field<'m>> = None;
-        for (_, member) in self.rest.extract_if(.., |(name, _)| row.is_called(name)) {
+        for (_, member) in self.remaining.extract_if(.., |(name, _)| row.is_called(name)) {
             if let Some(first) = taken {
                 self.report.report_two_names(first.name, member);
             } else {
@@ -110,8 +112,8 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// Takes the field `name` where it is an object.
     pub(super) fn take_object(&mut self, name: &str) -> Option<Field<'m>> {
         let is_object = |(key, member): &(String, &Member)| key == name && member.node.members().is_some();
-        let found = self.rest.iter().position(is_object)?;
-        Some(Field::of(self.rest.remove(found).1))
+        let index = self.remaining.iter().position(is_object)?;
+        Some(Field::of(self.remaining.remove(index).1))
     }
 
     /// Takes the field `name` if it is a number of a thousand or more: other programs read such a number as
@@ -126,32 +128,32 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             _ => None,
         };
         let (found, number) = self
-            .rest
+            .remaining
             .iter()
             .enumerate()
             .find_map(|(index, (key, member))| Some((index, number(member).filter(|_| key == name)?)))?;
-        self.rest.remove(found);
+        self.remaining.remove(found);
         Some(seconds(number / 1000.0).map_or(MAX_DURATION, |time| time.min(MAX_DURATION)))
     }
 
     pub(super) fn flag(&mut self, field: Field<'m>) -> Option<bool> {
         match field.node.value {
             Value::Bool(flag) => Some(flag),
-            _ => self.wrong(field, "true or false"),
+            _ => self.report_invalid(field, "true or false"),
         }
     }
 
     pub(super) fn text(&mut self, field: Field<'m>) -> Option<String> {
         match &field.node.value {
             Value::Text(text) => Some(text.clone()),
-            _ => self.wrong(field, "text"),
+            _ => self.report_invalid(field, "text"),
         }
     }
 
     /// Reads a list of texts. Numbers and flags are used as they are written.
     pub(super) fn texts(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
         let Value::List(nodes) = &field.node.value else {
-            self.wrong::<()>(field, "a list of texts, such as `[\"a\", \"b\"]`");
+            self.report_invalid::<()>(field, "a list of texts, such as `[\"a\", \"b\"]`");
             return Vec::new();
         };
         let items = nodes.iter().enumerate();
@@ -161,7 +163,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// Reads a map to texts. The items are named by their keys.
     pub(super) fn map(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
         let Some(members) = field.node.members() else {
-            self.wrong::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
+            self.report_invalid::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
             return Vec::new();
         };
         let mut names = HashSet::new();
@@ -191,29 +193,29 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// Takes the field `key`, a whole number within the bounds of its row.
     pub(super) fn number(&mut self, key: &str) -> Option<u64> {
         let field = self.take(key)?;
-        self.count(field, self.row(key)?.kind)
+        self.whole_number(field, self.row(key)?.kind)
     }
 
     /// Reads a whole number within the bounds of `kind`.
-    pub(super) fn count(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
+    pub(super) fn whole_number(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
         let (min, max) = kind.bounds()?;
         match &field.node.value {
             Value::Number(number) => number.as_u64().filter(|number| (min..=max).contains(number)),
             _ => None,
         }
-        .or_else(|| self.wrong(field, &format!("a whole number from {min} to {max}")))
+        .or_else(|| self.report_invalid(field, &format!("a whole number from {min} to {max}")))
     }
 
     /// Takes the text `key` and reads it with `parse`, which knows the words of its row.
     pub(super) fn word<T>(&mut self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let field = self.take(key)?;
         let word = self.text(field)?;
-        let known = parse(&word);
-        if known.is_none() {
+        let parsed = parse(&word);
+        if parsed.is_none() {
             let message = format!("`{key}` must be {}", self.table.words(key));
             self.report.error(&field.node.at, field.name, message);
         }
-        known
+        parsed
     }
 
     /// Takes the time `key`: `key` and `key_s` in seconds or with a unit (`"30s"`, `"500ms"`, `"2m"`), `key_ms` in
@@ -228,13 +230,14 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         };
         match duration {
             Some(duration) if !duration.is_zero() && duration <= MAX_DURATION => Some(duration),
-            _ => self.wrong(field, "a time between 1 ms and 24 h, such as `30` or `\"30s\"`"),
+            _ => self.report_invalid(field, "a time between 1 ms and 24 h, such as `30` or `\"30s\"`"),
         }
     }
 
-    /// Reports that the value of `field` must be `wanted`. Always returns `None`, which the caller can return in turn.
-    pub(super) fn wrong<T>(&mut self, field: Field<'m>, wanted: &str) -> Option<T> {
-        let message = format!("`{}` must be {wanted}, not {}", field.name, described(field.node));
+    /// Reports that the value of `field` must be `expected`. Always returns `None`, which the caller can return in
+    /// turn.
+    pub(super) fn report_invalid<T>(&mut self, field: Field<'m>, expected: &str) -> Option<T> {
+        let message = format!("`{}` must be {expected}, not {}", field.name, describe(field.node));
         self.report.error(&field.node.at, field.name, message);
         None
     }
@@ -252,7 +255,7 @@ pub(super) fn is_note(name: &str) -> bool {
 }
 
 /// Describes a node for a message: numbers by their value, because they are not secrets; all others by their kind.
-fn described(node: &Node) -> String {
+fn describe(node: &Node) -> String {
     match &node.value {
         Value::Number(number) => number.to_string(),
         _ => node.kind().to_owned(),

@@ -34,25 +34,27 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
         }
         Value::Map(members) => members,
         _ => {
-            fields.wrong::<()>(field, "true, false or an object, such as `{ \"read\": [\"~/notes\"] }`");
+            fields.report_invalid::<()>(field, "true, false or an object, such as `{ \"read\": [\"~/notes\"] }`");
             return None;
         }
     };
     let mut sandbox = Sandbox::default();
-    let mut inside = Fields::new(SANDBOX, members, fields.report());
-    sandbox.read = paths(&mut inside, "read");
-    sandbox.write = paths(&mut inside, "write");
-    ports(&mut inside, "connect", &mut sandbox.connect);
-    ports(&mut inside, "bind", &mut sandbox.bind);
+    let mut inner_fields = Fields::new(SANDBOX, members, fields.report());
+    sandbox.read = paths(&mut inner_fields, "read");
+    sandbox.write = paths(&mut inner_fields, "write");
+    ports(&mut inner_fields, "connect", &mut sandbox.connect);
+    ports(&mut inner_fields, "bind", &mut sandbox.bind);
     for row in SANDBOX.rows {
         if let Some(SpecSetting::Confines(flag)) = row.sets
-            && let Some(field) = inside.take(row.key)
+            && let Some(field) = inner_fields.take(row.key)
         {
-            *flag(&mut sandbox) = inside.flag(field).unwrap_or_default();
+            *flag(&mut sandbox) = inner_fields.flag(field).unwrap_or_default();
         }
     }
-    limits(&mut inside, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |within| read_limits(within, &mut sandbox));
-    report_unknown(&mut inside, "sandbox.");
+    limits(&mut inner_fields, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |limit_fields| {
+        read_limits(limit_fields, &mut sandbox)
+    });
+    report_unknown(&mut inner_fields, "sandbox.");
     Some(Box::new(sandbox))
 }
 
@@ -71,18 +73,18 @@ pub(super) fn limits(
     let Some(field) = fields.take("limits") else { return };
     match field.node.members() {
         Some(members) => {
-            let mut within = Fields::new(table, members, fields.report());
-            read(&mut within);
-            report_unknown(&mut within, &format!("{}.", table.title));
+            let mut limit_fields = Fields::new(table, members, fields.report());
+            read(&mut limit_fields);
+            report_unknown(&mut limit_fields, &format!("{}.", table.title));
         }
-        None => drop(fields.wrong::<()>(field, &format!("an object, such as `{example}`"))),
+        None => drop(fields.report_invalid::<()>(field, &format!("an object, such as `{example}`"))),
     }
 }
 
 /// Reports every remaining field as an error.
-pub(super) fn report_unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
+pub(super) fn report_unknown(fields: &mut Fields<'_, '_, '_>, prefix: &str) {
     for (_, field) in fields.take_rest() {
-        let message = format!("`{place}{}` is not a known field", field.name);
+        let message = format!("`{prefix}{}` is not a known field", field.name);
         let problem = Problem::error(message).field(field.name);
         fields.report().add(problem.hint("Toolrack cannot enforce a bound that it does not know"), field.name_at);
     }
@@ -105,7 +107,7 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
 /// Reads a list of ports, or `"any"`.
 fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
     let Some(field) = fields.take(name) else { return };
-    let read = match &field.node.value {
+    let parsed = match &field.node.value {
         Value::Text(word) if word == "any" => Some(Ports::Any),
         Value::List(items) if items.len() <= MAX_PORTS => {
             let port = |item: &crate::node::Node| match &item.value {
@@ -116,15 +118,16 @@ fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
         }
         _ => None,
     };
-    match read {
-        Some(read) => *ports = read,
-        None => drop(fields.wrong::<()>(field, "a list of TCP ports, such as `[443, 5432]`, or \"any\"")),
+    match parsed {
+        Some(parsed) => *ports = parsed,
+        None => drop(fields.report_invalid::<()>(field, "a list of TCP ports, such as `[443, 5432]`, or \"any\"")),
     }
 }
 
 fn read_limits(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
     if let Some(field) = fields.take("memory") {
-        sandbox.memory = size(field).or_else(|| fields.wrong(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
+        sandbox.memory =
+            size(field).or_else(|| fields.report_invalid(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
     }
     if fields.has("processes") {
         sandbox.processes = fields.number("processes").and_then(|count| u32::try_from(count).ok());

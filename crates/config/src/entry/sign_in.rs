@@ -34,36 +34,36 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
         return oauth;
     };
     let Some(members) = field.node.members() else {
-        fields.wrong::<()>(field, "an object, such as `{ \"client_id\": \"…\" }`");
+        fields.report_invalid::<()>(field, "an object, such as `{ \"client_id\": \"…\" }`");
         return oauth;
     };
-    let mut inside = Fields::new(OAUTH, members, fields.report());
-    oauth.client_id = text(&mut inside, "client_id");
-    oauth.client_secret = text(&mut inside, "client_secret");
-    oauth.client_metadata_url = text(&mut inside, "client_metadata_url");
-    oauth.scopes = scopes(&mut inside);
-    oauth.account = account(&mut inside);
-    oauth.grant = grant(&mut inside);
-    oauth.private_key = text_or_file(&mut inside, "private_key", "private_key_file");
-    oauth.key_id = text(&mut inside, "key_id");
-    oauth.assertion = text_or_file(&mut inside, "assertion", "assertion_file");
-    oauth.idp = idp(&mut inside);
-    oauth.dpop = inside.take("dpop").and_then(|field| inside.flag(field)).unwrap_or_default();
+    let mut inner_fields = Fields::new(OAUTH, members, fields.report());
+    oauth.client_id = text(&mut inner_fields, "client_id");
+    oauth.client_secret = text(&mut inner_fields, "client_secret");
+    oauth.client_metadata_url = text(&mut inner_fields, "client_metadata_url");
+    oauth.scopes = scopes(&mut inner_fields);
+    oauth.account = account(&mut inner_fields);
+    oauth.grant = grant(&mut inner_fields);
+    oauth.private_key = text_or_file(&mut inner_fields, "private_key", "private_key_file");
+    oauth.key_id = text(&mut inner_fields, "key_id");
+    oauth.assertion = text_or_file(&mut inner_fields, "assertion", "assertion_file");
+    oauth.idp = idp(&mut inner_fields);
+    oauth.dpop = inner_fields.take("dpop").and_then(|field| inner_fields.flag(field)).unwrap_or_default();
     if let Some(message) = grant_error(&oauth) {
-        inside.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_at, field.name, message);
     }
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth.client_secret` means nothing without `oauth.client_id`";
-        inside.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_at, field.name, message);
     }
-    warn_of_unknown(&mut inside, field.name);
+    warn_of_unknown_fields(&mut inner_fields, field.name);
     oauth
 }
 
 /// Warns of the remaining fields.
-fn warn_of_unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
+fn warn_of_unknown_fields(fields: &mut Fields<'_, '_, '_>, table_path: &str) {
     for (_, unknown) in fields.take_rest() {
-        let problem = Problem::warning(format!("`{within}.{}` is not a known field", unknown.name));
+        let problem = Problem::warning(format!("`{table_path}.{}` is not a known field", unknown.name));
         fields
             .report()
             .add(problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"), unknown.name_at);
@@ -72,8 +72,8 @@ fn warn_of_unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
 
 /// Returns the error of an entry that lacks a field which its grant requires, or has fields that exclude each other.
 fn grant_error(oauth: &OAuth) -> Option<&'static str> {
-    let is_double = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
-    if is_double(&oauth.private_key) || is_double(&oauth.assertion) {
+    let has_both = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
+    if has_both(&oauth.private_key) || has_both(&oauth.assertion) {
         return Some("`oauth.private_key` and `oauth.assertion` are each given as text or as a file: leave one out");
     }
     let has_key = !oauth.private_key.is_none();
@@ -106,14 +106,14 @@ fn text_or_file(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> Text
 fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
     let field = fields.take("idp")?;
     let Some(members) = field.node.members() else {
-        return fields.wrong(field, "an object, such as `{ \"token_url\": \"https://…\" }`");
+        return fields.report_invalid(field, "an object, such as `{ \"token_url\": \"https://…\" }`");
     };
-    let mut inside = Fields::new(IDP, members, fields.report());
-    let token_url = text(&mut inside, "token_url");
-    let (client_id, client_secret) = (text(&mut inside, "client_id"), text(&mut inside, "client_secret"));
-    warn_of_unknown(&mut inside, "oauth.idp");
+    let mut inner_fields = Fields::new(IDP, members, fields.report());
+    let token_url = text(&mut inner_fields, "token_url");
+    let (client_id, client_secret) = (text(&mut inner_fields, "client_id"), text(&mut inner_fields, "client_secret"));
+    warn_of_unknown_fields(&mut inner_fields, "oauth.idp");
     if token_url.is_none() {
-        inside.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
+        inner_fields.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
     }
     Some(IdentityProvider { token_url: token_url?, client_id, client_secret })
 }
@@ -149,20 +149,20 @@ fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
 fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
     let field = fields.take("account")?;
     let account = fields.text(field)?;
-    if is_account(&account) {
+    if is_account_name(&account) {
         return Some(account);
     }
-    wrong_account(fields, field)
+    report_invalid_account(fields, field)
 }
 
 /// Returns whether `name` is valid for an account: 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`.
 #[must_use]
-pub fn is_account(name: &str) -> bool {
+pub fn is_account_name(name: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
     !name.is_empty() && name.len() <= MAX_ACCOUNT && name.chars().all(fits)
 }
 
-fn wrong_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {
+fn report_invalid_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {
     let message = "`oauth.account` must be 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`";
     fields.report().error(&field.node.at, field.name, message);
     None

@@ -456,7 +456,7 @@ fn any_json() -> impl Strategy<Value = Json> {
 /// duplicates, which a [`Json`] cannot have.
 fn read_text(text: &str) -> (Member, Decoded, Vec<Problem>) {
     let document = Document::new(Some("mcp.json".into()), &format!(r#"{{ "mcpServers": {{ "demo": {text} }} }}"#));
-    let raw = crate::dialect::servers(&document).unwrap().raw.remove(0);
+    let raw = crate::dialect::servers(&document).unwrap().entries.remove(0);
     let mut report = Report::new(Some(&document), "demo");
     let decoded = decode(&raw, &mut report);
     (raw, decoded, report.into_problems())

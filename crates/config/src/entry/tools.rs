@@ -9,13 +9,13 @@ use crate::{node::Value, problem::Problem, rows::TOOL_LISTS};
 
 /// Both lists while they are collected.
 #[derive(Default)]
-struct Lists {
+struct ToolLists {
     allow: Vec<String>,
     deny: Vec<String>,
 }
 
-impl Lists {
-    fn allow<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
+impl ToolLists {
+    fn add_allowed<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
         let globs = globs(fields, field);
         if globs.is_empty() {
             // An empty allow list allows no tool, while an absent one allows all.
@@ -24,28 +24,28 @@ impl Lists {
         self.allow.extend(globs);
     }
 
-    fn deny<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
+    fn add_denied<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
         self.deny.extend(globs(fields, field));
     }
 }
 
 /// Reads `tools = { allow, deny }`, a list of allowed tools, or the fields of other programs for the two.
 pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
-    let mut lists = Lists::default();
+    let mut lists = ToolLists::default();
     if let Some(field) = fields.take("tools") {
         match &field.node.value {
-            Value::List(_) => lists.allow(fields, field),
+            Value::List(_) => lists.add_allowed(fields, field),
             Value::Map(members) => read_lists(&mut Fields::new(TOOL_LISTS, members, fields.report()), &mut lists),
             _ => {
-                fields.wrong::<()>(field, "a list of names, or an object with `allow` and `deny`");
+                fields.report_invalid::<()>(field, "a list of names, or an object with `allow` and `deny`");
             }
         }
     }
     if let Some(field) = fields.take("enabled_tools") {
-        lists.allow(fields, field);
+        lists.add_allowed(fields, field);
     }
     if let Some(field) = fields.take("disabled_tools") {
-        lists.deny(fields, field);
+        lists.add_denied(fields, field);
     }
     // Each list was checked separately; together they may still be too long.
     ToolFilter::new(&lists.allow, &lists.deny).unwrap_or_else(|error| {
@@ -54,12 +54,12 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     })
 }
 
-fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut Lists) {
+fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut ToolLists) {
     if let Some(field) = fields.take("allow") {
-        lists.allow(fields, field);
+        lists.add_allowed(fields, field);
     }
     if let Some(field) = fields.take("deny") {
-        lists.deny(fields, field);
+        lists.add_denied(fields, field);
     }
     for (_, field) in fields.take_rest() {
         let place = format!("tools.{}", field.name);

@@ -12,13 +12,13 @@ use crate::{node::Value, placeholder, problem::Problem, rows::Row};
 
 /// The types of servers that a file can describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransportKind {
     Stdio,
     Http,
     Sse,
 }
 
-impl Kind {
+impl TransportKind {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -39,14 +39,14 @@ impl Kind {
 
 /// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. Reports
 /// an error and returns `None` if that gives no single type.
-pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
+pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<TransportKind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
         return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             // `local` and `remote` are opencode's words.
-            "stdio" | "local" => Some(Kind::Stdio),
-            "http" | "streamablehttp" | "remote" => Some(Kind::Http),
-            "sse" => Some(Kind::Sse),
+            "stdio" | "local" => Some(TransportKind::Stdio),
+            "http" | "streamablehttp" | "remote" => Some(TransportKind::Http),
+            "sse" => Some(TransportKind::Sse),
             _ => {
                 let message = format!("`{}` must be `stdio`, `http` or `sse`", field.name);
                 fields.report().error(&field.node.at, field.name, message);
@@ -57,11 +57,11 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
     let has_url = fields.has("url");
     // In a container, the image's own program runs if no other is named.
     let problem = match (fields.has("command") || fields.has("container"), has_url) {
-        (true, false) => return Some(Kind::Stdio),
-        (false, true) => return Some(Kind::Http),
+        (true, false) => return Some(TransportKind::Stdio),
+        (false, true) => return Some(TransportKind::Http),
         (true, true) => Problem::error("both `command` and `url` are given").hint("keep one of them"),
         (false, false) => {
-            let hint = match fields.misspelt(&["command", "url", "container"]) {
+            let hint = match fields.misspelt_field(&["command", "url", "container"]) {
                 Some((written, meant)) => format!("`{written}` is not a known field; did you mean `{meant}`?"),
                 None => "give it `command` or `url`".to_owned(),
             };
@@ -72,11 +72,11 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
     None
 }
 
-pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Transport {
+pub(super) fn decode(kind: TransportKind, fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Transport {
     match kind {
-        Kind::Stdio => Transport::Stdio(stdio(fields, name_at)),
-        Kind::Http => Transport::Http(http(fields, name_at)),
-        Kind::Sse => Transport::Sse(http(fields, name_at)),
+        TransportKind::Stdio => Transport::Stdio(stdio(fields, name_at)),
+        TransportKind::Http => Transport::Http(http(fields, name_at)),
+        TransportKind::Sse => Transport::Sse(http(fields, name_at)),
     }
 }
 
@@ -87,7 +87,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         // opencode's form: the program and its arguments in one list.
         Some(field) => listed_command(fields, field),
         None if command_field.is_none() && container.is_some() => (String::new(), None),
-        None => (required(fields, command_field, "command", name_at), None),
+        None => (required_text(fields, command_field, "command", name_at), None),
     };
     let args = fields.take("args").map(|field| fields.texts(field));
     let args = match (listed_args, args) {
@@ -95,7 +95,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         (None, args) => args,
     };
     if let Some(field) = command_field
-        && ["http://", "https://"].iter().any(|start| begins(command.trim_start(), start))
+        && ["http://", "https://"].iter().any(|start| starts_with_ignoring_case(command.trim_start(), start))
     {
         let message = format!("`{}` is an address, not a program: write it as `url`", field.name);
         fields.report().error(&field.node.at, field.name, message);
@@ -126,17 +126,17 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     stdio.inherit_env = inherit_env(fields);
     stdio.sandbox = super::sandbox::sandbox(fields);
     stdio.container = container.map(Box::new);
-    super::container::check_together(fields, &stdio, name_at);
+    super::container::check_conflicts(fields, &stdio, name_at);
     stdio
 }
 
 fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     let mut http = Http::default();
     let field = fields.take("url");
-    http.url = required(fields, field, "url", name_at);
+    http.url = required_text(fields, field, "url", name_at);
     if let Some(field) = field
         && !http.url.is_empty()
-        && !["http://", "https://", "$"].iter().any(|start| begins(http.url.trim_start(), start))
+        && !["http://", "https://", "$"].iter().any(|start| starts_with_ignoring_case(http.url.trim_start(), start))
     {
         let message = format!("`{}` must begin with `http://` or `https://`", field.name);
         fields.report().error(&field.node.at, field.name, message);
@@ -148,7 +148,7 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
 }
 
 /// Returns whether `text` begins with `start`, ignoring case, because the scheme of a URL may have either.
-fn begins(text: &str, start: &str) -> bool {
+fn starts_with_ignoring_case(text: &str, start: &str) -> bool {
     text.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
 }
 
@@ -165,15 +165,15 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
         }
         return Some(Stdio { command, args: args.into_iter().map(|arg| arg.value).collect(), ..Stdio::default() });
     };
-    let wrong = |fields: &mut Fields<'_, '_, '_>, message: &str| {
+    let report_error = |fields: &mut Fields<'_, '_, '_>, message: &str| {
         fields.report().error(&field.node.at, field.name, format!("`{}` {message}", field.name));
         None
     };
     let Ok(mut words) = shell_words::split(line) else {
-        return wrong(fields, "has an unclosed quotation mark");
+        return report_error(fields, "has an unclosed quotation mark");
     };
     if words.is_empty() {
-        return wrong(fields, "is empty");
+        return report_error(fields, "is empty");
     }
     if words.iter().any(|word| ["|", "||", "&&", "&", ";", ">", "<"].contains(&&**word)) || line.contains("$(") {
         fields.report().add(
@@ -200,14 +200,19 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
         return (String::new(), None);
     }
     let command = items.remove(0);
-    check_white_space(fields, &command);
+    warn_of_white_space(fields, &command);
     check_template(fields, &command);
     (command.value, Some(items))
 }
 
 /// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes
 /// on, so that the user sees all errors of an entry at once.
-fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
+fn required_text(
+    fields: &mut Fields<'_, '_, '_>,
+    field: Option<Field<'_>>,
+    name: &str,
+    name_at: &Range<usize>,
+) -> String {
     let Some(field) = field else {
         fields.report().error(name_at, name, format!("`{name}` is missing"));
         return String::new();
@@ -221,7 +226,7 @@ fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &st
         fields.report().error(&field.node.at, field.name, format!("`{}` is empty", field.name));
     }
     let item = Item { name: field.name.to_owned(), value: value.clone(), at: &field.node.at };
-    check_white_space(fields, &item);
+    warn_of_white_space(fields, &item);
     check_template(fields, &item);
     item.value
 }
@@ -232,16 +237,16 @@ fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     };
     let items = fields.map(field);
     for item in &items {
-        let place = Item { name: format!("env.{}", item.name), ..item.clone() };
+        let env_item = Item { name: format!("env.{}", item.name), ..item.clone() };
         if item.name.is_empty() || item.name.contains(['=', '\0']) {
             let message = "a variable's name cannot be empty or hold `=`";
-            fields.report().error(item.at, &place.name, message);
+            fields.report().error(item.at, &env_item.name, message);
         }
         if item.value.contains('\0') {
-            fields.report().error(item.at, &place.name, format!("`{}` holds a NUL character", place.name));
+            fields.report().error(item.at, &env_item.name, format!("`{}` holds a NUL character", env_item.name));
         }
-        check_white_space(fields, &place);
-        check_template(fields, &place);
+        warn_of_white_space(fields, &env_item);
+        check_template(fields, &env_item);
     }
     items.into_iter().map(|item| (item.name, item.value)).collect()
 }
@@ -254,19 +259,19 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
     Some(item.value.into())
 }
 
-/// Reads `inherit_env`, and `env_vars`, Codex's list of names, which are inherited in addition. Warns if they cannot be,
-/// because `inherit_env` is `none`.
+/// Reads `inherit_env`, and `env_vars`, Codex's list of names, which are inherited in addition. Warns if they cannot
+/// be, because `inherit_env` is `none`.
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
-    let listed = fields.take("env_vars");
-    let listed: Vec<String> =
-        listed.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let safe_and = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
-    let Some(field) = fields.take("inherit_env") else { return safe_and(listed) };
+    let env_vars = fields.take("env_vars");
+    let env_vars: Vec<String> =
+        env_vars.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
+    let safe_with = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
+    let Some(field) = fields.take("inherit_env") else { return safe_with(env_vars) };
     match &field.node.value {
-        Value::Text(word) if word == "safe" => safe_and(listed),
+        Value::Text(word) if word == "safe" => safe_with(env_vars),
         Value::Text(word) if word == "all" => InheritEnv::All,
         Value::Text(word) if word == "none" => {
-            if !listed.is_empty() {
+            if !env_vars.is_empty() {
                 let message = format!("`{}` is `none`, so the variables of `env_vars` are not inherited", field.name);
                 let hint = "leave one of the two out";
                 fields.report().add(Problem::warning(message).field(field.name).hint(hint), &field.node.at);
@@ -274,7 +279,7 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
             InheritEnv::None
         }
         Value::List(_) => {
-            InheritEnv::Names(fields.texts(field).into_iter().map(|item| item.value).chain(listed).collect())
+            InheritEnv::Names(fields.texts(field).into_iter().map(|item| item.value).chain(env_vars).collect())
         }
         _ => {
             let message = format!("`{}` must be `safe`, `all`, `none` or a list of names", field.name);
@@ -290,7 +295,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     if let Some(field) = fields.take("headers") {
         for item in fields.map(field) {
             let item = Item { name: format!("headers.{}", item.name), ..item };
-            check_white_space(fields, &item);
+            warn_of_white_space(fields, &item);
             check_template(fields, &item);
             add_header(fields, &mut headers, item);
         }
@@ -298,7 +303,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     if let Some(field) = fields.take("env_http_headers") {
         for item in fields.map(field) {
             let item = Item { name: format!("headers.{}", item.name), ..item };
-            if let Some(value) = variable(fields, &item, "") {
+            if let Some(value) = variable_placeholder(fields, &item, "") {
                 add_header(fields, &mut headers, Item { value, ..item });
             }
         }
@@ -307,7 +312,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
         && let Some(value) = fields.text(field)
     {
         let item = Item { name: "headers.Authorization".to_owned(), value, at: &field.node.at };
-        if let Some(value) = variable(fields, &item, "Bearer ") {
+        if let Some(value) = variable_placeholder(fields, &item, "Bearer ") {
             add_header(fields, &mut headers, Item { value, ..item });
         }
     }
@@ -315,8 +320,8 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
 }
 
 /// Returns the placeholder of the variable that `item` names, after `prefix`. Reports an error for any other text.
-fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> Option<String> {
-    if placeholder::is_name(&item.value) {
+fn variable_placeholder(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> Option<String> {
+    if placeholder::is_variable_name(&item.value) {
         return Some(format!("{prefix}${{{}}}", item.value));
     }
     let message = "this must be the name of an environment variable";
@@ -362,14 +367,14 @@ pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
 }
 
 /// Warns of characters that were probably pasted by mistake: white space at the ends, and invisible characters.
-fn check_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
-    let what = if item.value.trim() != item.value {
+fn warn_of_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
+    let defect = if item.value.trim() != item.value {
         "begins or ends with white space"
     } else if item.value.lines().any(|line| text::for_line(line) != line) {
         "holds characters that cannot be seen"
     } else {
         return;
     };
-    let problem = Problem::warning(format!("`{}` {what}", item.name)).field(&item.name);
+    let problem = Problem::warning(format!("`{}` {defect}", item.name)).field(&item.name);
     fields.report().add(problem.hint("it is used unchanged"), item.at);
 }

@@ -1,6 +1,6 @@
 //! Reads files of variables as programs that start servers do: `NAME=value` on each line.
 
-use crate::placeholder::is_name;
+use crate::placeholder::is_variable_name;
 
 /// Returns the variables of `text`, each with the value of its last line.
 ///
@@ -22,7 +22,7 @@ fn variable(line: &str) -> Option<(String, String)> {
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=')?;
     let name = name.trim();
-    is_name(name).then(|| (name.to_owned(), unquoted(value.trim())))
+    is_variable_name(name).then(|| (name.to_owned(), unquoted(value.trim())))
 }
 
 fn unquoted(value: &str) -> String {

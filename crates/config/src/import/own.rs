@@ -11,8 +11,8 @@ pub(crate) fn is_gateway(entry: &Json) -> bool {
     if let Some(words) = words(entry) {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
-        let is_named = Path::new(program).file_stem().is_some_and(|stem| stem == "toolrack");
-        return is_named && words.next() == Some("gateway");
+        let is_toolrack = Path::new(program).file_stem().is_some_and(|stem| stem == "toolrack");
+        return is_toolrack && words.next() == Some("gateway");
     }
     let is_endpoint = ["url", "httpUrl", "serverUrl"].iter().filter_map(|field| text(field)).any(is_daemon_endpoint);
     is_endpoint && entry.to_string().contains("TOOLRACK_TOKEN")
@@ -31,12 +31,12 @@ fn words(entry: &Json) -> Option<Vec<&str>> {
         command => (command, entry.get("args")),
     };
     let mut words = Vec::new();
-    push(&mut words, command);
-    args.into_iter().for_each(|args| push(&mut words, args));
+    push_texts(&mut words, command);
+    args.into_iter().for_each(|args| push_texts(&mut words, args));
     Some(words)
 }
 
-fn push<'a>(words: &mut Vec<&'a str>, value: &'a Json) {
+fn push_texts<'a>(words: &mut Vec<&'a str>, value: &'a Json) {
     match value {
         Json::Array(values) => words.extend(values.iter().filter_map(Json::as_str)),
         value => words.extend(value.as_str()),

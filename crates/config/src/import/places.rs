@@ -10,7 +10,7 @@ use crate::{
 
 /// A configuration file that a program may have.
 #[derive(Clone, Debug)]
-pub(super) struct File {
+pub(super) struct SourceFile {
     pub(super) client: Client,
     pub(super) path: PathBuf,
     /// The folder that `${workspaceFolder}` and relative paths refer to.
@@ -32,11 +32,11 @@ const MAX_PROFILES: usize = 100;
 /// and then the user's own files.
 ///
 /// The files include the usual places of both Linux and macOS, because a home folder can be shared.
-pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
+pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) -> Vec<SourceFile> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);
     let cwd = folders.last().cloned().unwrap_or_else(|| cwd.to_owned());
-    let file = |path: PathBuf, folder: &Path, from_project| File {
+    let file = |path: PathBuf, folder: &Path, from_project| SourceFile {
         client,
         path,
         folder: folder.to_owned(),
@@ -47,13 +47,14 @@ pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) ->
     let user_files: Vec<PathBuf> =
         files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
     // If the home folder is the project, its files count as the user's only.
-    let project = folders.iter().rev().flat_map(|folder| {
+    let project_files = folders.iter().rev().flat_map(|folder| {
         let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
     });
-    let project = project.filter(|(_, path)| !user_files.contains(path)).map(|(folder, path)| file(path, folder, true));
-    let project: Vec<File> = project.collect();
-    project.into_iter().chain(user_files.iter().map(|path| file(path.clone(), &root, false))).collect()
+    let project_files =
+        project_files.filter(|(_, path)| !user_files.contains(path)).map(|(folder, path)| file(path, folder, true));
+    let project_files: Vec<SourceFile> = project_files.collect();
+    project_files.into_iter().chain(user_files.iter().map(|path| file(path.clone(), &root, false))).collect()
 }
 
 /// Returns the files that a project can bring, relative to each of its folders.
@@ -77,19 +78,23 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
     let in_home = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
     // The folders of Electron and the XDG Base Directory Specification, then those of macOS.
     let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
-    let config: Vec<PathBuf> = xdg.map_or_else(|| in_home(".config"), |path| vec![path]);
-    let both: Vec<PathBuf> = config.iter().cloned().chain(in_home("Library/Application Support")).collect();
+    let xdg_folders: Vec<PathBuf> = xdg.map_or_else(|| in_home(".config"), |path| vec![path]);
+    let config_folders: Vec<PathBuf> =
+        xdg_folders.iter().cloned().chain(in_home("Library/Application Support")).collect();
     match client {
         Client::ClaudeCode => match environment.path("CLAUDE_CONFIG_DIR") {
             Some(folder) => vec![folder.join(".claude.json")],
             None => in_home(".claude.json"),
         },
-        Client::ClaudeDesktop => both.iter().map(|base| base.join("Claude/claude_desktop_config.json")).collect(),
+        Client::ClaudeDesktop => {
+            config_folders.iter().map(|base| base.join("Claude/claude_desktop_config.json")).collect()
+        }
         Client::Cursor => in_home(".cursor/mcp.json"),
         Client::VsCode => {
-            let folders =
-                both.iter().flat_map(|base| VS_CODE_FOLDERS.iter().map(move |code| base.join(code).join("User")));
-            let folders = folders.flat_map(|folder| std::iter::once(folder.clone()).chain(profiles(&folder)));
+            let folders = config_folders
+                .iter()
+                .flat_map(|base| VS_CODE_FOLDERS.iter().map(move |variant| base.join(variant).join("User")));
+            let folders = folders.flat_map(|folder| std::iter::once(folder.clone()).chain(profile_folders(&folder)));
             folders.flat_map(|folder| ["mcp.json", "settings.json"].map(|name| folder.join(name))).collect()
         }
         Client::Windsurf => {
@@ -101,22 +106,23 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
         },
         Client::Gemini => in_home(".gemini/settings.json"),
         Client::OpenCode => {
-            let named = ["opencode.jsonc", "opencode.json", "config.json"];
-            let in_config_folders = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
+            let file_names = ["opencode.jsonc", "opencode.json", "config.json"];
+            let in_config_folders =
+                xdg_folders.iter().flat_map(|base| file_names.map(|name| base.join("opencode").join(name)));
             environment.path("OPENCODE_CONFIG").into_iter().chain(in_config_folders).collect()
         }
         Client::Qbit => in_home(".qbit/mcp.json"),
         Client::Synapse => match environment.path("SYNAPSE_MCP_CONFIG") {
             Some(file) => vec![file],
-            None => config.iter().map(|base| base.join("synapse/mcp_servers.json")).collect(),
+            None => xdg_folders.iter().map(|base| base.join("synapse/mcp_servers.json")).collect(),
         },
-        Client::Zed => config.iter().map(|base| base.join("zed/settings.json")).collect(),
+        Client::Zed => xdg_folders.iter().map(|base| base.join("zed/settings.json")).collect(),
     }
 }
 
 /// Returns the folders of VS Code's profiles other than the default one.
-fn profiles(user: &Path) -> Vec<PathBuf> {
-    let folders = std::fs::read_dir(user.join("profiles")).into_iter().flatten().flatten();
+fn profile_folders(user_folder: &Path) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(user_folder.join("profiles")).into_iter().flatten().flatten();
     let mut folders: Vec<_> = folders.take(MAX_PROFILES).map(|folder| folder.path()).collect();
     folders.sort();
     folders

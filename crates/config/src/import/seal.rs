@@ -64,12 +64,12 @@ impl fmt::Debug for SealedSecret {
 }
 
 impl Sealed {
-    /// Adds `value`, which the field `what` of `server` contains, under a free name; returns its placeholder. `taken`
+    /// Adds `value`, which the field `field` of `server` contains, under a free name; returns its placeholder. `used_names`
     /// are the names of the stored secrets.
-    pub fn add(&mut self, server: &str, what: &str, value: String, taken: &[String]) -> String {
-        let proposed = default_name(server, what);
+    pub fn add(&mut self, server: &str, field: &str, value: String, used_names: &[String]) -> String {
+        let proposed = default_name(server, field);
         let is_free = |name: &str| {
-            !taken.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
+            !used_names.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
         };
         let numbered = |number: u32| {
             let suffix = format!("-{number}");
@@ -81,14 +81,14 @@ impl Sealed {
             (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
-        self.secrets.push(SealedSecret { field: what.to_owned(), name, value });
+        self.secrets.push(SealedSecret { field: field.to_owned(), name, value });
         placeholder
     }
 
-    /// Replaces each literal secret of the entry of `server` by a placeholder. `taken` are the names of the stored
+    /// Replaces each literal secret of the entry of `server` by a placeholder. `used_names` are the names of the stored
     /// secrets.
-    pub fn seal(&mut self, server: &str, entry: &mut Json, taken: &[String]) {
-        seal(entry, &mut |what, value| self.add(server, what, value, taken));
+    pub fn seal(&mut self, server: &str, entry: &mut Json, used_names: &[String]) {
+        seal(entry, &mut |field, value| self.add(server, field, value, used_names));
     }
 
     /// Returns whether there are no secrets.
@@ -115,9 +115,9 @@ pub fn has_secrets(entry: &Json) -> bool {
 }
 
 /// Returns a name such as `github.API_TOKEN`, with only the characters that the name of a secret may have.
-fn default_name(server: &str, what: &str) -> String {
+fn default_name(server: &str, field: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
-    let name: String = format!("{server}.{what}").chars().map(allowed).collect();
+    let name: String = format!("{server}.{field}").chars().map(allowed).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = &name[..name.len().min(MAX_NAME)];
     if is_stored_secret_name(name) { name.to_owned() } else { "secret".to_owned() }
@@ -133,7 +133,7 @@ fn sealed_value(name: &str, text: &str, store: &mut dyn FnMut(&str, String) -> S
 }
 
 fn sealed_parts(
-    what: &str,
+    field: &str,
     text: &str,
     spans: Vec<Range<usize>>,
     store: &mut dyn FnMut(&str, String) -> String,
@@ -143,7 +143,7 @@ fn sealed_parts(
     for span in spans {
         let Some(value) = literal_text(&text[span.clone()], BareName::Literal) else { continue };
         out.push_str(&text[at..span.start]);
-        out.push_str(&store(what, value));
+        out.push_str(&store(field, value));
         at = span.end;
     }
     out + &text[at..]
@@ -166,9 +166,9 @@ mod tests {
 
     fn sealed(mut entry: Json) -> (Json, Vec<(String, String)>) {
         let mut secrets = Vec::new();
-        seal(&mut entry, &mut |what, value| {
-            secrets.push((what.to_owned(), value));
-            format!("${{secret:{what}}}")
+        seal(&mut entry, &mut |field, value| {
+            secrets.push((field.to_owned(), value));
+            format!("${{secret:{field}}}")
         });
         (entry, secrets)
     }
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn every_secret_of_an_entry_gets_a_name_of_its_own() {
         let mut sealed = Sealed::default();
-        let taken = ["gh.TOKEN".to_owned()];
-        assert_eq!(sealed.add("gh", "TOKEN", "a".to_owned(), &taken), "${secret:gh.TOKEN-2}");
-        assert_eq!(sealed.add("gh", "TOKEN", "b".to_owned(), &taken), "${secret:gh.TOKEN-3}");
-        assert_eq!(sealed.add("mein Server", "X-Key", "c".to_owned(), &taken), "${secret:mein-Server.X-Key}");
-        assert_eq!(sealed.add(&"ö".repeat(90), "KEY", "d".to_owned(), &taken), "${secret:KEY}");
-        let long = sealed.add(&"x".repeat(90), "KEY", "d".to_owned(), &taken);
+        let used_names = ["gh.TOKEN".to_owned()];
+        assert_eq!(sealed.add("gh", "TOKEN", "a".to_owned(), &used_names), "${secret:gh.TOKEN-2}");
+        assert_eq!(sealed.add("gh", "TOKEN", "b".to_owned(), &used_names), "${secret:gh.TOKEN-3}");
+        assert_eq!(sealed.add("mein Server", "X-Key", "c".to_owned(), &used_names), "${secret:mein-Server.X-Key}");
+        assert_eq!(sealed.add(&"ö".repeat(90), "KEY", "d".to_owned(), &used_names), "${secret:KEY}");
+        let long = sealed.add(&"x".repeat(90), "KEY", "d".to_owned(), &used_names);
         assert_eq!(long.len(), "${secret:}".len() + MAX_NAME);
-        let again = sealed.add(&"x".repeat(90), "KEY", "d".to_owned(), &taken);
+        let again = sealed.add(&"x".repeat(90), "KEY", "d".to_owned(), &used_names);
         assert!(again.ends_with("x-2}") && again.len() == long.len(), "{again}");
     }
 }

@@ -438,12 +438,12 @@ fn a_pipe_blocks_no_import() {
 mod properties {
     use proptest::prelude::*;
 
-    use super::super::{Client, Origin, places::File, texts::Texts};
+    use super::super::{Client, Origin, places::SourceFile, texts::TextTranslator};
     use crate::placeholder::{BareName, expand};
 
     fn translated(client: Client, text: &str, bare: BareName) -> String {
         let folder = std::path::PathBuf::from("/folder");
-        let file = File {
+        let file = SourceFile {
             client,
             path: folder.clone(),
             folder: folder.clone(),
@@ -451,8 +451,8 @@ mod properties {
             home: Some(folder),
             from_project: false,
         };
-        let origin = Origin { file: &file, inputs: Vec::new(), disabled: Vec::new() };
-        Texts::new(&origin).translate("place", text, bare)
+        let origin = Origin { file: &file, inputs: Vec::new(), disabled_servers: Vec::new() };
+        TextTranslator::new(&origin).translate("place", text, bare)
     }
 
     proptest! {

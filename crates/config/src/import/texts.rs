@@ -4,15 +4,15 @@ use std::{fmt::Display, path::Path};
 
 use toolrack_host::text::{clip, for_line};
 
-use super::{Client, File, Origin};
+use super::{Client, Origin, SourceFile};
 use crate::interpolate::is_stored_secret_name;
-use crate::placeholder::{BareName, closing_brace, is_name, name_length};
+use crate::placeholder::{BareName, closing_brace, is_variable_name, name_length};
 
 /// The maximum number of bytes of an input's description that a note repeats.
 const MAX_DESCRIPTION: usize = 100;
 
 /// Translates the texts of one entry, and notes what the user should know.
-pub(super) struct Texts<'a> {
+pub(super) struct TextTranslator<'a> {
     origin: &'a Origin<'a>,
     pub(super) notes: Vec<String>,
 }
@@ -26,12 +26,12 @@ enum Replacement {
     /// Text that is known already.
     Text(String),
     /// The placeholder itself, which means the same to Toolrack.
-    Itself,
+    Unchanged,
     /// The same text, escaped, because Toolrack would take it for a placeholder.
     Escaped,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> TextTranslator<'a> {
     pub(super) fn new(origin: &'a Origin<'a>) -> Self {
         Self { origin, notes: Vec::new() }
     }
@@ -40,7 +40,7 @@ impl<'a> Texts<'a> {
         self.origin
     }
 
-    pub(super) fn file(&self) -> &'a File {
+    pub(super) fn file(&self) -> &'a SourceFile {
         self.origin.file
     }
 
@@ -56,9 +56,9 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Translates `text` of the field `place` into Toolrack's grammar, so that it resolves to the same value as in
+    /// Translates `text` of the field `field` into Toolrack's grammar, so that it resolves to the same value as in
     /// the other program.
-    pub(super) fn translate(&mut self, place: &str, text: &str, bare: BareName) -> String {
+    pub(super) fn translate(&mut self, field: &str, text: &str, bare: BareName) -> String {
         let has_curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -66,8 +66,8 @@ impl<'a> Texts<'a> {
             out.push_str(&rest[..at]);
             rest = &rest[at..];
             let length = match rest.starts_with('$') {
-                true => self.translate_dollar(place, rest, bare, &mut out),
-                false => self.translate_curly(place, rest, &mut out),
+                true => self.translate_dollar(field, rest, bare, &mut out),
+                false => self.translate_curly(field, rest, &mut out),
             };
             rest = &rest[length..];
         }
@@ -75,7 +75,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Translates the beginning of `text`, which is a `$`; returns the number of bytes that it has translated.
-    fn translate_dollar(&mut self, place: &str, text: &str, bare: BareName, out: &mut String) -> usize {
+    fn translate_dollar(&mut self, field: &str, text: &str, bare: BareName, out: &mut String) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
             Client::OpenCode if split_curly(&text[1..]).is_some() => None,
@@ -84,11 +84,11 @@ impl<'a> Texts<'a> {
         };
         if let Some(inner) = inner {
             let length = inner.len() + "${}".len();
-            match self.translate_braced(place, inner) {
+            match self.translate_braced(field, inner) {
                 Replacement::Variable(name) => out.push_str(&format!("${{{name}}}")),
                 Replacement::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
                 Replacement::Text(text) => out.push_str(&text.replace('$', "$$")),
-                Replacement::Itself => out.push_str(&text[..length]),
+                Replacement::Unchanged => out.push_str(&text[..length]),
                 Replacement::Escaped => {
                     out.push('$');
                     out.push_str(&text[..length]);
@@ -105,7 +105,7 @@ impl<'a> Texts<'a> {
             || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
         if would_be_placeholder {
             self.note(format!(
-                "`{place}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",
+                "`{field}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",
                 self.client()
             ));
         }
@@ -114,12 +114,12 @@ impl<'a> Texts<'a> {
     }
 
     /// Translates the text between `${` and `}`.
-    fn translate_braced(&mut self, place: &str, inner: &str) -> Replacement {
+    fn translate_braced(&mut self, field: &str, inner: &str) -> Replacement {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
         match kind {
             "input" | "file" | "command" | "config" | "env" | "secret" | "user" if argument.is_empty() => {
-                self.translate_plain(place, inner)
+                self.translate_plain(field, inner)
             }
             "workspaceFolder" | "workspaceRoot" | "cwd" => self.insert_folder(inner, &file.folder),
             "workspaceFolderBasename" => {
@@ -131,27 +131,27 @@ impl<'a> Texts<'a> {
                 None => Replacement::Variable("HOME".to_owned()),
             },
             "pathSeparator" | "/" => Replacement::Text("/".to_owned()),
-            "input" => self.translate_input(place, argument),
-            "file" => self.variable_for(place, argument, &format!("the content of `{argument}`")),
-            "command" | "config" => self.variable_for(place, argument, &format!("`${{{inner}}}`")),
-            "env" if !inner.contains(":-") && !is_name(argument) => {
-                self.variable_for(place, argument, &format!("the variable `{argument}`"))
+            "input" => self.translate_input(field, argument),
+            "file" => self.variable_for(field, argument, &format!("the content of `{argument}`")),
+            "command" | "config" => self.variable_for(field, argument, &format!("`${{{inner}}}`")),
+            "env" if !inner.contains(":-") && !is_variable_name(argument) => {
+                self.variable_for(field, argument, &format!("the variable `{argument}`"))
             }
             "env" => Replacement::Variable(argument.to_owned()),
             "secret" | "user" => Replacement::Escaped,
-            _ => self.translate_plain(place, inner),
+            _ => self.translate_plain(field, inner),
         }
     }
 
     /// Translates `${NAME}` and `${NAME:-default}`.
-    fn translate_plain(&mut self, place: &str, inner: &str) -> Replacement {
+    fn translate_plain(&mut self, field: &str, inner: &str) -> Replacement {
         let name = inner.split_once(":-").map_or(inner, |(name, _)| name);
-        if !is_name(name) {
-            return Replacement::Itself;
+        if !is_variable_name(name) {
+            return Replacement::Unchanged;
         }
         if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf | Client::Qbit) {
             self.note(format!(
-                "`{place}`: `${{{name}}}` is a placeholder to Toolrack; {} uses it unchanged",
+                "`{field}`: `${{{name}}}` is a placeholder to Toolrack; {} uses it unchanged",
                 self.client()
             ));
         }
@@ -164,43 +164,44 @@ impl<'a> Texts<'a> {
     }
 
     /// Translates a placeholder for an input that VS Code asks the user for.
-    fn translate_input(&mut self, place: &str, id: &str) -> Replacement {
-        let known = self.origin.inputs.iter().find(|known| known.id == id);
-        let description = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
+    fn translate_input(&mut self, field: &str, id: &str) -> Replacement {
+        let input = self.origin.inputs.iter().find(|input| input.id == id);
+        let description = match input.map(|input| input.description.trim()).filter(|about| !about.is_empty()) {
             Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
             None => String::new(),
         };
-        if known.is_some_and(|known| known.is_secret) {
+        if input.is_some_and(|input| input.is_secret) {
             let name = if is_stored_secret_name(id) { id.to_owned() } else { variable_name(id) };
             self.note(format!(
-                "`{place}`: `toolrack secret set {name}` stores what {} asks for{description}",
+                "`{field}`: `toolrack secret set {name}` stores what {} asks for{description}",
                 self.client()
             ));
             return Replacement::Secret(name);
         }
         let name = variable_name(id);
-        self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{description}", self.client()));
+        self.note(format!("`{field}`: set the variable `{name}` to what {} asks for{description}", self.client()));
         Replacement::Variable(name)
     }
 
-    /// Uses a variable for a value that only the other program can find. For the note, `what` describes the value.
-    fn variable_for(&mut self, place: &str, source: &str, what: &str) -> Replacement {
+    /// Uses a variable for a value that only the other program can find. For the note, `description` describes the
+    /// value.
+    fn variable_for(&mut self, field: &str, source: &str, description: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
-        self.note(format!("`{place}`: set the variable `{name}` to {what}, which Toolrack does not look up"));
+        self.note(format!("`{field}`: set the variable `{name}` to {description}, which Toolrack does not look up"));
         Replacement::Variable(name)
     }
 
     /// Translates the beginning of `text`, which is a `{`; returns the number of bytes that it has translated.
-    fn translate_curly(&mut self, place: &str, text: &str, out: &mut String) -> usize {
+    fn translate_curly(&mut self, field: &str, text: &str, out: &mut String) -> usize {
         let Some((kind, argument)) = split_curly(text) else {
             out.push('{');
             return 1;
         };
         let replacement = match kind {
-            "env" if is_name(argument) => Replacement::Variable(argument.to_owned()),
-            "env" => self.variable_for(place, argument, &format!("the variable `{argument}`")),
-            _ => self.variable_for(place, argument, &format!("the content of `{argument}`")),
+            "env" if is_variable_name(argument) => Replacement::Variable(argument.to_owned()),
+            "env" => self.variable_for(field, argument, &format!("the variable `{argument}`")),
+            _ => self.variable_for(field, argument, &format!("the content of `{argument}`")),
         };
         if let Replacement::Variable(name) = replacement {
             out.push_str(&format!("${{{name}}}"));
@@ -278,7 +279,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_generated_name_is_always_a_valid_placeholder_name(source in "\\PC{0,40}") {
-            prop_assert!(is_name(&variable_name(&source)), "{source:?}");
+            prop_assert!(is_variable_name(&variable_name(&source)), "{source:?}");
         }
 
         #[test]

@@ -8,15 +8,15 @@ use toolrack_host::{ServerName, text::for_line};
 use super::{
     Client, Origin, env_file,
     tables::{Address, Meaning, meaning, rank},
-    texts::Texts,
+    texts::TextTranslator,
 };
 use crate::{
-    document::{Document, Kind},
+    document::{Document, FileKind},
     entry::{Report, canonical},
     node::{Member, Node, Value},
-    placeholder::{BareName, is_name},
+    placeholder::{BareName, is_variable_name},
     problem::Problem,
-    suggest::misspelt,
+    suggest::intended_name,
 };
 
 /// The longest time that Toolrack accepts, in seconds: a day.
@@ -25,7 +25,7 @@ const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 /// An entry in Toolrack's form, each field with its place in the other program's file.
 #[derive(Debug)]
 pub(super) struct Translated {
-    pub(super) raw: Member,
+    pub(super) entry: Member,
     pub(super) notes: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         return None;
     };
     let mut translation = Translation {
-        texts: Texts::new(origin),
+        texts: TextTranslator::new(origin),
         out: Vec::new(),
         address: None,
         type_member: None,
@@ -49,16 +49,16 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
     }
     translation.add_env_file();
     translation.add_type();
-    translation.apply_switches(&raw.name, &raw.name_at);
+    translation.apply_disabled_servers(&raw.name, &raw.name_at);
     let Translation { texts, out, .. } = translation;
     let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
-    let raw = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
-    Some(Translated { raw, notes: texts.notes })
+    let entry = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
+    Some(Translated { entry, notes: texts.notes })
 }
 
 /// An entry that is being translated.
 struct Translation<'a> {
-    texts: Texts<'a>,
+    texts: TextTranslator<'a>,
     /// Toolrack's fields so far.
     out: Vec<Member>,
     /// The strongest address so far, and its rank in the table of fields; a lower rank is stronger.
@@ -101,11 +101,13 @@ impl Translation<'_> {
         match meaning {
             Meaning::Type => self.type_member = Some(member.clone()),
             Meaning::Command => self.add_command(member),
-            Meaning::Texts(ours) => self.add_texts(member, ours),
+            Meaning::Texts(toolrack_name) => self.add_texts(member, toolrack_name),
             Meaning::Folder => self.add_folder(member),
             Meaning::Address(address) => self.add_address(member, rank(self.client(), &name), address),
-            Meaning::Same(ours) => self.add(ours, member, member.node.value.clone()),
-            Meaning::Tools(list) => self.merge("tools", member, vec![placed(list, member, member.node.value.clone())]),
+            Meaning::Same(toolrack_name) => self.add(toolrack_name, member, member.node.value.clone()),
+            Meaning::Tools(list) => {
+                self.merge("tools", member, vec![positioned_member(list, member, member.node.value.clone())])
+            }
             Meaning::Milliseconds(bounds) => self.add_time(member, &member.name, 0.001, bounds),
             Meaning::Seconds(bounds) => self.add_time(member, &member.name, 1.0, bounds),
             Meaning::OpenCodeTimes => self.add_opencode_times(member),
@@ -119,7 +121,7 @@ impl Translation<'_> {
     }
 
     fn leave_out_unknown(&mut self, member: &Member) {
-        let near = misspelt(&member.name, ["command", "args", "env", "url", "headers", "type"]);
+        let near = intended_name(&member.name, ["command", "args", "env", "url", "headers", "type"]);
         let why = match near {
             Some(near) => format!("it is not a known field; `{near}` may be meant"),
             None => "it is not a known field".to_owned(),
@@ -137,7 +139,7 @@ impl Translation<'_> {
         if self.out.iter().any(|other| other.name == name) {
             return self.note_left_out(&member.name, "another field sets it already");
         }
-        self.out.push(placed(name, member, value));
+        self.out.push(positioned_member(name, member, value));
     }
 
     /// Adds `members` to Toolrack's field `name`, which is an object.
@@ -145,7 +147,7 @@ impl Translation<'_> {
         match self.out.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
             Some(Value::Map(known)) => known.extend(members),
             Some(_) => self.note_left_out(&member.name, "another field sets it already"),
-            None => self.out.push(placed(name, member, Value::Map(members))),
+            None => self.out.push(positioned_member(name, member, Value::Map(members))),
         }
     }
 
@@ -161,8 +163,8 @@ impl Translation<'_> {
         };
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            let place = format!("{}[{index}]", member.name);
-            values.push(Node { at: node.at.clone(), value: self.translated_value(&place, node, BareName::Literal) });
+            let field = format!("{}[{index}]", member.name);
+            values.push(Node { at: node.at.clone(), value: self.translated_value(&field, node, BareName::Literal) });
         }
         let arguments = values.split_off(values.len().min(1));
         let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
@@ -183,29 +185,29 @@ impl Translation<'_> {
         }
     }
 
-    fn add_texts(&mut self, member: &Member, ours: &str) {
-        let bare = if matches!(ours, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
+    fn add_texts(&mut self, member: &Member, toolrack_name: &str) {
+        let bare = if matches!(toolrack_name, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
         let value = self.translated_value(&member.name, &member.node, bare);
         match value {
             // Programs write empty lists and objects as defaults, and they set nothing.
             Value::List(nodes) if nodes.is_empty() => {}
             Value::Map(members) if members.is_empty() => {}
-            Value::Map(members) => self.merge(ours, member, members),
-            value => self.add(ours, member, value),
+            Value::Map(members) => self.merge(toolrack_name, member, members),
+            value => self.add(toolrack_name, member, value),
         }
     }
 
     /// Returns the value of `node` with the placeholders of all of its texts translated.
-    fn translated_value(&mut self, place: &str, node: &Node, bare: BareName) -> Value {
+    fn translated_value(&mut self, field: &str, node: &Node, bare: BareName) -> Value {
         match &node.value {
-            Value::Text(text) => Value::Text(self.texts.translate(place, text, bare)),
+            Value::Text(text) => Value::Text(self.texts.translate(field, text, bare)),
             Value::List(nodes) => Value::List(
                 nodes
                     .iter()
                     .enumerate()
                     .map(|(index, node)| Node {
                         at: node.at.clone(),
-                        value: self.translated_value(&format!("{place}[{index}]"), node, bare),
+                        value: self.translated_value(&format!("{field}[{index}]"), node, bare),
                     })
                     .collect(),
             ),
@@ -213,8 +215,8 @@ impl Translation<'_> {
                 members
                     .iter()
                     .map(|member| {
-                        let value = self.translated_value(&format!("{place}.{}", member.name), &member.node, bare);
-                        placed(&member.name, member, value)
+                        let value = self.translated_value(&format!("{field}.{}", member.name), &member.node, bare);
+                        positioned_member(&member.name, member, value)
                     })
                     .collect(),
             ),
@@ -251,7 +253,7 @@ impl Translation<'_> {
         }
         let path = self.texts.file().folder.join(path.replace("$$", "$"));
         let shown = path.display();
-        let document = match Document::read(&path, Kind::Regular) {
+        let document = match Document::read(&path, FileKind::Regular) {
             Ok(Some(document)) => document,
             Ok(None) => return self.note_left_out(&member.name, &format!("there is no file {shown}")),
             Err(problem) => return self.note_left_out(&member.name, &problem.message),
@@ -263,7 +265,8 @@ impl Translation<'_> {
             read.len()
         ));
         let escaped = |value: String| Value::Text(value.replace('$', "$$"));
-        self.env_file = read.into_iter().map(|(name, value)| placed(&name, member, escaped(value))).collect();
+        self.env_file =
+            read.into_iter().map(|(name, value)| positioned_member(&name, member, escaped(value))).collect();
     }
 
     /// Adds the variables of the env file that `env` does not set.
@@ -411,7 +414,7 @@ impl Translation<'_> {
         };
         let headers = members.iter().filter_map(|header| {
             let value = self.variable_placeholder(&format!("{}.{}", member.name, header.name), &header.node, "")?;
-            Some(placed(&header.name, header, value))
+            Some(positioned_member(&header.name, header, value))
         });
         let headers: Vec<Member> = headers.collect();
         if !headers.is_empty() {
@@ -422,24 +425,25 @@ impl Translation<'_> {
     /// Reads the name of the variable that holds the bearer token.
     fn add_bearer(&mut self, member: &Member) {
         if let Some(value) = self.variable_placeholder(&member.name, &member.node, "Bearer ") {
-            self.merge("headers", member, vec![placed("Authorization", member, value)]);
+            self.merge("headers", member, vec![positioned_member("Authorization", member, value)]);
         }
     }
 
     /// Returns the placeholder of the variable that `node` names, after `prefix`.
-    fn variable_placeholder(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
-        match node.as_text().filter(|name| is_name(name)) {
+    fn variable_placeholder(&mut self, field: &str, node: &Node, prefix: &str) -> Option<Value> {
+        match node.as_text().filter(|name| is_variable_name(name)) {
             Some(name) => Some(Value::Text(format!("{prefix}${{{name}}}"))),
             None => {
-                self.note_left_out(place, "it is not the name of a variable");
+                self.note_left_out(field, "it is not the name of a variable");
                 None
             }
         }
     }
 
     /// Disables the entry if a setting of the other program's file, outside of the entry, disables the server `name`.
-    fn apply_switches(&mut self, name: &str, at: &Range<usize>) {
-        let Some((_, setting)) = self.texts.origin().disabled.iter().find(|(disabled, _)| *disabled == name) else {
+    fn apply_disabled_servers(&mut self, name: &str, at: &Range<usize>) {
+        let Some((_, setting)) = self.texts.origin().disabled_servers.iter().find(|(disabled, _)| *disabled == name)
+        else {
             return;
         };
         self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
@@ -450,7 +454,7 @@ impl Translation<'_> {
 }
 
 /// Creates a member of Toolrack's format with the position of the other program's member.
-fn placed(name: &str, member: &Member, value: Value) -> Member {
+fn positioned_member(name: &str, member: &Member, value: Value) -> Member {
     Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
 }
 

@@ -37,15 +37,15 @@ impl Interpolate {
             image: values.resolve("container.image", &container.image, BareName::Literal)?,
             ..container.clone()
         };
-        let named = match &spec.inherit_env {
+        let inherited_names = match &spec.inherit_env {
             InheritEnv::Names(names) => names.as_slice(),
             _ => &[],
         };
-        let named = named.iter().filter(|name| values.environment.get(name).is_some());
-        let mut variables: Vec<String> = spec.env.keys().chain(named).cloned().collect();
+        let inherited_names = inherited_names.iter().filter(|name| values.environment.get(name).is_some());
+        let mut variables: Vec<String> = spec.env.keys().chain(inherited_names).cloned().collect();
         variables.sort();
         variables.dedup();
-        for (name, value) in values.environment.of_engine_clients() {
+        for (name, value) in values.environment.for_engine_clients() {
             if !plan.env.iter().any(|(other, _)| other == name) {
                 plan.env.push((name.to_owned(), value.to_owned()));
             }

@@ -39,26 +39,26 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     // Letters and digits are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     for style in STYLES.iter().filter(|_| !is_plain) {
-        let once = style.write(secret);
+        let written = style.write(secret);
         // JSON inside a JSON string, by the same writer or a plain one.
-        forms.extend([style.write(&once), PLAIN.write(&once), once]);
+        forms.extend([style.write(&written), PLAIN.write(&written), written]);
     }
     if !is_plain {
-        unescaped(secret, &mut forms);
+        add_unescaped(secret, &mut forms);
     }
     if (MIN_ENCODED..=MAX_ENCODED).contains(&secret.len()) {
-        base64(secret.as_bytes(), &mut forms);
+        add_base64(secret.as_bytes(), &mut forms);
         if !is_plain {
-            percent(secret, &mut forms);
+            add_percent_encoded(secret, &mut forms);
         }
-        every_character(secret, &mut forms);
+        add_character_codes(secret, &mut forms);
     }
     forms
 }
 
 /// Adds the forms in which the escapes of `secret` are decoded. It is also decoded with a backslash before it, because
 /// that changes the meaning of its first character: `\n` is a line break.
-fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
+fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let unescaped = Unescaped::of(text, false);
         let unescaped = unescaped.as_ref().map(Unescaped::text).filter(|text| text.len() >= MIN_SECRET);
@@ -70,32 +70,32 @@ fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
 #[derive(Clone, Copy)]
 struct Style {
     /// The characters that are written as `\u` and four digits.
-    in_digits: &'static str,
+    unicode_escaped: &'static str,
     /// Whether all characters outside of ASCII, and DEL, are written as `\u` and four digits too.
-    is_ascii: bool,
+    is_ascii_only: bool,
     /// Whether `/` is written with a backslash.
     escapes_slash: bool,
     /// Whether hexadecimal digits are `A` to `F`, not `a` to `f`.
-    is_upper: bool,
+    has_upper_digits: bool,
 }
 
 /// The style of JavaScript and Rust.
-const PLAIN: Style = Style { in_digits: "", is_ascii: false, escapes_slash: false, is_upper: false };
+const PLAIN: Style = Style { unicode_escaped: "", is_ascii_only: false, escapes_slash: false, has_upper_digits: false };
 
 /// The default styles of other languages.
 const STYLES: &[Style] = &[
     PLAIN,
     // Go, Ruby on Rails, and Gson.
-    Style { in_digits: "<>&\u{2028}\u{2029}", ..PLAIN },
-    Style { in_digits: "<>&='\u{2028}\u{2029}", ..PLAIN },
+    Style { unicode_escaped: "<>&\u{2028}\u{2029}", ..PLAIN },
+    Style { unicode_escaped: "<>&='\u{2028}\u{2029}", ..PLAIN },
     // Python; PHP, also with its slashes or its letters left alone, or made safe for HTML.
-    Style { is_ascii: true, ..PLAIN },
-    Style { is_ascii: true, escapes_slash: true, ..PLAIN },
+    Style { is_ascii_only: true, ..PLAIN },
+    Style { is_ascii_only: true, escapes_slash: true, ..PLAIN },
     Style { escapes_slash: true, ..PLAIN },
-    Style { in_digits: "<>&'\"", is_ascii: true, escapes_slash: true, is_upper: true },
+    Style { unicode_escaped: "<>&'\"", is_ascii_only: true, escapes_slash: true, has_upper_digits: true },
     // Encoders that write upper-case digits; .NET.
-    Style { is_ascii: true, is_upper: true, ..PLAIN },
-    Style { in_digits: "<>&'\"+`", is_ascii: true, escapes_slash: false, is_upper: true },
+    Style { is_ascii_only: true, has_upper_digits: true, ..PLAIN },
+    Style { unicode_escaped: "<>&'\"+`", is_ascii_only: true, escapes_slash: false, has_upper_digits: true },
 ];
 
 impl Style {
@@ -103,7 +103,7 @@ impl Style {
     fn write(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
-            if self.in_digits.contains(c) || (self.is_ascii && (!c.is_ascii() || c == '\u{7f}')) {
+            if self.unicode_escaped.contains(c) || (self.is_ascii_only && (!c.is_ascii() || c == '\u{7f}')) {
                 c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&self.digits(*unit)));
                 continue;
             }
@@ -124,7 +124,7 @@ impl Style {
 
     /// Returns `\u` and the digits of a unit of UTF-16.
     fn digits(self, unit: u16) -> String {
-        if self.is_upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") }
+        if self.has_upper_digits { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") }
     }
 }
 
@@ -132,25 +132,25 @@ impl Style {
 /// text. There are three forms within a longer text, because base64 makes four characters of three bytes, so that the
 /// form depends on the offset of `secret`. These forms leave out the characters at both ends that also contain bits of
 /// the neighbours (with at most four bits of `secret`).
-fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
+fn add_base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     for (padded, unpadded) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
         forms.insert(padded.encode(secret));
         forms.insert(unpadded.encode(secret));
-        for before in 0..3 {
-            let encoded = unpadded.encode([&[0; 2][..before], secret].concat());
-            let (start, end) = ((before * 8).div_ceil(6), (before + secret.len()) * 8 / 6);
+        for offset in 0..3 {
+            let encoded = unpadded.encode([&[0; 2][..offset], secret].concat());
+            let (start, end) = ((offset * 8).div_ceil(6), (offset + secret.len()) * 8 / 6);
             forms.insert(encoded[start..end].to_owned());
         }
     }
 }
 
 /// Adds the percent-encoded forms, one for each set of characters that programs encode.
-fn percent(secret: &str, forms: &mut BTreeSet<String>) {
+fn add_percent_encoded(secret: &str, forms: &mut BTreeSet<String>) {
     for encoded_characters in [ENCODED_IN_QUERIES, ENCODED_IN_PATHS, ENCODED_IN_SCRIPTS] {
         let upper = utf8_percent_encode(secret, encoded_characters).to_string();
         // HTML forms have `+` for a space.
         for encoded in [upper.replace("%20", "+"), upper] {
-            forms.insert(lower_digits(&encoded));
+            forms.insert(with_lower_digits(&encoded));
             forms.insert(encoded);
         }
     }
@@ -158,7 +158,7 @@ fn percent(secret: &str, forms: &mut BTreeSet<String>) {
 
 /// Adds the forms in which each byte, or each unit of UTF-16, is written as its number: as `%XX`, as `\uXXXX`, and in
 /// hex, in lower and upper case.
-fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
+fn add_character_codes(secret: &str, forms: &mut BTreeSet<String>) {
     let bytes = |write: fn(u8) -> String| secret.bytes().map(write).collect::<String>();
     let units = |write: fn(u16) -> String| secret.encode_utf16().map(write).collect::<String>();
     forms.extend([
@@ -172,7 +172,7 @@ fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
 }
 
 /// Returns `encoded` with lower-case digits after each `%`.
-fn lower_digits(encoded: &str) -> String {
+fn with_lower_digits(encoded: &str) -> String {
     let mut out = String::with_capacity(encoded.len());
     let mut digits_left = 0_u8;
     for c in encoded.chars() {

@@ -81,12 +81,12 @@ impl Unescaped {
     }
 
     /// Returns the start in the original of the character at `at` of [`Self::text`], including its backslashes.
-    pub(super) fn original(&self, at: usize) -> usize {
+    pub(super) fn original_position(&self, at: usize) -> usize {
         let (start, original) = self.parts[self.parts.partition_point(|(start, _)| *start <= at) - 1];
         original + (at - start)
     }
 
-    /// Like [`Self::original`], for a range that is not empty.
+    /// Like [`Self::original_position`], for a range that is not empty.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
         let next = self.parts.partition_point(|(start, _)| *start < range.end);
         let (start, original) = self.parts[next - 1];
@@ -94,7 +94,7 @@ impl Unescaped {
             Some((end, original_end)) if *end == range.end => *original_end,
             _ => original + (range.end - start),
         };
-        self.original(range.start)..end
+        self.original_position(range.start)..end
     }
 
     /// Returns the position in [`Self::text`] of the original's `at`; inside an escape, the start of its character.
@@ -212,7 +212,7 @@ mod tests {
         assert!(Unescaped::of("no \n backslash", false).is_none());
         for open in [r"a\", r"a\\\", r"a\u", r"a\\u00e", r"a\ud83d", r"a\ud83d\", r"a\ud83d\udd1"] {
             let unescaped = Unescaped::of(open, true).unwrap();
-            assert_eq!((unescaped.text(), unescaped.original(1)), ("a", 1), "{open}");
+            assert_eq!((unescaped.text(), unescaped.original_position(1)), ("a", 1), "{open}");
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
                 let range = unescaped.original_range(&(at..at + c.len_utf8()));
                 prop_assert_eq!(range.start, end);
                 end = range.end;
-                prop_assert_eq!(unescaped.original(at), range.start);
+                prop_assert_eq!(unescaped.original_position(at), range.start);
                 for inside in range.clone().filter(|at| text.is_char_boundary(*at)) {
                     prop_assert_eq!(unescaped.position(inside), at);
                     prop_assert_eq!(unescaped.escape_around(inside), (inside > range.start).then_some(range.start));

@@ -32,12 +32,12 @@ impl Unwrapped {
                 copied = at;
             }
         }
-        let shown = text[copied..].trim_end_matches([' ', '\t']);
+        let trimmed = text[copied..].trim_end_matches([' ', '\t']);
         if may_continue
-            && copied + shown.len() < text.len()
-            && shown.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded))
+            && copied + trimmed.len() < text.len()
+            && trimmed.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded))
         {
-            unwrapped.leave_out(shown, text.len());
+            unwrapped.leave_out(trimmed, text.len());
             copied = text.len();
         }
         if unwrapped.parts.len() == 1 {
@@ -59,15 +59,15 @@ impl Unwrapped {
     }
 
     /// Returns the position in the original of the character at `at` of [`Self::text`].
-    pub(super) fn original(&self, at: usize) -> usize {
+    pub(super) fn original_position(&self, at: usize) -> usize {
         let part = self.parts.partition_point(|(start, _)| *start <= at) - 1;
         let (start, original) = self.parts[part];
         original + (at - start)
     }
 
-    /// Like [`Self::original`], for a range that is not empty, including breaks inside it.
+    /// Like [`Self::original_position`], for a range that is not empty, including breaks inside it.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
-        self.original(range.start)..self.original(range.end - 1) + 1
+        self.original_position(range.start)..self.original_position(range.end - 1) + 1
     }
 
     /// Returns the position in [`Self::text`] of the original's `at`; inside a removed break, the position after it.
@@ -133,7 +133,7 @@ mod tests {
         fn every_character_is_found_where_it_came_from(text in "[aé .\t\n]{0,40}", may_continue: bool) {
             let Some(unwrapped) = Unwrapped::of(&text, may_continue) else { return Ok(()) };
             for (at, c) in unwrapped.text().char_indices() {
-                let original = unwrapped.original(at);
+                let original = unwrapped.original_position(at);
                 prop_assert_eq!(text[original..].chars().next(), Some(c));
                 prop_assert_eq!(unwrapped.position(original), at);
                 let range = unwrapped.original_range(&(at..at + c.len_utf8()));

@@ -39,7 +39,7 @@ impl<'t> Views<'t> {
     }
 
     /// Returns all views that differ.
-    pub(super) fn each(&self) -> impl Iterator<Item = View<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = View<'_>> {
         let (unescaped, unwrapped) = (self.unescaped.as_ref(), self.unwrapped.as_ref());
         let as_it_is = View { text: self.text, unescaped: None, unwrapped: None };
         let without_escapes = unescaped.map(|view| View { text: view.text(), unescaped, unwrapped: None });
@@ -55,12 +55,12 @@ impl<'t> Views<'t> {
 
 impl View<'_> {
     /// Returns the position in the unchanged text of the character at `at` of [`Self::text`].
-    pub(super) fn original(self, at: usize) -> usize {
-        let at = self.unwrapped.map_or(at, |view| view.original(at));
-        self.unescaped.map_or(at, |view| view.original(at))
+    pub(super) fn original_position(self, at: usize) -> usize {
+        let at = self.unwrapped.map_or(at, |view| view.original_position(at));
+        self.unescaped.map_or(at, |view| view.original_position(at))
     }
 
-    /// Like [`Self::original`], for a range that is not empty.
+    /// Like [`Self::original_position`], for a range that is not empty.
     pub(super) fn original_range(self, range: Range<usize>) -> Range<usize> {
         let range = self.unwrapped.map_or_else(|| range.clone(), |view| view.original_range(&range));
         self.unescaped.map_or_else(|| range.clone(), |view| view.original_range(&range))

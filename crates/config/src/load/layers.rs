@@ -6,7 +6,7 @@ use toolrack_host::spec::Source;
 
 use super::{Request, Scope};
 use crate::{
-    document::{Document, Kind},
+    document::{Document, FileKind},
     places::project_folders,
     problem::Problem,
     settings::FileOwner,
@@ -26,7 +26,7 @@ pub(super) struct Layer {
     /// The folder in which the servers of the file run by default.
     pub(super) folder: Option<PathBuf>,
     /// The problem to report when the file is missing.
-    pub(super) missing: Option<Problem>,
+    pub(super) missing_problem: Option<Problem>,
     pub(super) used_parts: UsedParts,
     /// The text of a typed configuration without a file; [`Self::path`] then only describes where it was typed.
     pub(super) text: Option<String>,
@@ -47,34 +47,40 @@ pub(super) enum UsedParts {
 /// Returns the files that are used, the weakest first.
 pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
-    let layer =
-        |scope, path| Layer { scope, path, folder: None, missing: None, used_parts: UsedParts::Servers, text: None };
-    let policy = |scope, path| Layer { used_parts: UsedParts::Policy, ..layer(scope, path) };
+    let layer = |scope, path| Layer {
+        scope,
+        path,
+        folder: None,
+        missing_problem: None,
+        used_parts: UsedParts::Servers,
+        text: None,
+    };
+    let policy_layer = |scope, path| Layer { used_parts: UsedParts::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
     if request.strict {
         layers.push(Layer { used_parts: UsedParts::SettingsAlone, ..layer(Scope::User, places.settings()) });
     } else {
         layers.push(Layer { used_parts: UsedParts::All, ..layer(Scope::User, places.settings()) });
         layers.push(Layer {
-            missing: places
+            missing_problem: places
                 .user_file_is_chosen()
                 .then(|| Problem::warning("the file that `TOOLRACK_MCP_CONFIG` names does not exist")),
             ..layer(Scope::User, places.user_file())
         });
     }
-    let servers = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
+    let servers_layer = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
     for folder in project_folders(&request.cwd) {
         let files = PROJECT_FILES.iter().filter(|_| !request.strict);
-        layers.extend(files.map(|file| servers(Scope::Project, &folder, folder.join(file))));
-        layers.push(policy(Scope::Project, folder.join(PROJECT_POLICY)));
+        layers.extend(files.map(|file| servers_layer(Scope::Project, &folder, folder.join(file))));
+        layers.push(policy_layer(Scope::Project, folder.join(PROJECT_POLICY)));
     }
     let local = places.local_file(project);
-    layers.push(policy(Scope::Local, local.with_file_name("toolrack.toml")));
+    layers.push(policy_layer(Scope::Local, local.with_file_name("toolrack.toml")));
     if !request.strict {
-        layers.push(servers(Scope::Local, project, local));
+        layers.push(servers_layer(Scope::Local, project, local));
     }
     layers.extend(request.mcp_config.iter().map(|path| Layer {
-        missing: Some(Problem::error("the file does not exist")),
+        missing_problem: Some(Problem::error("the file does not exist")),
         ..layer(Scope::CommandLine, request.cwd.join(path))
     }));
     layers.extend(request.typed.iter().map(|typed| Layer {
@@ -93,7 +99,7 @@ impl Layer {
         if let Some(text) = &self.text {
             return Ok(Some(Document::new(Some(self.path.clone()), text)));
         }
-        let kind = if self.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
+        let kind = if self.scope == Scope::CommandLine { FileKind::Any } else { FileKind::Regular };
         Document::read(&self.path, kind)
     }
 

@@ -53,7 +53,7 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
     // The file as it was read: it may have text again by now, but `loaded` does not contain it.
-    let files = loaded.blank.iter().map(PathBuf::as_path);
+    let files = loaded.blank_files.iter().map(PathBuf::as_path);
     files
         .filter(|path| had_servers(path))
         .map(|path| {

@@ -8,7 +8,7 @@ use crate::{model::CheckName, places::Places};
 
 /// A configuration without a file: JSON on the command line or from a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
+pub struct TypedConfig {
     /// The place where it was typed, for problems: `--mcp-config`, `stdin`.
     pub place: String,
     /// The JSON, in the format of a file of servers.
@@ -25,7 +25,7 @@ pub struct Request {
     /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
     pub mcp_config: Vec<PathBuf>,
     /// Configurations that were typed or piped, stronger than every file.
-    pub typed: Vec<Typed>,
+    pub typed: Vec<TypedConfig>,
     /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`).
     /// Rules about calls and the settings of the model still apply.
     pub strict: bool,

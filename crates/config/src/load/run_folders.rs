@@ -43,7 +43,7 @@ impl RunFolders {
     /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the
     /// working folder, returns the word that makes it depend.
     pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
-        let stdio = program(spec)?;
+        let stdio = program_of(spec)?;
         let names_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
         if let Some(folder) = &layer.folder {
             stdio.cwd = Some(match stdio.cwd.take() {
@@ -57,10 +57,10 @@ impl RunFolders {
             return None;
         }
         let word = names_workspace.then(|| WORKSPACE.to_owned()).or_else(|| folder_dependent_word(stdio, &self.folder));
-        let is_typed_here = layer.scope == Scope::CommandLine
+        let is_file_in_project = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
-        if word.is_some() || is_typed_here {
+        if word.is_some() || is_file_in_project {
             stdio.cwd = Some(match stdio.cwd.take() {
                 Some(cwd) if begins_with_placeholder(&cwd) => cwd,
                 Some(cwd) => escaped(&self.folder).join(cwd),
@@ -72,20 +72,20 @@ impl RunFolders {
 
     /// Returns the files in the project that `spec` runs, each with its fingerprint.
     pub(super) fn files(&self, spec: &mut ServerSpec) -> BTreeMap<String, String> {
-        program(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
+        program_of(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
     }
 
     /// Lets the program of the entry `name` run in its own folder, unless the entry names one.
     pub(super) fn set_own_folder(&self, name: &str, spec: &mut ServerSpec) {
         let folder = || escaped(&self.places.own_folder(name));
-        if let Some(stdio) = program(spec).filter(|stdio| stdio.container.is_none()) {
+        if let Some(stdio) = program_of(spec).filter(|stdio| stdio.container.is_none()) {
             stdio.cwd.get_or_insert_with(folder);
         }
     }
 }
 
 /// Returns the child process that `spec` starts, if any.
-fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
+fn program_of(spec: &mut ServerSpec) -> Option<&mut Stdio> {
     match &mut spec.transport {
         Transport::Stdio(stdio) => Some(stdio),
         Transport::Http(http) | Transport::Sse(http) => http.headers_helper.as_deref_mut(),
@@ -109,11 +109,11 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
     let Some(folder) = escaped(folder).to_str().map(str::to_owned) else {
         return false;
     };
-    let mut found = false;
+    let mut contains_workspace = false;
     let mut fill = |text: &mut String| {
         if text.contains(WORKSPACE) {
             *text = text.replace(WORKSPACE, &folder);
-            found = true;
+            contains_workspace = true;
         }
     };
     fill(&mut stdio.command);
@@ -124,7 +124,7 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
         fill(&mut text);
         *cwd = text.into();
     }
-    found
+    contains_workspace
 }
 
 /// Returns the first word of `stdio` whose meaning depends on the folder.
@@ -145,8 +145,8 @@ fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     let depends_in_env = |(name, value): &(&String, &String)| {
         names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && depends(value))
     };
-    let in_env = || stdio.env.iter().find(depends_in_env).map(|(_, value)| value);
-    stdio.args.iter().chain(sandbox).find(|word| depends(word)).or_else(in_env).cloned()
+    let env_value = || stdio.env.iter().find(depends_in_env).map(|(_, value)| value);
+    stdio.args.iter().chain(sandbox).find(|word| depends(word)).or_else(env_value).cloned()
 }
 
 /// Returns whether `word` contains a relative path: `.`, `./data`, `--root=../x`.

@@ -794,7 +794,7 @@ fn typed_servers_need_no_agreement_and_replace_those_of_files() {
     disk.write("project/one.json", r#"{ "mcpServers": { "more": { "command": "file" } } }"#);
     let mut request = disk.request();
     request.mcp_config = vec!["one.json".into()];
-    let typed = |text: &str| Typed { place: "--mcp-config".into(), text: text.into() };
+    let typed = |text: &str| TypedConfig { place: "--mcp-config".into(), text: text.into() };
     request.typed = vec![typed(r#"{ "mcpServers": { "more": { "command": "./typed" } } }"#)];
     let loaded = load(&request, &NoLedger);
     assert_eq!(command(&loaded, "more"), "./typed");

@@ -7,7 +7,7 @@ fn check(name: &str, has_base_url: bool) -> Result<(), String> {
 
 fn read_for(agent: Option<&str>, text: &str) -> (ModelChoice, Vec<Problem>) {
     let document = Document::new(Some("toolrack.toml".into()), text);
-    let (settings, problems) = Settings::read(&document, ReadContext { agent, check: Some(check) });
+    let (settings, problems) = Settings::read(&document, ReadContext { agent, check_name: Some(check) });
     (settings.model, problems)
 }
 

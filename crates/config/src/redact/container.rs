@@ -5,7 +5,7 @@ use toolrack_host::spec::{Container, Mount, Pull};
 
 /// Returns a container to show, with its network and limits even if they are the defaults: a user who agrees to the
 /// entry should see them.
-pub(super) fn shown(container: &Container) -> Json {
+pub(super) fn container_value(container: &Container) -> Json {
     let mut shown = Map::from_iter([
         ("image".to_owned(), json!(container.image)),
         ("engine".to_owned(), json!(container.engine.word())),
@@ -13,11 +13,11 @@ pub(super) fn shown(container: &Container) -> Json {
         ("read_only".to_owned(), json!(!container.writable)),
     ]);
     if !container.mounts.is_empty() {
-        let written = |mount: &Mount| {
+        let mount_text = |mount: &Mount| {
             let access = if mount.write { "rw" } else { "ro" };
             format!("{}:{}:{access}", mount.source, mount.target)
         };
-        shown.insert("mounts".to_owned(), json!(container.mounts.iter().map(written).collect::<Vec<_>>()));
+        shown.insert("mounts".to_owned(), json!(container.mounts.iter().map(mount_text).collect::<Vec<_>>()));
     }
     shown.insert("tmpfs".to_owned(), json!(container.tmpfs));
     if let Some(user) = &container.user {

@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 
 use crate::{
     dialect::{self, json::comment_length},
-    document::{Document, masked},
-    mask::{self, HIDDEN, literals},
+    document::{Document, mask_line},
+    mask::{self, HIDDEN, hide_literals},
     node::{Node, Value},
     placeholder::BareName,
 };
@@ -17,7 +17,7 @@ use crate::{
 const MAX_SETTING: usize = 40;
 
 /// The ranges to hide, each with the text that is shown in its place.
-type Hidden = Vec<(Range<usize>, String)>;
+type Replacements = Vec<(Range<usize>, String)>;
 
 /// The meaning of a value, which depends on the objects around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum Context {
     /// Fields of an entry.
     Entry,
     /// Other content of a file.
-    Rest,
+    Elsewhere,
 }
 
 /// Returns the text of a JSON or TOML file with all secrets hidden and the same lines; in a file that cannot be parsed,
@@ -40,62 +40,64 @@ enum Context {
 ///
 /// Secrets are the values of `env` and headers except for placeholders, the values of fields and options whose name
 /// says that they are secrets, passwords in URLs and tokens of well-known services, also in comments.
-pub(crate) fn file(document: &Document) -> String {
+pub(crate) fn redact_file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {
-        return text.split('\n').map(masked).collect::<Vec<_>>().join("\n");
+        return text.split('\n').map(mask_line).collect::<Vec<_>>().join("\n");
     };
-    let mut hidden = Hidden::new();
+    let mut replacements = Replacements::new();
     let mut not_comments = Vec::new();
     if let Some(root) = &root {
-        hide(root, Context::Rest, &mut hidden);
+        hide(root, Context::Elsewhere, &mut replacements);
         collect_not_comments(root, text, &mut not_comments);
     }
     let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
-    hide_comments(text, not_comments, is_toml, &mut hidden);
-    hidden.sort_by_key(|(at, _)| at.start);
+    hide_comments(text, not_comments, is_toml, &mut replacements);
+    replacements.sort_by_key(|(at, _)| at.start);
 
     let mut out = String::with_capacity(text.len());
-    let mut done = 0;
-    for (at, shown) in hidden.into_iter().filter(|(at, _)| !at.is_empty()) {
-        if at.start < done {
+    let mut copied = 0;
+    for (at, shown) in replacements.into_iter().filter(|(at, _)| !at.is_empty()) {
+        if at.start < copied {
             continue;
         }
-        out.push_str(&text[done..at.start]);
+        out.push_str(&text[copied..at.start]);
         out.push_str(&shown);
         let lost_lines = text[at.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
         out.extend(std::iter::repeat_n('\n', lost_lines));
-        done = at.end;
+        copied = at.end;
     }
-    out.push_str(&text[done..]);
+    out.push_str(&text[copied..]);
     out
 }
 
-/// Adds to `hidden` what is secret in `node`, which is below objects of the context `above`.
-fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
+/// Adds to `replacements` what is secret in `node`, which is below objects of the context `above`.
+fn hide(node: &Node, above: Context, replacements: &mut Replacements) {
     match &node.value {
         Value::Text(text) => {
             let shown = match above {
-                Context::Secret => literals(text, BareName::Placeholder),
-                Context::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
-                Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Rest => mask::argument(text),
+                Context::Secret => hide_literals(text, BareName::Placeholder),
+                Context::Elsewhere if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
+                Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Elsewhere => {
+                    mask::hide_in_argument(text)
+                }
             };
             if shown != *text {
-                hidden.push((node.at.clone(), Json::String(shown).to_string()));
+                replacements.push((node.at.clone(), Json::String(shown).to_string()));
             }
         }
-        Value::Number(_) if above == Context::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
+        Value::Number(_) if above == Context::Secret => replacements.push((node.at.clone(), HIDDEN.to_owned())),
         Value::List(nodes) if matches!(above, Context::Entry | Context::ServersOrEntry) => {
-            hide_arguments(nodes, hidden)
+            hide_arguments(nodes, replacements)
         }
         Value::List(nodes) => {
             // In a list of servers, the names are inside the entries.
             let above = if above == Context::Servers { Context::Entry } else { above };
-            nodes.iter().for_each(|node| hide(node, above, hidden));
+            nodes.iter().for_each(|node| hide(node, above, replacements));
         }
         Value::Map(members) => {
             for member in members {
-                hide(&member.node, context_below(above, &member.name, &member.node), hidden);
+                hide(&member.node, context_below(above, &member.name, &member.node), replacements);
             }
         }
         _ => {}
@@ -111,12 +113,12 @@ fn context_below(above: Context, name: &str, node: &Node) -> Context {
     let is_map = matches!(node.value, Value::Map(_));
     // The fields of an entry keep their meaning wherever the servers are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
-    let is_container =
+    let is_servers_key =
         matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
         Context::Secret => Context::Secret,
-        Context::Rest if is_container => Context::Servers,
-        Context::Servers if is_container => Context::ServersOrEntry,
+        Context::Elsewhere if is_servers_key => Context::Servers,
+        Context::Servers if is_servers_key => Context::ServersOrEntry,
         Context::Servers => Context::Entry,
         // Here `auth` is the name of a server. A field of an entry with such a name would not be a map.
         Context::ServersOrEntry if is_map && !is_variables => Context::Entry,
@@ -127,15 +129,15 @@ fn context_below(above: Context, name: &str, node: &Node) -> Context {
 }
 
 /// Hides the secret parts of a list of arguments. An item that is no text is treated as a field of an entry.
-fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
+fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
-    let shown = mask::arguments(texts.iter().map(|(_, text)| *text));
+    let shown = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
     for ((node, text), shown) in texts.into_iter().zip(shown) {
         if shown != text {
-            hidden.push((node.at.clone(), Json::String(shown).to_string()));
+            replacements.push((node.at.clone(), Json::String(shown).to_string()));
         }
     }
-    nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, hidden));
+    nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, replacements));
 }
 
 /// Adds to `out` the ranges that may contain the characters of a comment but are none: keys, headers of tables, and
@@ -157,7 +159,7 @@ fn collect_not_comments(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
 }
 
 /// Hides the secrets in the comments of `text`. No comment can begin in the ranges `not_comments`.
-fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool, hidden: &mut Hidden) {
+fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool, replacements: &mut Replacements) {
     not_comments.push(text.len()..text.len());
     not_comments.sort_by_key(|at| at.start);
     let mut at = 0;
@@ -172,7 +174,7 @@ fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool,
                 Some(length) => {
                     let comment = &text[at..at + length];
                     let lines: Vec<String> = comment.split('\n').map(comment_line).collect();
-                    hidden.push((at..at + length, lines.join("\n")));
+                    replacements.push((at..at + length, lines.join("\n")));
                     at += length;
                 }
                 None => at += rest.chars().next().map_or(1, char::len_utf8),
@@ -186,7 +188,7 @@ fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool,
 fn comment_line(line: &str) -> String {
     let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
     let is_setting = rest.contains(['"', '\'', '=', ':']);
-    format!("{marker}{}", if is_setting { masked(rest) } else { mask::argument(rest) })
+    format!("{marker}{}", if is_setting { mask_line(rest) } else { mask::hide_in_argument(rest) })
 }
 
 #[cfg(test)]
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     fn shown(path: &str, text: &str) -> String {
-        file(&Document::new(Some(path.into()), text))
+        redact_file(&Document::new(Some(path.into()), text))
     }
 
     #[test]

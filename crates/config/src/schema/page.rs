@@ -34,12 +34,12 @@ const SETTINGS: &str = "## toolrack.toml
 ";
 
 /// The suffix of headings of tables in an entry, because some settings have the same names.
-const IN_AN_ENTRY: &str = " in an entry";
+const ENTRY_TABLE_SUFFIX: &str = " in an entry";
 
 /// Returns the reference page, in Markdown.
 #[must_use]
 pub fn reference() -> String {
-    let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: IN_AN_ENTRY };
+    let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: ENTRY_TABLE_SUFFIX };
     let kinds = [
         ("For every server", FieldScope::Any),
         ("For child processes (`stdio`)", FieldScope::Stdio),
@@ -67,12 +67,12 @@ struct Page {
 
 impl Page {
     /// Writes the sections of all tables below `table`, each once.
-    fn sections_below(&mut self, table: &Table, done: &mut Vec<&'static str>) {
-        for inner in table.rows.iter().filter_map(|row| inner(&row.kind)) {
-            if !done.contains(&inner.title) {
-                done.push(inner.title);
-                self.section(&format!("`{}`{}", inner.title, self.suffix), inner.rows);
-                self.sections_below(inner, done);
+    fn sections_below(&mut self, table: &Table, written_titles: &mut Vec<&'static str>) {
+        for nested_table in table.rows.iter().filter_map(|row| nested_table(&row.kind)) {
+            if !written_titles.contains(&nested_table.title) {
+                written_titles.push(nested_table.title);
+                self.section(&format!("`{}`{}", nested_table.title, self.suffix), nested_table.rows);
+                self.sections_below(nested_table, written_titles);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Page {
     fn section<'r>(&mut self, title: &str, rows: impl IntoIterator<Item = &'r Row>) {
         self.text += &format!("### {title}\n\n| key | type | default | what it does |\n|---|---|---|---|\n");
         for row in rows {
-            let cells = [key(row), self.kind(&row.kind), default_of(row), description(row)];
+            let cells = [key_cell(row), self.kind(&row.kind), default_cell(row), description_cell(row)];
             // A bar ends a cell, in code as well.
             self.text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
@@ -120,29 +120,29 @@ impl Page {
     }
 }
 
-fn inner(kind: &Kind) -> Option<&'static Table> {
+fn nested_table(kind: &Kind) -> Option<&'static Table> {
     match kind {
         Kind::Table(table) | Kind::Tables(table) => Some(table),
-        Kind::Either(kinds) => kinds.iter().find_map(inner),
+        Kind::Either(kinds) => kinds.iter().find_map(nested_table),
         _ => None,
     }
 }
 
-fn key(row: &Row) -> String {
+fn key_cell(row: &Row) -> String {
     let aliases = row.aliases.iter().map(|(name, program)| format!("; `{name}` ({program})"));
     format!("`{}`{}", row.key, aliases.collect::<String>())
 }
 
-fn default_of(row: &Row) -> String {
+fn default_cell(row: &Row) -> String {
     match row.default_value() {
         _ if row.is_required => "required".to_owned(),
-        Some(default) => format!("`{}`", shown(row, &default)),
+        Some(default) => format!("`{}`", default_text(row, &default)),
         None => row.otherwise.to_owned(),
     }
 }
 
 /// Returns a default as a user would write it.
-fn shown(row: &Row, default: &Json) -> String {
+fn default_text(row: &Row, default: &Json) -> String {
     match (row.kind, default.as_f64(), default.as_u64()) {
         (Kind::Time, Some(seconds), _) => format!("{seconds}s"),
         (Kind::Size { .. }, _, Some(bytes)) => format!("{}MiB", bytes >> 20),
@@ -150,7 +150,7 @@ fn shown(row: &Row, default: &Json) -> String {
     }
 }
 
-fn description(row: &Row) -> String {
+fn description_cell(row: &Row) -> String {
     let notes = [
         row.is_filled.then_some("Filled."),
         row.is_identity.then_some("Identity."),

@@ -31,19 +31,19 @@ impl Audit {
 
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut wrong = |field: &str, must: &str, at: &Node| {
-            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+        let mut report_invalid = |field: &str, expected: &str, node: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
             let hint = "until you correct it, the audit log keeps every row, and of arguments only their hashes";
-            problems.push(document.locate(problem.hint(hint), at.at.clone()));
+            problems.push(document.locate(problem.hint(hint), node.at.clone()));
         };
         if node.members().is_none() {
-            wrong("audit", "a table", node);
+            report_invalid("audit", "a table", node);
         }
         let arguments_in_full = match node.get("arguments").map(|member| (&member.node, member.node.as_text())) {
             None | Some((_, Some("hash"))) => false,
             Some((_, Some("full"))) => true,
-            Some((at, _)) => {
-                wrong("audit.arguments", &AUDIT.words("arguments"), at);
+            Some((node, _)) => {
+                report_invalid("audit.arguments", &AUDIT.words("arguments"), node);
                 false
             }
         };
@@ -54,7 +54,7 @@ impl Audit {
                 _ => None,
             };
             if number.is_none() {
-                wrong(&format!("audit.{name}"), "a whole number; 0 means no limit", &member.node);
+                report_invalid(&format!("audit.{name}"), "a whole number; 0 means no limit", &member.node);
             }
             number.filter(|number| *number > 0)
         };

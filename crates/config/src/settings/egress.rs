@@ -20,7 +20,7 @@ pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Proble
             node.get("profile").map_or(Profile::Local, |member| reader.profile("egress.profile", &member.node))
         }
         _ => {
-            reader.wrong("egress", "`local`, `hosted` or a table", node);
+            reader.report_invalid("egress", "`local`, `hosted` or a table", node);
             Profile::Hosted
         }
     };
@@ -28,8 +28,8 @@ pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Proble
         Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0),
         _ => None,
     });
-    let must = "hosts, such as `mcp.example.com` or `*.example.com`, addresses and networks, such as `10.1.0.0/16`";
-    let allow = reader.items(node, "allow", must, |item| item.as_text()?.parse().ok());
+    let expected = "hosts, such as `mcp.example.com` or `*.example.com`, addresses and networks, such as `10.1.0.0/16`";
+    let allow = reader.items(node, "allow", expected, |item| item.as_text()?.parse().ok());
     let proxy = node.get("proxy").map_or(Proxy::Environment, |member| reader.proxy(&member.node));
     let rules = EgressRules { profile, ports: ports.into_iter().collect(), allow, proxy, source: source.clone() };
     (if reader.problems.is_empty() { rules } else { EgressRules::strictest(source) }, reader.problems)
@@ -41,44 +41,44 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn wrong(&mut self, field: &str, must: &str, at: &Node) {
-        let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
+    fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
+        let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         let hint = "until then, only public addresses are contacted, and only with https";
-        self.problems.push(self.document.locate(problem.hint(hint), at.at.clone()));
+        self.problems.push(self.document.locate(problem.hint(hint), node.at.clone()));
     }
 
     fn profile(&mut self, field: &str, node: &Node) -> Profile {
         match node.as_text() {
             Some("local") => return Profile::Local,
             Some("hosted") => {}
-            _ => self.wrong(field, &EGRESS.words("profile"), node),
+            _ => self.report_invalid(field, &EGRESS.words("profile"), node),
         }
         Profile::Hosted
     }
 
     fn proxy(&mut self, node: &Node) -> Proxy {
         node.as_text().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-            self.wrong("egress.proxy", "the http or https URL of a proxy, `environment` or `off`", node);
+            self.report_invalid("egress.proxy", "the http or https URL of a proxy, `environment` or `off`", node);
             Proxy::Off
         })
     }
 
     /// Reads the list `name`, each item with `read`. Reports an error for a value that `read` does not accept.
-    fn items<T>(&mut self, node: &Node, name: &str, must: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
+    fn items<T>(&mut self, node: &Node, name: &str, expected: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
         let Some(member) = node.get(name) else { return Vec::new() };
         let field = format!("egress.{name}");
         let Value::List(items) = &member.node.value else {
-            self.wrong(&field, &format!("a list of {must}"), &member.node);
+            self.report_invalid(&field, &format!("a list of {expected}"), &member.node);
             return Vec::new();
         };
-        let mut all = Vec::with_capacity(items.len());
+        let mut values = Vec::with_capacity(items.len());
         for item in items {
             match read(item) {
-                Some(value) => all.push(value),
-                None => self.wrong(&field, &format!("a list of {must}"), item),
+                Some(value) => values.push(value),
+                None => self.report_invalid(&field, &format!("a list of {expected}"), item),
             }
         }
-        all
+        values
     }
 }
 

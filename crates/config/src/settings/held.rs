@@ -159,7 +159,7 @@ fn errors(text: &str) -> Vec<Problem> {
     match dialect::servers(&document) {
         Ok(servers) => {
             problems.extend(servers.problems);
-            for raw in servers.raw {
+            for raw in servers.entries {
                 let mut report = Report::new(Some(&document), &raw.name);
                 decode(&raw, &mut report);
                 problems.extend(report.into_problems());

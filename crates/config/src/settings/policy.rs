@@ -29,7 +29,7 @@ pub(crate) struct PolicySection {
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
     /// The reason why the rules of the file cannot be known; then no call runs.
-    broken: Option<String>,
+    broken_reason: Option<String>,
 }
 
 /// The owner of a file.
@@ -44,13 +44,13 @@ pub(crate) enum FileOwner {
 impl PolicySection {
     /// Returns `policy` with the rules of this file, which take precedence.
     pub(crate) fn added_to(self, mut policy: Policy, owner: FileOwner) -> Policy {
-        let Self { rules, allow_read_only, otherwise, broken } = self;
-        if let Some(why) = broken {
+        let Self { rules, allow_read_only, otherwise, broken_reason } = self;
+        if let Some(why) = broken_reason {
             return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
         if owner == FileOwner::Project {
-            let of_project = rules.into_iter().fold(Policy::default(), Policy::rule);
-            return policy.stricter(&of_project, otherwise.unwrap_or(DefaultEffect::Allow));
+            let project_policy = rules.into_iter().fold(Policy::default(), Policy::rule);
+            return policy.stricter(&project_policy, otherwise.unwrap_or(DefaultEffect::Allow));
         }
         policy = rules.into_iter().fold(policy, Policy::rule);
         if let Some(otherwise) = otherwise {
@@ -72,9 +72,9 @@ impl PolicySection {
         let (mut section, mut problems) = (Self::default(), Vec::new());
         for member in members {
             if member.name == "policy" {
-                let found;
-                (section, found) = Self::read(document, &member.node, owner);
-                problems.extend(found);
+                let section_problems;
+                (section, section_problems) = Self::read(document, &member.node, owner);
+                problems.extend(section_problems);
             } else {
                 let problem =
                     Problem::warning(format!("`{}` is ignored: from this file, only `[policy]` is read", member.name));
@@ -86,7 +86,7 @@ impl PolicySection {
 
     /// Returns the section for a file that cannot be read: it might forbid any call, so no call runs.
     pub(crate) fn unreadable() -> Self {
-        Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
+        Self { broken_reason: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
 
     /// Reads the table `[policy]` in `node`, and returns its problems. After an error, the section forbids every call.
@@ -97,7 +97,7 @@ impl PolicySection {
         if let Some(error) = problems.iter().find(|problem| problem.is_error()) {
             let file = document.path.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
             let place = error.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
-            section = Self { broken: Some(format!("`[policy]` has errors ({place})")), ..Self::default() };
+            section = Self { broken_reason: Some(format!("`[policy]` has errors ({place})")), ..Self::default() };
         }
         (section, problems)
     }
@@ -122,8 +122,8 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    fn error_must_be(&mut self, field: &str, what: &str, node: &Node) {
-        self.error(field, format!("`policy.{field}` must be {what}"), &node.at);
+    fn error_must_be(&mut self, field: &str, expected: &str, node: &Node) {
+        self.error(field, format!("`policy.{field}` must be {expected}"), &node.at);
     }
 
     /// Warns that the project's file cannot allow calls, and that this part of it has no effect.
@@ -157,7 +157,7 @@ impl Reader<'_> {
             match (&*member.name, EFFECTS.iter().find(|(word, _)| *word == member.name)) {
                 (_, Some((_, effect))) => {
                     let rules = self.patterns(&member.name, *effect, &member.node);
-                    self.add(rules, &member.name, member);
+                    self.add_rules(rules, &member.name, member);
                 }
                 ("otherwise", _) => match member.node.as_text() {
                     Some("allow") if self.owner == FileOwner::Project => {
@@ -181,7 +181,7 @@ impl Reader<'_> {
     }
 
     /// Adds `rules`, which have the same effect, to the section.
-    fn add(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
+    fn add_rules(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
         if allows && self.owner == FileOwner::Project {
             return self.warn_ignored(field, &member.name_at);
@@ -217,7 +217,7 @@ impl Reader<'_> {
             let field = format!("{place}{}", member.name);
             let rules = self.patterns(&field, effect, &member.node);
             let rules = rules.into_iter().filter_map(|rule| self.with_conditions(rule, &place, node)).collect();
-            self.add(rules, &field, member);
+            self.add_rules(rules, &field, member);
         }
     }
 

@@ -114,7 +114,7 @@ impl Reader<'_> {
             profile = profile.bounded_by(self.limits(&limits.node));
         }
         for tool in shown.unwrap_or_default() {
-            let Some(((server, tool), shown)) = self.shown(tool, &mut names) else { continue };
+            let Some(((server, tool), shown)) = self.shown_tool(tool, &mut names) else { continue };
             profile = profile.showing(server, tool, shown);
         }
         profile
@@ -143,16 +143,17 @@ impl Reader<'_> {
 
     /// Reads a tool that is shown with another name or description. `names` collects these names, because each must be
     /// unique in the profile.
-    fn shown(
+    fn shown_tool(
         &mut self,
         node: &Node,
         names: &mut BTreeMap<String, Range<usize>>,
     ) -> Option<((ServerName, String), ShownAs)> {
         self.check_keys(node, SHOW);
-        let pair = node.text("tool").and_then(|tool| tool.split_once('/'));
-        let pair = pair.and_then(|(server, tool)| Some((ServerName::new(server).ok()?, tool.to_owned())));
-        let pair = pair.filter(|(_, tool)| !tool.is_empty() && !tool.contains('*'));
-        if pair.is_none() {
+        let server_and_tool = node.text("tool").and_then(|tool| tool.split_once('/'));
+        let server_and_tool =
+            server_and_tool.and_then(|(server, tool)| Some((ServerName::new(server).ok()?, tool.to_owned())));
+        let server_and_tool = server_and_tool.filter(|(_, tool)| !tool.is_empty() && !tool.contains('*'));
+        if server_and_tool.is_none() {
             self.must_be("profiles.show.tool", "one tool, as `server/tool`", node);
         }
         let mut shown = ShownAs::default();
@@ -175,7 +176,7 @@ impl Reader<'_> {
                 self.must_be("profiles.show.description", &expected, &member.node);
             }
         }
-        pair.map(|pair| (pair, shown))
+        server_and_tool.map(|server_and_tool| (server_and_tool, shown))
     }
 
     /// Reads `key`, which is a pattern or a list of patterns. Returns `None` if the profile does not have it.

@@ -37,21 +37,21 @@ impl ServeSettings {
     /// Reads the settings. An invalid value leaves the default.
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut wrong = |field: &str, must: &str, at: &Node| {
-            let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
-            problems.push(document.locate(problem.hint("until then, the default applies"), at.at.clone()));
+        let mut report_invalid = |field: &str, expected: &str, node: &Node| {
+            let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
+            problems.push(document.locate(problem.hint("until then, the default applies"), node.at.clone()));
         };
         if node.members().is_none() {
-            wrong("serve", "a table", node);
+            report_invalid("serve", "a table", node);
         }
-        let mut number = |name: &str, must: &str, is_right: fn(f64) -> bool| {
+        let mut number = |name: &str, expected: &str, is_valid: fn(f64) -> bool| {
             let member = node.get(name)?;
             let number = match &member.node.value {
-                Value::Number(number) => number.as_f64().filter(|number| is_right(*number)),
+                Value::Number(number) => number.as_f64().filter(|number| is_valid(*number)),
                 _ => None,
             };
             if number.is_none() {
-                wrong(&format!("serve.{name}"), must, &member.node);
+                report_invalid(&format!("serve.{name}"), expected, &member.node);
             }
             number
         };
@@ -73,8 +73,8 @@ impl ServeSettings {
     }
 }
 
-fn is_count(number: f64, least: f64) -> bool {
-    number.fract() == 0.0 && number >= least && number <= f64::from(u32::MAX)
+fn is_count(number: f64, min: f64) -> bool {
+    number.fract() == 0.0 && number >= min && number <= f64::from(u32::MAX)
 }
 
 /// Converts a whole number. It goes through text, because there is no checked conversion from `f64` to an integer.

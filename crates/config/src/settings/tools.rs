@@ -41,16 +41,16 @@ pub enum Refresh {
 
 impl ToolSettings {
     /// Returns the settings of `self`, overridden by the settings of `node`. An invalid value changes nothing.
-    pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
+    pub(super) fn overlaid(mut self, document: &Document, table_path: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut add_error = |field: &str, message: String, at: &Node| {
+        let mut add_error = |field: &str, message: String, node: &Node| {
             let problem = Problem::error(message).field(field).hint("until then, the default applies");
-            problems.push(document.locate(problem, at.at.clone()));
+            problems.push(document.locate(problem, node.at.clone()));
         };
         if node.members().is_none() {
-            add_error(place, format!("`{place}` must be a table"), node);
+            add_error(table_path, format!("`{table_path}` must be a table"), node);
         }
-        let field = |name: &str| format!("{place}.{name}");
+        let field = |name: &str| format!("{table_path}.{name}");
         if let Some(member) = node.get("naming") {
             // A value that is not text gets the error of an empty text, which names the valid styles.
             match member.node.as_text().map_or_else(|| "".parse(), str::parse::<NameStyle>) {
@@ -58,8 +58,8 @@ impl ToolSettings {
                 Err(bad) => add_error(&field("naming"), bad.to_string(), &member.node),
             }
         }
-        let mut wrong = |name: &str, must: &str, at: &Node| {
-            add_error(&field(name), format!("`{}` must be {must}", field(name)), at);
+        let mut report_invalid = |name: &str, expected: &str, node: &Node| {
+            add_error(&field(name), format!("`{}` must be {expected}", field(name)), node);
         };
         if let Some(member) = node.get("name_length") {
             let length = match &member.node.value {
@@ -69,14 +69,14 @@ impl ToolSettings {
             match length {
                 Some(64) => self.naming.cap = NameCap::Chars64,
                 Some(128) => self.naming.cap = NameCap::Chars128,
-                _ => wrong("name_length", "64 or 128", &member.node),
+                _ => report_invalid("name_length", "64 or 128", &member.node),
             }
         }
         // `choice` applies a word, and returns whether it is a known one.
         let mut choose = |name: &str, choice: &mut dyn FnMut(&str) -> bool| {
             let Some(member) = node.get(name) else { return };
             if !member.node.as_text().is_some_and(choice) {
-                wrong(name, &TOOLS.words(name), &member.node);
+                report_invalid(name, &TOOLS.words(name), &member.node);
             }
         };
         choose("dashes", &mut |word| {

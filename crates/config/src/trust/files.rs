@@ -16,21 +16,21 @@ use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
 /// The largest file whose content is read. The fingerprint of a larger one is its inode, size and time of last change.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum number of bytes to read from all files of one entry. Further files get the same kind of fingerprint as
 /// files that are too large.
-const MAX_ALL: u64 = 64 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Files that programs search for in a folder that is their argument.
-const IN_FOLDERS: &[&str] =
+const FOLDER_ENTRY_POINTS: &[&str] =
     &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
 
 /// Extensions that interpreters add to a name to find a file.
-const ENDINGS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
+const EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
 
 /// Endings of files that are run.
-const SCRIPTS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
+const SCRIPT_EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
 
 /// Files of the working folder that decide what these programs run.
 const MANIFESTS: &[(&[&str], &[&str])] = &[
@@ -47,32 +47,32 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
-    let mut found = Found { root, cwd, bytes_left: MAX_ALL, files: BTreeMap::new() };
+    let mut collector = FileCollector { root, cwd, bytes_left: MAX_TOTAL_BYTES, files: BTreeMap::new() };
     let command = &stdio.command;
     if command.contains('/') {
-        found.add_all_in(command);
+        collector.add_all_in(command);
     }
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     for (_, manifests) in MANIFESTS.iter().filter(|(programs, _)| programs.contains(&name)) {
-        manifests.iter().for_each(|manifest| found.add_in_cwd(manifest));
+        manifests.iter().for_each(|manifest| collector.add_in_cwd(manifest));
     }
     for (index, arg) in stdio.args.iter().enumerate() {
-        found.add_all_in(arg);
+        collector.add_all_in(arg);
         let is_module =
             index.checked_sub(1).and_then(|before| stdio.args.get(before)).is_some_and(|before| before == "-m");
         if is_module {
-            found.add_module(arg);
+            collector.add_module(arg);
         }
         if ["npx", "bunx", "npm", "pnpm", "yarn", "bun"].contains(&name) && !arg.contains(['.', '/']) {
-            found.add_in_cwd(&format!("node_modules/.bin/{arg}"));
+            collector.add_in_cwd(&format!("node_modules/.bin/{arg}"));
         }
     }
-    stdio.env.values().for_each(|value| found.add_all_in(value));
-    found.files
+    stdio.env.values().for_each(|value| collector.add_all_in(value));
+    collector.files
 }
 
 /// The files that were found so far.
-struct Found<'a> {
+struct FileCollector<'a> {
     root: &'a Path,
     cwd: PathBuf,
     /// The number of bytes that may still be read.
@@ -81,7 +81,7 @@ struct Found<'a> {
     files: BTreeMap<String, String>,
 }
 
-impl Found<'_> {
+impl FileCollector<'_> {
     /// Adds every file that `text` names, also inside a longer text: `--import=./x.js`, `sh -c './run.sh && y'`.
     fn add_all_in(&mut self, text: &str) {
         // `:-` precedes the default of a placeholder, which may be a path.
@@ -102,20 +102,20 @@ impl Found<'_> {
         }
         let path = self.cwd.join(word);
         if path.is_dir() {
-            IN_FOLDERS.iter().for_each(|name| self.add_path(&path.join(name)));
+            FOLDER_ENTRY_POINTS.iter().for_each(|name| self.add_path(&path.join(name)));
         } else {
             self.add_path(&path);
             self.record_absence(word, &path);
-            ENDINGS.iter().for_each(|ending| self.add_in_cwd(&format!("{word}{ending}")));
+            EXTENSIONS.iter().for_each(|ending| self.add_in_cwd(&format!("{word}{ending}")));
         }
     }
 
     /// Records that a script does not exist yet. If it is created later, the entry waits for a new agreement.
     fn record_absence(&mut self, word: &str, path: &Path) {
-        let plain = normalized(path);
-        let is_script = word.starts_with("./") || SCRIPTS.iter().any(|ending| word.ends_with(ending));
-        if is_script && path.symlink_metadata().is_err() && plain.starts_with(self.root) {
-            let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
+        let normalized_path = normalized(path);
+        let is_script = word.starts_with("./") || SCRIPT_EXTENSIONS.iter().any(|ending| word.ends_with(ending));
+        if is_script && path.symlink_metadata().is_err() && normalized_path.starts_with(self.root) {
+            let name = normalized_path.strip_prefix(self.root).unwrap_or(&normalized_path).display().to_string();
             self.files.entry(name).or_insert_with(|| "not there".to_owned());
         }
     }
@@ -141,33 +141,36 @@ impl Found<'_> {
     /// Adds a file that is in the project, or is a link into the project or out of it.
     fn add_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
-        let plain = normalized(path);
+        let normalized_path = normalized(path);
         let is_inside = |path: &Path| path.starts_with(self.root);
-        if !metadata.is_file() || !(is_inside(&plain) || path.canonicalize().is_ok_and(|real| is_inside(&real))) {
+        if !metadata.is_file()
+            || !(is_inside(&normalized_path) || path.canonicalize().is_ok_and(|real| is_inside(&real)))
+        {
             return;
         }
-        let name = plain.strip_prefix(self.root).unwrap_or(&plain).display().to_string();
+        let name = normalized_path.strip_prefix(self.root).unwrap_or(&normalized_path).display().to_string();
         if !self.files.contains_key(&name) {
             let fingerprint = self.fingerprint(path, &metadata);
             self.files.insert(name, fingerprint);
         }
     }
 
-    /// Returns the fingerprint of a file: the hash of its content, or what [`identity`] returns if that is too long.
+    /// Returns the fingerprint of a file: the hash of its content, or what [`metadata_fingerprint`] returns if that is
+    /// too long.
     fn fingerprint(&mut self, path: &Path, metadata: &Metadata) -> String {
-        let limit = MAX_FILE.min(self.bytes_left);
+        let limit = MAX_FILE_BYTES.min(self.bytes_left);
         if metadata.len() <= limit
-            && let Some((hash, read)) = content(path, limit)
+            && let Some((hash, read)) = hash_content(path, limit)
         {
             self.bytes_left -= read;
             return hash;
         }
-        identity(metadata)
+        metadata_fingerprint(metadata)
     }
 }
 
 /// Returns the hash and the length of the file at `path`; `None` when it cannot be read, or is longer than `limit`.
-fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
+fn hash_content(path: &Path, limit: u64) -> Option<(String, u64)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
     let read = u64::try_from(bytes.len()).ok().filter(|read| *read <= limit)?;
@@ -177,7 +180,7 @@ fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
 /// Returns the size, the inode and the time of the last change (ctime) of a file. No program can set the ctime to a
 /// time of its choice.
 #[cfg(unix)]
-fn identity(metadata: &Metadata) -> String {
+fn metadata_fingerprint(metadata: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
     let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
     format!(
@@ -189,23 +192,23 @@ fn identity(metadata: &Metadata) -> String {
 }
 
 #[cfg(not(unix))]
-fn identity(metadata: &Metadata) -> String {
+fn metadata_fingerprint(metadata: &Metadata) -> String {
     format!("{} bytes, changed at {:?}", metadata.len(), metadata.modified().ok())
 }
 
 /// Returns `path` without `.` and `..`, with links unresolved.
 fn normalized(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+    let mut normalized_path = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                plain.pop();
+                normalized_path.pop();
             }
-            part => plain.push(part),
+            part => normalized_path.push(part),
         }
     }
-    plain
+    normalized_path
 }
 
 #[cfg(test)]
@@ -252,7 +255,7 @@ mod tests {
     fn a_large_file_counts_by_the_time_of_its_change() {
         let disk = tempfile::tempdir().unwrap();
         let folder = disk.path().canonicalize().unwrap();
-        File::create(folder.join("large")).unwrap().set_len(MAX_FILE + 1).unwrap();
+        File::create(folder.join("large")).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         let stdio = Stdio { command: "./large".into(), cwd: Some(folder.clone()), ..Stdio::default() };
         let files = files_of(&stdio, &folder);
         assert!(files["large"].contains("changed at"), "{files:?}");

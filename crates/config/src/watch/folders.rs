@@ -10,19 +10,19 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use super::{ReaderId, fingerprint::Fingerprint};
 
 /// The system's own watch, such as inotify.
-pub(super) struct Native {
+pub(super) struct SystemWatcher {
     /// `None` if the system has no watch left.
     watcher: Option<RecommendedWatcher>,
     /// Whether the system watches all folders that it should.
     is_complete: bool,
 }
 
-impl Native {
-    pub(super) fn new(received: impl Fn(notify::Result<Event>) + Send + 'static) -> Self {
-        match notify::recommended_watcher(received) {
+impl SystemWatcher {
+    pub(super) fn new(on_event: impl Fn(notify::Result<Event>) + Send + 'static) -> Self {
+        match notify::recommended_watcher(on_event) {
             Ok(watcher) => Self { watcher: Some(watcher), is_complete: true },
             Err(error) => {
-                warn(&error);
+                warn_of_incomplete_watch(&error);
                 Self::none()
             }
         }
@@ -38,7 +38,7 @@ impl Native {
             // Checking more often does not help against other errors, such as a folder without access.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) && self.is_complete {
                 self.is_complete = false;
-                warn(&error);
+                warn_of_incomplete_watch(&error);
             }
         }
     }
@@ -49,7 +49,7 @@ impl Native {
     }
 }
 
-fn warn(error: &notify::Error) {
+fn warn_of_incomplete_watch(error: &notify::Error) {
     tracing::warn!("the system cannot watch all configuration files: {error}; they are checked regularly");
 }
 
@@ -62,68 +62,68 @@ struct Folder {
 
 /// All watched folders.
 pub(super) struct Folders {
-    native: Native,
-    all: BTreeMap<PathBuf, Folder>,
+    system_watcher: SystemWatcher,
+    by_path: BTreeMap<PathBuf, Folder>,
 }
 
 impl Folders {
-    pub(super) fn new(native: Native) -> Self {
-        Self { native, all: BTreeMap::new() }
+    pub(super) fn new(system_watcher: SystemWatcher) -> Self {
+        Self { system_watcher, by_path: BTreeMap::new() }
     }
 
     #[cfg(test)]
     pub(super) fn has(&self, folder: &Path) -> bool {
-        self.all.contains_key(folder)
+        self.by_path.contains_key(folder)
     }
 
     /// Returns whether the system reports all changes.
     pub(super) fn is_complete(&self) -> bool {
-        self.native.is_complete
+        self.system_watcher.is_complete
     }
 
     /// Watches `folder` for `reader`.
     pub(super) fn add(&mut self, folder: &Path, reader: ReaderId) {
-        if let Some(known) = self.all.get_mut(folder) {
-            known.readers.insert(reader);
+        if let Some(watched) = self.by_path.get_mut(folder) {
+            watched.readers.insert(reader);
             return;
         }
         // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
         // difference.
         let fingerprint = Fingerprint::of(folder);
-        self.native.watch(folder);
-        self.all.insert(folder.to_owned(), Folder { fingerprint, readers: BTreeSet::from([reader]) });
+        self.system_watcher.watch(folder);
+        self.by_path.insert(folder.to_owned(), Folder { fingerprint, readers: BTreeSet::from([reader]) });
     }
 
     /// Stops watching `folder` for `reader`. After its last reader has left, the system stops watching it.
     pub(super) fn remove(&mut self, folder: &Path, reader: ReaderId) {
-        let Some(known) = self.all.get_mut(folder) else { return };
-        known.readers.remove(&reader);
-        if known.readers.is_empty() {
-            self.all.remove(folder);
-            self.native.unwatch(folder);
+        let Some(watched) = self.by_path.get_mut(folder) else { return };
+        watched.readers.remove(&reader);
+        if watched.readers.is_empty() {
+            self.by_path.remove(folder);
+            self.system_watcher.unwatch(folder);
         }
     }
 
     /// Treats `folder` as replaced until [`Self::watch_again`]: something has happened to the folder itself, so another
     /// one may be in its place.
     pub(super) fn mark_replaced(&mut self, folder: &Path) {
-        if let Some(known) = self.all.get_mut(folder) {
-            known.fingerprint = Fingerprint::default();
+        if let Some(watched) = self.by_path.get_mut(folder) {
+            watched.fingerprint = Fingerprint::default();
         }
     }
 
     /// Returns whether another folder has, or may have, replaced the folder that is watched.
     pub(super) fn is_replaced(&self, folder: &Path) -> bool {
-        self.all.get(folder).is_some_and(|known| !Fingerprint::of(folder).is_same_file(&known.fingerprint))
+        self.by_path.get(folder).is_some_and(|watched| !Fingerprint::of(folder).is_same_file(&watched.fingerprint))
     }
 
     /// Watches the folder that has replaced another one at this path. Returns the readers that may have missed a
     /// change.
     pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
-        let Some(known) = self.all.get_mut(folder) else { return BTreeSet::new() };
-        self.native.unwatch(folder);
-        known.fingerprint = Fingerprint::of(folder);
-        self.native.watch(folder);
-        known.readers.clone()
+        let Some(watched) = self.by_path.get_mut(folder) else { return BTreeSet::new() };
+        self.system_watcher.unwatch(folder);
+        watched.fingerprint = Fingerprint::of(folder);
+        self.system_watcher.watch(folder);
+        watched.readers.clone()
     }
 }

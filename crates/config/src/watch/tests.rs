@@ -13,12 +13,12 @@ fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
 }
 
 fn watched_polling_every(poll_interval: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
-    watched_with(poll_interval, Native::new, files)
+    watched_with(poll_interval, SystemWatcher::new, files)
 }
 
 fn watched_with(
     poll_interval: Duration,
-    native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> Native,
+    native: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> SystemWatcher,
     files: &[&Path],
 ) -> (Watch, mpsc::Receiver<()>) {
     watched_by(&Watcher::polling(poll_interval, native), files)
@@ -56,7 +56,7 @@ fn make(file: &Path) {
 #[test]
 fn a_change_is_found_soon_without_a_watch_of_the_system() {
     let (_root, file) = folder_with_file();
-    let (_watch, hears) = watched_with(LONG * 1000, |_| Native::none(), &[&file]);
+    let (_watch, hears) = watched_with(LONG * 1000, |_| SystemWatcher::none(), &[&file]);
     fs::write(&file, "{ }").unwrap();
     settled(&hears);
 }
@@ -200,7 +200,7 @@ fn reading_a_file_or_writing_another_does_not_count_as_a_change() {
 #[test]
 fn each_of_many_readers_hears_of_its_own_file_alone() {
     let root = tempfile::tempdir().unwrap();
-    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let watcher = Watcher::polling(LONG * 1000, SystemWatcher::new);
     let files: Vec<_> = (0..200).map(|number| root.path().join(number.to_string()).join("mcp.json")).collect();
     files.iter().for_each(|file| make(file));
     let readers: Vec<_> = files.into_iter().map(|file| (watched_by(&watcher, &[&file]), file)).collect();
@@ -214,7 +214,7 @@ fn each_of_many_readers_hears_of_its_own_file_alone() {
 #[test]
 fn readers_of_one_folder_hear_of_it_until_they_are_dropped() {
     let (_root, file) = folder_with_file();
-    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let watcher = Watcher::polling(LONG * 1000, SystemWatcher::new);
     let (first, second) = (watched_by(&watcher, &[&file]), watched_by(&watcher, &[&file]));
     fs::write(&file, "{ }").unwrap();
     settled(&first.1);
@@ -229,7 +229,7 @@ fn readers_of_one_folder_hear_of_it_until_they_are_dropped() {
 fn all_readers_of_a_folder_that_is_replaced_follow_the_new_one() {
     let (root, file) = folder_with_file();
     let (folder, other) = (file.parent().unwrap(), file.with_file_name("toolrack.toml"));
-    let watcher = Watcher::polling(LONG * 1000, Native::new);
+    let watcher = Watcher::polling(LONG * 1000, SystemWatcher::new);
     let readers = [watched_by(&watcher, &[&file]), watched_by(&watcher, &[&other])];
     make(&root.path().join("new").join("mcp.json"));
     fs::rename(folder, root.path().join("old")).unwrap();
@@ -250,8 +250,8 @@ fn what_is_written_to_another_file_does_not_wake_the_thread() {
         paths: vec![PathBuf::from(path)],
         attrs: notify::event::EventAttributes::default(),
     };
-    assert!(names.order(Ok(written("/x/toolrack.db-wal"))).is_none());
-    assert!(matches!(names.order(Ok(written("/x/mcp.json"))), Some(Order::Check(_))));
+    assert!(names.command_for(Ok(written("/x/toolrack.db-wal"))).is_none());
+    assert!(matches!(names.command_for(Ok(written("/x/mcp.json"))), Some(Command::Check(_))));
 }
 
 #[test]
@@ -259,22 +259,23 @@ fn a_read_is_no_change_and_a_missed_event_has_all_files_checked() {
     let names = FileNames::default();
     names.add([PathBuf::from("/x/mcp.json")].iter());
     let of = |kind| Event { kind, paths: vec![PathBuf::from("/x/mcp.json")], attrs: Default::default() };
-    assert!(names.order(Ok(of(notify::EventKind::Access(notify::event::AccessKind::Any)))).is_none());
-    assert!(matches!(names.order(Err(notify::Error::generic("overflow"))), Some(Order::CheckAll)));
+    assert!(names.command_for(Ok(of(notify::EventKind::Access(notify::event::AccessKind::Any)))).is_none());
+    assert!(matches!(names.command_for(Err(notify::Error::generic("overflow"))), Some(Command::CheckAll)));
     let rescan = of(notify::EventKind::Other).set_flag(notify::event::Flag::Rescan);
-    assert!(matches!(names.order(Ok(rescan)), Some(Order::CheckAll)));
+    assert!(matches!(names.command_for(Ok(rescan)), Some(Command::CheckAll)));
     // A new folder or link may take the place of one above a followed file, so its name does not matter.
     let created = Event { paths: vec![PathBuf::from("/x")], ..of(notify::EventKind::Create(CreateKind::Folder)) };
-    assert!(matches!(names.order(Ok(created)), Some(Order::Check(_))));
+    assert!(matches!(names.command_for(Ok(created)), Some(Command::Check(_))));
 }
 
 /// Returns the state of a thread without a watch of the system, with one reader for each of `files`, numbered from 0.
 fn thread_state(files: &[&Path]) -> ThreadState {
-    let folders = Folders::new(Native::none());
-    let mut watched = ThreadState { folders, names: Arc::default(), readers: BTreeMap::new(), by_path: HashMap::new() };
+    let folders = Folders::new(SystemWatcher::none());
+    let mut watched =
+        ThreadState { folders, names: Arc::default(), readers: BTreeMap::new(), readers_by_path: HashMap::new() };
     for (reader, file) in (0..).zip(files) {
-        watched.handle(Order::Begin(reader, Box::new(|| {})));
-        watched.handle(Order::Follow(reader, vec![file.to_path_buf()], mpsc::channel().0));
+        watched.handle(Command::Begin(reader, Box::new(|| {})));
+        watched.handle(Command::Follow(reader, vec![file.to_path_buf()], mpsc::channel().0));
     }
     watched
 }
@@ -286,9 +287,9 @@ fn an_event_concerns_the_readers_of_its_path_and_a_missed_one_all_readers() {
     make(&second);
     let mut watched = thread_state(&[&first, &second]);
     let path = first.canonicalize().unwrap();
-    assert_eq!(watched.handle(Order::Check(vec![path])), BTreeSet::from([0]));
-    assert_eq!(watched.handle(Order::Check(vec![root.path().join("toolrack.db")])), BTreeSet::new());
-    assert_eq!(watched.handle(Order::CheckAll), BTreeSet::from([0, 1]));
+    assert_eq!(watched.handle(Command::Check(vec![path])), BTreeSet::from([0]));
+    assert_eq!(watched.handle(Command::Check(vec![root.path().join("toolrack.db")])), BTreeSet::new());
+    assert_eq!(watched.handle(Command::CheckAll), BTreeSet::from([0, 1]));
 }
 
 #[test]
@@ -299,11 +300,11 @@ fn nothing_is_watched_for_a_reader_that_has_ended_or_follows_other_files() {
     let mut watched = thread_state(&[&first]);
     let [of_first, of_second] = [&first, &second].map(|file| file.parent().unwrap().canonicalize().unwrap());
     assert!(watched.folders.has(&of_first) && !watched.folders.has(&of_second));
-    watched.handle(Order::Follow(0, vec![second.clone()], mpsc::channel().0));
+    watched.handle(Command::Follow(0, vec![second.clone()], mpsc::channel().0));
     assert!(!watched.folders.has(&of_first) && watched.folders.has(&of_second));
-    assert!(!watched.by_path.contains_key(&first.canonicalize().unwrap()));
-    watched.handle(Order::End(0));
-    assert!(!watched.folders.has(&of_second) && watched.by_path.is_empty() && watched.readers.is_empty());
+    assert!(!watched.readers_by_path.contains_key(&first.canonicalize().unwrap()));
+    watched.handle(Command::End(0));
+    assert!(!watched.folders.has(&of_second) && watched.readers_by_path.is_empty() && watched.readers.is_empty());
 }
 
 #[test]
@@ -311,9 +312,9 @@ fn a_folder_that_two_readers_need_is_watched_until_both_have_ended() {
     let (_root, file) = folder_with_file();
     let folder = file.parent().unwrap().canonicalize().unwrap();
     let mut watched = thread_state(&[&file, &file]);
-    watched.handle(Order::End(0));
+    watched.handle(Command::End(0));
     assert!(watched.folders.has(&folder));
-    watched.handle(Order::End(1));
+    watched.handle(Command::End(1));
     assert!(!watched.folders.has(&folder));
 }
 

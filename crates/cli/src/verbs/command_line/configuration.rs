@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use toolrack_config::Typed;
+use toolrack_config::TypedConfig;
 
 use crate::{
     args::{self, Global},
@@ -20,7 +20,10 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 ///
 /// # Errors
 /// When stdin cannot be read, or is named twice.
-pub(crate) async fn take_inline_configurations(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
+pub(crate) async fn take_inline_configurations(
+    global: &mut Global,
+    screen: &Screen,
+) -> Result<Vec<TypedConfig>, Failure> {
     let words = std::mem::take(&mut global.mcp_config);
     let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_inline(word));
     global.mcp_config = files;
@@ -34,10 +37,10 @@ pub(crate) async fn take_inline_configurations(global: &mut Global, screen: &Scr
         if text.len() > MAX_BYTES {
             return Err(Failure::usage(format!("{origin} is too large: a configuration may have 4 MiB")));
         }
-        configurations.push(Typed { place: origin.to_owned(), text });
+        configurations.push(TypedConfig { place: origin.to_owned(), text });
     }
     if let Some(one_off) = &global.one_off {
-        configurations.push(Typed { place: "the command line".to_owned(), text: one_off.configuration() });
+        configurations.push(TypedConfig { place: "the command line".to_owned(), text: one_off.configuration() });
     }
     Ok(configurations)
 }

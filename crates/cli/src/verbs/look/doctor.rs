@@ -9,7 +9,7 @@ mod tools;
 use std::path::Path;
 
 use clap::Args;
-use toolrack_config::{Entry, Loaded, Scope as ConfigScope, Shadowed};
+use toolrack_config::{Entry, Loaded, Scope as ConfigScope, ShadowedEntry};
 use toolrack_host::{
     ServerName, ServerSpec, ServerStatus,
     egress::{Profile, Proxy},
@@ -226,7 +226,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context:
         .collect();
     // The same file under two names is not a second entry.
     let canonical_path = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
-    let is_other = |shadow: &&Shadowed| {
+    let is_other = |shadow: &&ShadowedEntry| {
         canonical_path(&shadow.source).is_none_or(|path| canonical_path(&entry.source) != Some(path))
     };
     for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != ConfigScope::BuiltIn).filter(is_other) {

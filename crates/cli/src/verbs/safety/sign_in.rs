@@ -8,7 +8,7 @@ mod team;
 use std::sync::Arc;
 
 use toolrack_auth::{AuthError, Loopback, SignedIn, SignedOut};
-use toolrack_config::{Loaded, is_account};
+use toolrack_config::{Loaded, is_account_name};
 use toolrack_host::{
     Desired, Destination, ServerName, ServerSpec,
     spec::{Http, Transport, Trust},
@@ -186,7 +186,7 @@ async fn find_target(name: &str, account: &AccountArg, loaded: &Loaded, context:
         );
     };
     if let Some(account) = &account.account {
-        if !is_account(account) {
+        if !is_account_name(account) {
             let message = "the name of an account has 1 to 64 letters, digits and `_.-@+`";
             return Err(Failure::usage(message));
         }

@@ -103,13 +103,13 @@ fn a_new_entry_with_a_hidden_text_is_refused_wherever_it_stands() {
         (json!({ "args": ["a", "--x=***"] }), "args[1]"),
         (json!({ "oauth": { "idp": { "client_secret": "***" } } }), "oauth.idp.client_secret"),
     ] {
-        let Err(EditError::Invalid { problems, .. }) = refuse("demo", &entry) else { panic!("{entry}") };
+        let Err(EditError::Invalid { problems, .. }) = refuse_hidden("demo", &entry) else { panic!("{entry}") };
         assert_eq!(problems[0].field.as_deref(), Some(field));
         assert!(problems[0].message.starts_with(&format!("`{field}` is hidden")), "{}", problems[0].message);
     }
     for entry in [json!({ "env": { "A": "**" } }), json!({ "***": 1 }), json!({ "a": [null, 1, true, "x"] }), json!(7)]
     {
-        assert!(refuse("demo", &entry).is_ok(), "{entry}");
+        assert!(refuse_hidden("demo", &entry).is_ok(), "{entry}");
     }
 }
 

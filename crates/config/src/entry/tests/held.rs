@@ -210,7 +210,7 @@ fn possible_secrets_are_hidden_except_from_a_user_who_is_asked_to_agree() {
         let (shown, agreed) = (redact(&spec).to_string(), proposal(&spec).to_string());
         assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.path());
         let file = json!({ "mcpServers": { "x": entry } }).to_string();
-        let shown = crate::redact::file(&Document::new(None, &file));
+        let shown = crate::redact::redact_file(&Document::new(None, &file));
         assert!(!shown.contains("canary"), "{}: {shown}", case.path());
     }
 }

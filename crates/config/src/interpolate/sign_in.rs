@@ -11,16 +11,16 @@ use super::{BareName, Interpolate, Values};
 use crate::needs::oauth_texts;
 
 /// The longest key or assertion, in bytes.
-const MAX_FILE: u64 = 64 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// The shortest line of a key that is concealed on its own.
-const MIN_LINE: usize = 16;
+const MIN_LINE_BYTES: usize = 16;
 
 impl Interpolate {
     pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
         let values = self.values(None, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
         let filler = Filler(&values);
         let idp = oauth.idp.as_ref().map(|idp| filler.idp(idp)).transpose()?;
-        let client = OAuth {
+        let filled = OAuth {
             client_id: filler.option("client_id", oauth.client_id.as_deref())?,
             client_secret: filler.option("client_secret", oauth.client_secret.as_deref())?,
             client_metadata_url: filler.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
@@ -30,14 +30,14 @@ impl Interpolate {
             idp,
             ..oauth.clone()
         };
-        let of_idp = client.idp.as_ref().and_then(|idp| idp.client_secret.clone());
+        let idp_secret = filled.idp.as_ref().and_then(|idp| idp.client_secret.clone());
         // A server may repeat a key without its line breaks, so each line of it counts as a secret.
-        let key = client.private_key.text.iter().flat_map(|key| key.lines());
-        let lines = key.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")).map(str::to_owned);
-        let full = [client.client_secret.clone(), of_idp, client.assertion.text.clone()];
-        let secrets: Vec<String> = full.into_iter().flatten().chain(lines).collect();
+        let key = filled.private_key.text.iter().flat_map(|key| key.lines());
+        let lines = key.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")).map(str::to_owned);
+        let whole_values = [filled.client_secret.clone(), idp_secret, filled.assertion.text.clone()];
+        let secrets: Vec<String> = whole_values.into_iter().flatten().chain(lines).collect();
         self.remember(None, values.into_secrets().into_iter().chain(secrets));
-        Ok(client)
+        Ok(filled)
     }
 }
 
@@ -62,22 +62,23 @@ impl Filler<'_> {
     }
 
     fn text_or_file(&self, name: &str, value: &TextOrFile) -> Result<TextOrFile, ResolveError> {
-        let name_of_file = format!("{name}_file");
-        let text = match (&value.text, &value.file) {
-            (Some(text), _) => Some(self.text(name, text)?),
-            (None, Some(file)) => {
-                let path = self.text(&name_of_file, file)?;
-                Some(read(Path::new(&path)).map_err(|why| {
-                    ResolveError::new(format!("`oauth.{name_of_file}`: {path} cannot be used: {why}"))
-                })?)
-            }
-            (None, None) => None,
-        };
+        let file_field = format!("{name}_file");
+        let text =
+            match (&value.text, &value.file) {
+                (Some(text), _) => Some(self.text(name, text)?),
+                (None, Some(file)) => {
+                    let path = self.text(&file_field, file)?;
+                    Some(read_file(Path::new(&path)).map_err(|why| {
+                        ResolveError::new(format!("`oauth.{file_field}`: {path} cannot be used: {why}"))
+                    })?)
+                }
+                (None, None) => None,
+            };
         Ok(TextOrFile { text, file: None })
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read_file(path: &Path) -> Result<String, String> {
     if !path.is_absolute() {
         return Err("write the full path, beginning with `/`".to_owned());
     }
@@ -87,8 +88,8 @@ fn read(path: &Path) -> Result<String, String> {
     }
     let file = File::open(path).map_err(|error| error.kind().to_string())?;
     let mut text = String::new();
-    match file.take(MAX_FILE + 1).read_to_string(&mut text) {
-        Ok(read) if read as u64 > MAX_FILE => Err(format!("it is larger than {} KiB", MAX_FILE / 1024)),
+    match file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text) {
+        Ok(read) if read as u64 > MAX_FILE_BYTES => Err(format!("it is larger than {} KiB", MAX_FILE_BYTES / 1024)),
         Ok(_) if text.trim().is_empty() => Err("it is empty".to_owned()),
         Ok(_) => Ok(text.trim().to_owned()),
         Err(error) => Err(error.kind().to_string()),

@@ -35,24 +35,24 @@ pub(super) enum Retention {
 
 /// The known secrets, each with the servers that received it.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownSecrets {
     secrets: BTreeMap<String, Secret>,
     /// The secrets in each encoding that a text may have them in.
     forms: BTreeMap<String, Form>,
     /// The prefixes of all forms.
     prefixes: PrefixFilter,
     /// The length of the longest form, in bytes.
-    longest: usize,
+    longest_form: usize,
     /// The length of all secrets together, in bytes.
-    bytes: usize,
+    total_bytes: usize,
     /// The number of calls of [`Self::add`], which orders the secrets by age.
     clock: u64,
 }
 
 struct Secret {
     retention: Retention,
-    /// The value of [`Known::clock`] when a server last received it.
-    last_given: u64,
+    /// The value of [`KnownSecrets::clock`] when a server last received it.
+    last_received: u64,
     /// The servers that received it.
     servers: BTreeSet<ServerName>,
 }
@@ -66,13 +66,13 @@ struct Form {
     servers: BTreeSet<ServerName>,
 }
 
-impl Known {
+impl KnownSecrets {
     /// Adds `secret`, which `server` received; `None` if no server did. Ignores a secret of less than 6 bytes, which
     /// would be found by chance everywhere.
     pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, retention: Retention) {
         self.clock += 1;
         if let Some(known) = self.secrets.get_mut(&secret) {
-            known.last_given = self.clock;
+            known.last_received = self.clock;
             known.retention = known.retention.max(retention);
             // The usual case, because a server receives its headers with each request.
             if server.is_none_or(|server| known.servers.contains(server)) {
@@ -94,15 +94,15 @@ impl Known {
         }
         for form in forms {
             self.prefixes.add(&form);
-            self.longest = self.longest.max(form.len());
+            self.longest_form = self.longest_form.max(form.len());
             let form = self.forms.entry(form).or_default();
             form.secrets += 1;
             form.servers.extend(server.cloned());
         }
-        self.bytes += secret.len();
+        self.total_bytes += secret.len();
         let servers = server.cloned().into_iter().collect();
-        self.secrets.insert(secret, Secret { retention, last_given: self.clock, servers });
-        if self.secrets.len() > MAX_SECRETS || self.bytes > MAX_BYTES {
+        self.secrets.insert(secret, Secret { retention, last_received: self.clock, servers });
+        if self.secrets.len() > MAX_SECRETS || self.total_bytes > MAX_BYTES {
             self.forget();
         }
     }
@@ -112,15 +112,15 @@ impl Known {
     /// the newest secret stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
-            self.secrets.iter().map(|(text, secret)| (secret.retention, secret.last_given, text.clone())).collect();
+            self.secrets.iter().map(|(text, secret)| (secret.retention, secret.last_received, text.clone())).collect();
         oldest.sort_unstable();
-        oldest.retain(|(_, last_given, _)| *last_given != self.clock);
+        oldest.retain(|(_, last_received, _)| *last_received != self.clock);
         for (_, _, secret) in oldest {
-            if self.secrets.len() <= MAX_SECRETS / 10 * 9 && self.bytes <= MAX_BYTES / 10 * 9 {
+            if self.secrets.len() <= MAX_SECRETS / 10 * 9 && self.total_bytes <= MAX_BYTES / 10 * 9 {
                 break;
             }
             self.secrets.remove(&secret);
-            self.bytes -= secret.len();
+            self.total_bytes -= secret.len();
             for form in forms(&secret) {
                 if let Some(known) = self.forms.get_mut(&form) {
                     known.secrets -= 1;
@@ -131,7 +131,7 @@ impl Known {
             }
         }
         self.rebuild_prefixes(self.forms.len());
-        self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
+        self.longest_form = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
     /// Rebuilds the filter of prefixes, with room for `forms` forms.
@@ -148,7 +148,7 @@ impl Known {
         let views = Views::of_whole_text(text);
         let in_view =
             |view: View<'_>| self.secrets_in(view.text).map(|range| view.original_range(range)).collect::<Vec<_>>();
-        let mut found: Vec<_> = views.each().flat_map(in_view).collect();
+        let mut found: Vec<_> = views.iter().flat_map(in_view).collect();
         found.sort_unstable_by_key(|range| range.start);
         let mut concealed = String::new();
         let (mut shown, mut hidden) = (0, 0);
@@ -174,15 +174,16 @@ impl Known {
             return text.len();
         }
         let views = Views::of_beginning(text);
-        let unfinished = views.each().map(|view| view.original(self.before_unfinished(view.text)));
+        let unfinished = views.iter().map(|view| view.original_position(self.before_unfinished(view.text)));
         let mut safe = unfinished.min().unwrap_or(text.len());
         // That position may be in another secret, or in an escape. Then move to the beginning of that secret or escape,
         // and look again.
-        let beginning_around = |at: usize| {
-            let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
-            views.escape_around(at).or_else(|| views.each().find_map(in_view))
+        let start_of_enclosing = |at: usize| {
+            let in_view =
+                |view: View<'_>| Some(view.original_position(self.start_across(view.text, view.position(at))?));
+            views.escape_around(at).or_else(|| views.iter().find_map(in_view))
         };
-        while let Some(start) = beginning_around(safe) {
+        while let Some(start) = start_of_enclosing(safe) {
             safe = start;
         }
         safe
@@ -191,7 +192,7 @@ impl Known {
     /// Returns the number of bytes before the first unfinished form, which begins in `text` and may continue in the
     /// text that follows.
     fn before_unfinished(&self, text: &str) -> usize {
-        let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
+        let from = text.floor_char_boundary(text.len().saturating_sub(self.longest_form));
         let is_unfinished = |at: &usize| {
             let rest = &text[*at..];
             let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
@@ -202,7 +203,7 @@ impl Known {
 
     /// Returns the start of the first secret in `text` that begins before `at` and ends after it.
     fn start_across(&self, text: &str, at: usize) -> Option<usize> {
-        let from = text.floor_char_boundary(at.saturating_sub(self.longest));
+        let from = text.floor_char_boundary(at.saturating_sub(self.longest_form));
         let ends_after =
             |start: usize| self.forms_at(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
         self.candidates(&text[from..])
@@ -222,7 +223,7 @@ impl Known {
         let is_foreign =
             |(form, known): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known.servers.contains(server);
         let is_in = |text: &str| self.candidates(text).any(|at| self.forms_at(&text[at..]).any(is_foreign));
-        Views::of_whole_text(text).each().any(|view| is_in(view.text))
+        Views::of_whole_text(text).iter().any(|view| is_in(view.text))
     }
 
     fn value_has_foreign_secret(&self, value: &Value, server: &ServerName) -> bool {
@@ -289,8 +290,8 @@ struct PrefixFilter {
 impl PrefixFilter {
     /// Creates an empty filter with room for `forms` forms.
     fn for_forms(forms: usize) -> Self {
-        let least = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
-        let size = least.clamp(*SIZES.start(), *SIZES.end());
+        let min_size = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
+        let size = min_size.clamp(*SIZES.start(), *SIZES.end());
         Self { bits: vec![0; (1 << size) / 64], size }
     }
 
@@ -329,15 +330,15 @@ mod tests {
         format!("token-{number:05}-{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn known(secrets: impl IntoIterator<Item = String>) -> Known {
-        let mut known = Known::default();
+    fn known(secrets: impl IntoIterator<Item = String>) -> KnownSecrets {
+        let mut known = KnownSecrets::default();
         secrets.into_iter().for_each(|secret| known.add(None, secret, Retention::Short));
         known
     }
 
     #[test]
     fn the_newest_of_many_renewed_tokens_and_all_configured_secrets_are_concealed() {
-        let mut known = Known::default();
+        let mut known = KnownSecrets::default();
         known.add(None, "configured once".to_owned(), Retention::Long);
         for number in 0..20_000 {
             known.add(None, token(number), Retention::Short);
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(known.conceal(&token(0)), token(0), "it was forgotten");
         let forms: BTreeSet<_> = known.secrets.keys().flat_map(|secret| forms(secret)).collect();
         assert!(known.forms.keys().eq(&forms), "no form of a forgotten secret is left");
-        assert_eq!(known.bytes, known.secrets.keys().map(String::len).sum::<usize>());
+        assert_eq!(known.total_bytes, known.secrets.keys().map(String::len).sum::<usize>());
     }
 
     #[test]

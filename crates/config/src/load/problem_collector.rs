@@ -10,12 +10,12 @@ const MAX_REPORTED: usize = 100;
 
 /// Problems in the order in which they were found.
 #[derive(Debug, Default)]
-pub(super) struct Reported {
+pub(super) struct ProblemCollector {
     problems: Vec<Problem>,
     counts: BTreeMap<(Option<PathBuf>, Severity), usize>,
 }
 
-impl Reported {
+impl ProblemCollector {
     pub(super) fn add(&mut self, problem: Problem) {
         let count = self.counts.entry((problem.path.clone(), problem.severity)).or_default();
         *count += 1;
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn more_than_a_user_reads_is_counted_for_each_file_and_kind() {
-        let mut reported = Reported::default();
+        let mut reported = ProblemCollector::default();
         reported.extend((0..250).map(|n| Problem::warning(format!("w{n}")).in_file("a.json")));
         reported.extend((0..100).map(|n| Problem::error(format!("e{n}")).in_file("a.json")));
         reported.extend((0..101).map(|n| Problem::error(format!("e{n}")).in_file("b.json")));

@@ -50,8 +50,8 @@ impl EditTarget {
     /// entries.
     #[must_use]
     pub fn in_scope(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
-        let known = entry.into_iter().flat_map(Self::all_of).find(|place| place.scope == scope);
-        known.unwrap_or_else(|| Self::for_new_entry(scope, places, folder))
+        let existing = entry.into_iter().flat_map(Self::all_of).find(|target| target.scope == scope);
+        existing.unwrap_or_else(|| Self::for_new_entry(scope, places, folder))
     }
 
     /// Returns the only file that has the entry.
@@ -59,12 +59,12 @@ impl EditTarget {
     /// # Errors
     /// When Toolrack does not edit the file, or when several files or no file have the entry.
     pub fn single_file_of(entry: &Entry) -> Result<Self, NoEditTarget> {
-        let mut places = Self::all_of(entry);
-        match (entry.scope, places.len()) {
+        let mut targets = Self::all_of(entry);
+        match (entry.scope, targets.len()) {
             (Scope::CommandLine, _) => Err(NoEditTarget::CommandLine),
             (_, 0) => Err(NoEditTarget::BuiltIn),
-            (_, 1) => Ok(places.remove(0)),
-            _ => Err(NoEditTarget::Several(places)),
+            (_, 1) => Ok(targets.remove(0)),
+            _ => Err(NoEditTarget::Several(targets)),
         }
     }
 
@@ -85,8 +85,8 @@ impl EditTarget {
                 return Ok(local());
             }
             // A server that a project disabled is enabled again for this project only.
-            let by_project = path.starts_with(&loaded.project) && path != places.user_file();
-            return Ok(if by_project { local() } else { Self { scope: Scope::User, path } });
+            let is_switched_by_project = path.starts_with(&loaded.project) && path != places.user_file();
+            return Ok(if is_switched_by_project { local() } else { Self { scope: Scope::User, path } });
         }
         Ok(match (&entry.scope, &entry.source.path) {
             (Scope::User | Scope::Local, Some(path)) => Self { scope: entry.scope, path: path.clone() },

@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 
 use super::ConnectError;
 use crate::{
-    edit::elsewhere::{Plan, write_for_owner_only},
+    edit::other_programs::{Plan, write_for_owner_only},
     import::Client,
 };
 
 /// A change of a file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct UndoData {
     /// The hash of the text before the change; `None` if there was no file.
     before: Option<String>,
     /// The hash of the text after the change.
@@ -32,7 +32,10 @@ pub(super) struct Memory {
     folders: Vec<PathBuf>,
 }
 
-/// Returns the file in which a memory is stored.
+/// The whole text of a file; `None` if there was no file.
+type FileContent = Option<String>;
+
+/// Returns the file in which the data for an undo is stored.
 pub(super) fn file_for(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
@@ -41,14 +44,14 @@ pub(super) fn file_for(folder: &Path, client: Client, path: &Path, name: &str) -
     folder.join(format!("{}-{}.json", client.id(), &HEXLOWER.encode(&hash.finalize())[..16]))
 }
 
-/// Removes the memory in `file`.
+/// Removes the undo data in `file`.
 pub(super) fn forget(file: &Path) {
-    // A memory that stays matches no file, and so changes none.
+    // Undo data that stays matches no file, and so changes none.
     let _ = fs::remove_file(file);
 }
 
-impl Memory {
-    /// Creates the memory of `plan`; `None` if `plan` removes the file.
+impl UndoData {
+    /// Creates the data that undoes `plan`; `None` if `plan` removes the file.
     pub(super) fn of(plan: &Plan, folders: Vec<PathBuf>) -> Option<Self> {
         Some(Self::between(plan.before.as_deref(), plan.after.as_deref()?, folders))
     }
@@ -74,25 +77,24 @@ impl Memory {
         }
     }
 
-    /// Returns the memory with which one undo reverts both this change and the later one of `plan`.
+    /// Returns the data with which one undo reverts both this change and the later one of `plan`.
     pub(super) fn followed_by(self, plan: &Plan) -> Option<Self> {
-        let original = self.original(plan.before.as_deref()?)?;
+        let original = self.original_content(plan.before.as_deref()?)?;
         Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
     }
 
-    /// Returns whether this memory belongs to a file with the content `now`.
-    pub(super) fn fits(&self, now: &str) -> bool {
-        self.after == hash(now)
+    /// Returns whether this data belongs to a file with the content `current_text`.
+    pub(super) fn matches(&self, current_text: &str) -> bool {
+        self.after == hash(current_text)
     }
 
-    /// Returns the earlier content of a file that now contains `now`; `Some(None)` if there was no file, `None` if the
-    /// file has changed since.
-    pub(super) fn original(&self, now: &str) -> Option<Option<String>> {
-        if !self.fits(now) {
+    /// Returns the earlier content of a file that now contains `current_text`; `None` if the file has changed since.
+    pub(super) fn original_content(&self, current_text: &str) -> Option<FileContent> {
+        if !self.matches(current_text) {
             return None;
         }
         let Some(before) = &self.before else { return Some(None) };
-        let original = format!("{}{}{}", now.get(..self.from)?, self.replaced, now.get(self.to..)?);
+        let original = format!("{}{}{}", current_text.get(..self.from)?, self.replaced, current_text.get(self.to..)?);
         (hash(&original) == *before).then_some(Some(original))
     }
 
@@ -100,12 +102,12 @@ impl Memory {
         self.folders.clone()
     }
 
-    /// Reads the memory in `file`; `None` if it cannot be read.
+    /// Reads the undo data in `file`; `None` if it cannot be read.
     pub(super) fn read(file: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Stores the memory in `file`, readable only by its owner.
+    /// Stores the undo data in `file`, readable only by its owner.
     pub(super) fn store(&self, file: &Path) -> Result<(), ConnectError> {
         let write = || write_for_owner_only(file, &serde_json::to_string(self).map_err(io::Error::other)?);
         write().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })
@@ -133,15 +135,15 @@ mod tests {
             (Some("same"), "same"),
             (None, "new"),
         ] {
-            let memory = Memory::between(before, after, Vec::new());
-            assert_eq!(memory.original(after), Some(before.map(str::to_owned)), "{before:?} {after}");
-            assert_eq!(memory.original(&format!("{after} ")), None);
+            let undo_data = UndoData::between(before, after, Vec::new());
+            assert_eq!(undo_data.original_content(after), Some(before.map(str::to_owned)), "{before:?} {after}");
+            assert_eq!(undo_data.original_content(&format!("{after} ")), None);
         }
     }
 
     #[test]
     fn unchanged_entries_are_not_remembered() {
-        let memory = Memory::between(Some("secret { } secret"), "secret { x } secret", Vec::new());
-        assert!(!serde_json::to_string(&memory).unwrap().contains("secret"), "{memory:?}");
+        let undo_data = UndoData::between(Some("secret { } secret"), "secret { x } secret", Vec::new());
+        assert!(!serde_json::to_string(&undo_data).unwrap().contains("secret"), "{undo_data:?}");
     }
 }

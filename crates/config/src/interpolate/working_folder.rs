@@ -11,7 +11,7 @@ use toolrack_host::{
 };
 
 /// Variables that name the working folder of the program that set them.
-const FOLDERS: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
+const WORKING_FOLDER_VARIABLES: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
 /// Gives the child a `PATH` of absolute folders, and removes variables that name another working folder than its own.
 pub(super) fn clean_environment(spec: &Stdio, plan: &mut ChildPlan) {
@@ -23,7 +23,9 @@ pub(super) fn clean_environment(spec: &Stdio, plan: &mut ChildPlan) {
         }
     }
     if plan.cwd.is_some() {
-        plan.env.retain(|(name, _)| !FOLDERS.iter().any(|folder| name == folder && !spec.env.contains_key(*folder)));
+        plan.env.retain(|(name, _)| {
+            !WORKING_FOLDER_VARIABLES.iter().any(|folder| name == folder && !spec.env.contains_key(*folder))
+        });
     }
 }
 
@@ -33,8 +35,9 @@ pub(super) fn create_own_folder(cwd: &Path, own: &Path) -> Result<PathBuf, Resol
     if cwd.parent() != Some(own) {
         return Ok(cwd.to_owned());
     }
-    let made = create_private_folder(own).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
-    made.map_err(|error| {
+    let created =
+        create_private_folder(own).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
+    created.map_err(|error| {
         ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
     })
 }

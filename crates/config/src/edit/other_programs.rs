@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::{EditError, File, diff, ensure_safe, missing, objects, toml, write};
+use super::{EditError, EditableFile, diff, ensure_safe, missing, objects, toml, write};
 use crate::document::Document;
 
 /// The largest file that is edited: 64 MiB. Claude Code stores its history in the same file.
@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The place of a program's servers in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServersPlace {
+pub(crate) enum ServersLocation {
     /// JSON: the object at these keys.
     Under(Vec<String>),
     /// opencode's JSON: the object at `mcp`, or at `mcp.servers` if the file is in the format of version 2.
@@ -44,15 +44,15 @@ pub(crate) struct Plan {
 }
 
 /// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
-fn open(path: &Path, servers_place: &ServersPlace) -> Result<(Box<dyn File>, Option<String>), EditError> {
+fn open(path: &Path, servers_location: &ServersLocation) -> Result<(Box<dyn EditableFile>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
     // `text` lacks the byte order mark, which `with_text` adds again.
     let before = document.as_ref().map(|document| document.with_text(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
-    let file: Box<dyn File> = match servers_place {
-        ServersPlace::Under(keys) => Box::new(objects::File::under(document, keys)?),
-        ServersPlace::OpenCode => Box::new(objects::File::of_opencode(document)?),
-        ServersPlace::Codex => Box::new(toml::File::of_codex(document)?),
+    let file: Box<dyn EditableFile> = match servers_location {
+        ServersLocation::Under(keys) => Box::new(objects::JsonFile::with_keys(document, keys)?),
+        ServersLocation::OpenCode => Box::new(objects::JsonFile::of_opencode(document)?),
+        ServersLocation::Codex => Box::new(toml::TomlFile::of_codex(document)?),
     };
     Ok((file, before))
 }
@@ -61,20 +61,25 @@ fn open(path: &Path, servers_place: &ServersPlace) -> Result<(Box<dyn File>, Opt
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entry(path: &Path, servers_place: &ServersPlace, name: &str) -> Result<Option<Json>, EditError> {
-    Ok(entries(path, servers_place)?.into_iter().find_map(|(known, entry)| (known == name).then_some(entry)))
+pub(crate) fn entry(path: &Path, servers_location: &ServersLocation, name: &str) -> Result<Option<Json>, EditError> {
+    Ok(entries(path, servers_location)?
+        .into_iter()
+        .find_map(|(entry_name, entry)| (entry_name == name).then_some(entry)))
 }
 
 /// Returns the entries of the file at `path`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entries(path: &Path, servers_place: &ServersPlace) -> Result<Vec<(String, Json)>, EditError> {
-    let (file, _) = open(&write::target(path)?, servers_place)?;
+pub(crate) fn entries(path: &Path, servers_location: &ServersLocation) -> Result<Vec<(String, Json)>, EditError> {
+    let (file, _) = open(&write::follow_links(path)?, servers_location)?;
     // In a file of Codex, `parts` calls the section of the servers `codex`; `server` would be Toolrack's own servers.
-    let section = if *servers_place == ServersPlace::Codex { "codex" } else { "server" };
+    let section = if *servers_location == ServersLocation::Codex { "codex" } else { "server" };
     let parts = file.parts().into_iter();
-    Ok(parts.filter(|((place, _), _)| *place == section).map(|((_, name), entry)| (name, entry)).collect())
+    Ok(parts
+        .filter(|((part_section, _), _)| *part_section == section)
+        .map(|((_, name), entry)| (name, entry))
+        .collect())
 }
 
 /// Computes the content of the file at `path` after the change `change` of the entry `name`.
@@ -83,12 +88,12 @@ pub(crate) fn entries(path: &Path, servers_place: &ServersPlace) -> Result<Vec<(
 /// When the file cannot be read, cannot be edited safely, or does not have the entry to remove.
 pub(crate) fn plan(
     path: &Path,
-    servers_place: &ServersPlace,
+    servers_location: &ServersLocation,
     name: &str,
     change: EntryChange<'_>,
 ) -> Result<Plan, EditError> {
-    let target = write::target(path)?;
-    let (file, before) = open(&target, servers_place)?;
+    let target = write::follow_links(path)?;
+    let (file, before) = open(&target, servers_location)?;
     let text = match (change, file.find(name)?) {
         (EntryChange::Put(entry), true) => file.replace(name, entry)?,
         (EntryChange::Put(entry), false) => file.insert(name, entry)?,
@@ -103,8 +108,8 @@ pub(crate) fn plan(
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> {
-    let target = write::target(path)?;
+pub(crate) fn read_text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> {
+    let target = write::follow_links(path)?;
     let document = Document::read_up_to(&target, MAX_BYTES).map_err(EditError::Unreadable)?;
     // `text` lacks the byte order mark, which `with_text` adds again.
     Ok((target, document.map(|document| document.with_text(&document.text))))
@@ -132,18 +137,18 @@ impl Plan {
     /// When the file cannot be written, or `before_write` fails; the file is then unchanged.
     pub(crate) fn write<E: From<EditError>>(&self, before_write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
         // The lock passes on only an `EditError`, so an error of `before_write` is stored here.
-        let mut failed = None;
+        let mut before_write_error = None;
         let written = write::with_lock(&self.path, || {
             if let Err(error) = before_write() {
-                failed = Some(error);
+                before_write_error = Some(error);
                 return Ok(false);
             }
             match &self.after {
-                Some(after) => write::replace(&self.path, self.before.as_deref(), after),
+                Some(after) => write::replace_if_unchanged(&self.path, self.before.as_deref(), after),
                 None => self.remove(),
             }
         });
-        match failed {
+        match before_write_error {
             Some(error) => Err(error),
             None => Ok(written?),
         }

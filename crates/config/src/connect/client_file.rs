@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::ConnectError;
 use crate::{
-    edit::elsewhere::ServersPlace,
+    edit::other_programs::ServersLocation,
     environment::Environment,
     import::{Client, files_of_the_project, files_of_the_user},
     places::project_root,
@@ -18,7 +18,7 @@ pub struct ClientFile {
     /// The program's file; symbolic links are not followed.
     pub path: PathBuf,
     /// The part of that file which lists the servers.
-    pub(super) servers_place: ServersPlace,
+    pub(super) servers_location: ServersLocation,
 }
 
 impl ClientFile {
@@ -28,7 +28,7 @@ impl ClientFile {
     /// When the home folder is not known.
     pub fn of_user(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
         let file = file_of_user(client, environment).ok_or(ConnectError::NoHome(client))?;
-        Ok(Self { client, path: cwd.join(file), servers_place: servers_place_of(client) })
+        Ok(Self { client, path: cwd.join(file), servers_location: servers_location_of(client) })
     }
 
     /// Returns the place where `client` lists the servers of the project of `cwd`.
@@ -42,14 +42,14 @@ impl ClientFile {
         let root = project_root(cwd);
         if client == Client::ClaudeCode {
             let keys = ["projects".to_owned(), root.display().to_string(), "mcpServers".to_owned()];
-            let place = Self::of_user(client, environment, cwd)?;
-            return Ok(Self { servers_place: ServersPlace::Under(keys.to_vec()), ..place });
+            let user_file = Self::of_user(client, environment, cwd)?;
+            return Ok(Self { servers_location: ServersLocation::Under(keys.to_vec()), ..user_file });
         }
         let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
         let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
         let existing = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
         let name = existing.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
-        Ok(Self { client, path: root.join(name), servers_place: servers_place_of(client) })
+        Ok(Self { client, path: root.join(name), servers_location: servers_location_of(client) })
     }
 }
 
@@ -57,16 +57,16 @@ impl ClientFile {
 #[must_use]
 pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bool {
     let home = environment.home();
-    let is_there = |path: &Path| {
+    let has_traces = |path: &Path| {
         let folder = path.parent().filter(|folder| home.as_deref() != Some(*folder));
         path.exists() || folder.is_some_and(Path::is_dir)
     };
     let has_folder = home.as_ref().is_some_and(|home| client == Client::ClaudeCode && home.join(".claude").is_dir());
-    has_folder || files_of_the_user(client, environment).iter().any(|path| is_there(&cwd.join(path)))
+    has_folder || files_of_the_user(client, environment).iter().any(|path| has_traces(&cwd.join(path)))
 }
 
-fn servers_place_of(client: Client) -> ServersPlace {
-    let under = |key: &str| ServersPlace::Under(vec![key.to_owned()]);
+fn servers_location_of(client: Client) -> ServersLocation {
+    let under = |key: &str| ServersLocation::Under(vec![key.to_owned()]);
     match client {
         Client::ClaudeCode
         | Client::ClaudeDesktop
@@ -77,8 +77,8 @@ fn servers_place_of(client: Client) -> ServersPlace {
         | Client::Synapse => under("mcpServers"),
         Client::VsCode => under("servers"),
         Client::Zed => under("context_servers"),
-        Client::OpenCode => ServersPlace::OpenCode,
-        Client::Codex => ServersPlace::Codex,
+        Client::OpenCode => ServersLocation::OpenCode,
+        Client::Codex => ServersLocation::Codex,
     }
 }
 
@@ -90,8 +90,9 @@ fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     if let Some(existing) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
         return Some(existing.clone());
     }
-    let likely: Vec<PathBuf> = files.iter().filter(|file| file.parent().is_some_and(Path::is_dir)).cloned().collect();
-    default_file_of(client, &likely).or_else(|| default_file_of(client, &files)).cloned()
+    let files_in_existing_folders: Vec<PathBuf> =
+        files.iter().filter(|file| file.parent().is_some_and(Path::is_dir)).cloned().collect();
+    default_file_of(client, &files_in_existing_folders).or_else(|| default_file_of(client, &files)).cloned()
 }
 
 /// Returns whether servers may be added to a file of this name; some names are only read for historical reasons.
@@ -102,12 +103,12 @@ fn holds_servers(client: Client, file: &Path) -> bool {
 
 /// Returns the file that the program creates itself, as its documentation says.
 fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
-    let of_macos = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
+    let is_macos_path = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {
         Client::OpenCode => {
             files.iter().find(|file| file.ends_with("opencode.json") && !is_in_opencode_folder(file)).or(files.first())
         }
-        _ if cfg!(target_os = "macos") => files.iter().find(of_macos).or(files.first()),
+        _ if cfg!(target_os = "macos") => files.iter().find(is_macos_path).or(files.first()),
         _ => files.first(),
     }
 }

@@ -45,12 +45,12 @@ const TRANSPORT_FIELDS: &[&str] = &[
 /// Returns the new entry for `client`.
 pub(super) fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
     match reach {
-        Reach::Program { command, args } => Ok(program(client, command, args)),
-        Reach::Http { url } => http(client, url),
+        Reach::Program { command, args } => Ok(stdio_entry(client, command, args)),
+        Reach::Http { url } => http_entry(client, url),
     }
 }
 
-fn program(client: Client, command: &str, args: &[String]) -> Json {
+fn stdio_entry(client: Client, command: &str, args: &[String]) -> Json {
     match client {
         Client::ClaudeCode | Client::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
         Client::ClaudeDesktop
@@ -69,33 +69,33 @@ fn program(client: Client, command: &str, args: &[String]) -> Json {
     }
 }
 
-fn http(client: Client, url: &str) -> Result<Json, ConnectError> {
+fn http_entry(client: Client, url: &str) -> Result<Json, ConnectError> {
     let headers = |variable: &str| json!({ "Authorization": format!("Bearer {variable}") });
-    let refused = |why| Err(ConnectError::NoHttp { client, why });
+    let unsupported = |why| Err(ConnectError::NoHttp { client, why });
     match client {
-        Client::ClaudeCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&braced("")) })),
-        Client::VsCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&braced("env:")) })),
-        Client::Cursor => Ok(json!({ "url": url, "headers": headers(&braced("env:")) })),
-        Client::Windsurf => Ok(json!({ "serverUrl": url, "headers": headers(&braced("env:")) })),
-        Client::Gemini => Ok(json!({ "httpUrl": url, "headers": headers(&braced("")) })),
-        Client::Qbit => Ok(json!({ "transport": "http", "url": url, "headers": headers(&braced("")) })),
+        Client::ClaudeCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&token_placeholder("")) })),
+        Client::VsCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&token_placeholder("env:")) })),
+        Client::Cursor => Ok(json!({ "url": url, "headers": headers(&token_placeholder("env:")) })),
+        Client::Windsurf => Ok(json!({ "serverUrl": url, "headers": headers(&token_placeholder("env:")) })),
+        Client::Gemini => Ok(json!({ "httpUrl": url, "headers": headers(&token_placeholder("")) })),
+        Client::Qbit => Ok(json!({ "transport": "http", "url": url, "headers": headers(&token_placeholder("")) })),
         Client::Codex => Ok(json!({ "url": url, "bearer_token_env_var": TOKEN_VARIABLE })),
         Client::OpenCode => {
             Ok(json!({ "type": "remote", "url": url, "headers": headers(&format!("{{env:{TOKEN_VARIABLE}}}")) }))
         }
-        Client::ClaudeDesktop | Client::Synapse => refused("its file has only servers that it starts"),
-        Client::Zed => refused("it looks up no variables in headers, so the token would be in its file"),
+        Client::ClaudeDesktop | Client::Synapse => unsupported("its file has only servers that it starts"),
+        Client::Zed => unsupported("it looks up no variables in headers, so the token would be in its file"),
     }
 }
 
-fn braced(kind: &str) -> String {
+fn token_placeholder(kind: &str) -> String {
     format!("${{{kind}{TOKEN_VARIABLE}}}")
 }
 
-/// Returns `new_entry` with the user's additions to the entry `found`.
-pub(super) fn merged(found: &Map<String, Json>, new_entry: Json) -> Json {
+/// Returns `new_entry` with the user's additions to the entry `existing`.
+pub(super) fn merged(existing: &Map<String, Json>, new_entry: Json) -> Json {
     let Json::Object(mut new_entry) = new_entry else { return new_entry };
-    for (field, value) in found.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {
+    for (field, value) in existing.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {
         new_entry.entry(field.clone()).or_insert_with(|| value.clone());
     }
     Json::Object(new_entry)
