@@ -94,8 +94,8 @@ impl Document {
         }
     }
 
-    /// Returns the whole content of the file with `text` as its text, including the byte order mark.
-    pub(crate) fn with_text(&self, text: &str) -> String {
+    /// Returns `text` as the whole content of the file: after a byte order mark if the file begins with one.
+    pub(crate) fn restore_byte_order_mark(&self, text: &str) -> String {
         let mark =
             if self.has_byte_order_mark { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
         mark + text
@@ -247,7 +247,7 @@ mod tests {
                 assert_eq!((problem.line, problem.column), (Some(2), Some(8)), "{text:?}");
                 let shown = problem.to_string();
                 assert!(shown.ends_with("  2 |   \"\u{e4}\": ***\n    |        ^^^"), "{shown}");
-                assert_eq!(document.with_text(&document.text), text, "it is written as it was");
+                assert_eq!(document.restore_byte_order_mark(&document.text), text, "it is written as it was");
             }
         }
     }

@@ -232,9 +232,10 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
             for (name, entry) in entries {
                 current = name;
                 let file = reopened(file, &text)?;
-                let one = edit_open_file(&*file, name, |file| add_or_replace(file, name, entry, options.replace))?;
-                text = one.0;
-                edited.push(one.1);
+                let (new_text, edited_entry) =
+                    edit_open_file(&*file, name, |file| add_or_replace(file, name, entry, options.replace))?;
+                text = new_text;
+                edited.push(edited_entry);
             }
             Ok((text, edited))
         })?;
@@ -487,10 +488,10 @@ fn rewrite<T>(
     let target = write::follow_links(path)?;
     let mut attempt = || {
         let document = Document::read(&target, FileKind::Regular).map_err(EditError::Unreadable)?;
-        let before = document.as_ref().map(|document| document.with_text(&document.text));
+        let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let (text, edited) = edit(&*file)?;
-        let content = file.document().with_text(&text);
+        let content = file.document().restore_byte_order_mark(&text);
         if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, before.as_deref(), &content)? {
             // The file is no longer what this attempt has read.
             return Ok(None);

@@ -100,7 +100,7 @@ pub fn is_stored_secret_name(name: &str) -> bool {
 /// The current variables are read each time. No error and no `Debug` contains a value.
 pub struct Interpolate {
     state: RwLock<State>,
-    stored: Option<Arc<dyn Secrets>>,
+    secret_store: Option<Arc<dyn Secrets>>,
     /// The folder with the home folders of confined servers.
     homes: Option<PathBuf>,
     /// The folder with the working folders of servers.
@@ -131,13 +131,20 @@ impl Interpolate {
     pub fn new(environment: Environment, unset: UnsetPolicy) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
         let state = RwLock::new(State { source, known_secrets: KnownSecrets::default() });
-        Self { state, stored: None, homes: None, own_folders: None, own_folders_moved_to: None, other_resolver: None }
+        Self {
+            state,
+            secret_store: None,
+            homes: None,
+            own_folders: None,
+            own_folders_moved_to: None,
+            other_resolver: None,
+        }
     }
 
     /// Sets the store of secrets; without it there are none.
     #[must_use]
-    pub fn with_secrets(mut self, stored: Arc<dyn Secrets>) -> Self {
-        self.stored = Some(stored);
+    pub fn with_secrets(mut self, store: Arc<dyn Secrets>) -> Self {
+        self.secret_store = Some(store);
         self
     }
 
@@ -255,10 +262,11 @@ impl Interpolate {
     /// does not conceal the secrets that `self` conceals.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
-        let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
+        let (secret_store, homes, own_folders) =
+            (self.secret_store.clone(), self.homes.clone(), self.own_folders.clone());
         let (own_folders_moved_to, other_resolver) = (self.own_folders_moved_to.clone(), self.other_resolver.clone());
         let unset = self.read_state().source.unset;
-        Self { stored, homes, own_folders, own_folders_moved_to, other_resolver, ..Self::new(environment, unset) }
+        Self { secret_store, homes, own_folders, own_folders_moved_to, other_resolver, ..Self::new(environment, unset) }
     }
 
     /// Returns the variables that it resolves from.
@@ -286,10 +294,10 @@ impl Interpolate {
             placeholder::collect_secret_names(text, &mut secret_names);
             placeholder::collect_user_value_names(text, &mut user_value_names);
         }
-        let stored = self.look_up_all(server, secret_names, |source, name| source.secret(name)).await;
+        let stored_secrets = self.look_up_all(server, secret_names, |source, name| source.secret(name)).await;
         let user_values = self.look_up_all(server, user_value_names, |source, name| source.user_value(name)).await;
         let Source { environment, unset } = self.read_state().source.clone();
-        Values { environment, unset, stored, user_values, secrets: RefCell::default() }
+        Values { environment, unset, stored_secrets, user_values, secrets: RefCell::default() }
     }
 
     /// Looks up the values of `names` in the store, and conceals them from now on.
@@ -301,7 +309,7 @@ impl Interpolate {
     ) -> BTreeMap<String, LookUpResult> {
         let mut values = BTreeMap::new();
         for name in names {
-            let found = match &self.stored {
+            let found = match &self.secret_store {
                 Some(source) if placeholder::is_stored_name(&name) => look_up(&**source, &name).await,
                 _ => Ok(None),
             };
@@ -345,7 +353,7 @@ struct Values {
     environment: Arc<Environment>,
     unset: UnsetPolicy,
     /// The stored secrets that the texts refer to.
-    stored: BTreeMap<String, LookUpResult>,
+    stored_secrets: BTreeMap<String, LookUpResult>,
     /// The values of the server's user that the texts refer to.
     user_values: BTreeMap<String, LookUpResult>,
     /// The secrets among these values.
@@ -356,7 +364,7 @@ impl Values {
     fn look_up(&self, reference: Reference<'_>) -> Result<Option<String>, TemplateError> {
         match reference {
             Reference::Variable(name) => self.variable(name),
-            Reference::Secret(name) => match self.stored.get(name) {
+            Reference::Secret(name) => match self.stored_secrets.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
                 Some(Err(why)) => Err(TemplateError::UnreadableSecret { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),

@@ -224,12 +224,12 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
     let read_context = ReadContext { agent: request.agent.as_deref(), check_name: request.check_model };
-    let folders = RunFolders::new(&request.cwd, &project, &request.places);
+    let run_folders = RunFolders::new(&request.cwd, &project, &request.places);
     let mut loader = Loader::new(
         [(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)],
         ledger,
         read_context,
-        folders,
+        run_folders,
     );
     for layer in &layers {
         loader.add_file(layer);
@@ -252,7 +252,7 @@ struct Loader<'a> {
     blank_files: Vec<PathBuf>,
     is_complete: bool,
     read_context: ReadContext<'a>,
-    folders: RunFolders,
+    run_folders: RunFolders,
     ledger: &'a dyn Ledger,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Loader<'a> {
         fileless_servers: [(Scope, &Desired); 2],
         ledger: &'a dyn Ledger,
         read_context: ReadContext<'a>,
-        folders: RunFolders,
+        run_folders: RunFolders,
     ) -> Self {
         let servers = fileless_servers
             .into_iter()
@@ -308,7 +308,7 @@ impl<'a> Loader<'a> {
             blank_files: Vec::new(),
             is_complete: true,
             read_context,
-            folders,
+            run_folders,
             ledger,
         }
     }
@@ -456,13 +456,13 @@ impl<'a> Loader<'a> {
         let hash = hash(&raw.node);
         // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
         let view_as_written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
-        let depends_on = spec.as_mut().and_then(|spec| self.folders.set_folder(spec, layer));
+        let depends_on = spec.as_mut().and_then(|spec| self.run_folders.set_folder(spec, layer));
         let project = match layer.scope {
             Scope::Project => layer.folder.clone(),
-            _ => depends_on.is_some().then(|| self.folders.folder.clone()),
+            _ => depends_on.is_some().then(|| self.run_folders.working_folder.clone()),
         };
         let files = match (&mut spec, &project) {
-            (Some(spec), Some(_)) => self.folders.files(spec),
+            (Some(spec), Some(_)) => self.run_folders.files(spec),
             _ => BTreeMap::new(),
         };
         let agreement = agreement_hash(&hash, &files);
@@ -490,7 +490,7 @@ impl<'a> Loader<'a> {
             switched_by: None,
             trust,
             depends_on,
-            files: files.keys().map(|file| self.folders.project.join(file)).collect(),
+            files: files.keys().map(|file| self.run_folders.project.join(file)).collect(),
             agreement,
             hash_unswitched: hash_unswitched(raw.node.clone()),
             hash,
@@ -552,7 +552,7 @@ impl<'a> Loader<'a> {
         for (name, (entry, spec)) in self.entries {
             if let (Some(mut spec), Ok(name)) = (spec, ServerName::new(name)) {
                 if matches!(entry.scope, Scope::User | Scope::CommandLine) {
-                    self.folders.set_own_folder(name.as_str(), &mut spec);
+                    self.run_folders.set_own_folder(name.as_str(), &mut spec);
                 }
                 spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
                 spec.validate_args = spec.validate_args.or(validate_args);

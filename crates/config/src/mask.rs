@@ -183,7 +183,8 @@ pub(crate) fn hide_in_argument(text: &str) -> String {
     hide(text, spans(text))
 }
 
-/// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`hide_in_arguments`] hides.
+/// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`hide_in_arguments`]
+/// hides.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).flat_map(|(text, spans)| secret_texts(text, spans)).collect()
 }

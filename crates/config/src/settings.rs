@@ -114,8 +114,8 @@ impl Settings {
         (settings, reader.problems)
     }
 
-    /// Returns the settings for the file at `shown_path`, which cannot be read: the strictest, because the file may have
-    /// forbidden anything.
+    /// Returns the settings for the file at `shown_path`, which cannot be read: the strictest, because the file may
+    /// have forbidden anything.
     pub(crate) fn unreadable(shown_path: String) -> Self {
         let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
         let egress = EgressRules::strictest(shown_path);
@@ -291,7 +291,8 @@ fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
     }
 }
 
-/// Returns a warning if `table` does not have `member`. `table_path` is the path of the table, such as `tools.`, or empty.
+/// Returns a warning if `table` does not have `member`. `table_path` is the path of the table, such as `tools.`, or
+/// empty.
 fn unknown_setting(document: &Document, member: &Member, table: &Table, table_path: &str) -> Option<Problem> {
     if table.row(&member.name).is_some() {
         return None;

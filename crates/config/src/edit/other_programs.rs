@@ -46,8 +46,8 @@ pub(crate) struct Plan {
 /// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
 fn open(path: &Path, servers_location: &ServersLocation) -> Result<(Box<dyn EditableFile>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
-    // `text` lacks the byte order mark, which `with_text` adds again.
-    let before = document.as_ref().map(|document| document.with_text(&document.text));
+    // `text` lacks the byte order mark, which `restore_byte_order_mark` adds again.
+    let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
     let file: Box<dyn EditableFile> = match servers_location {
         ServersLocation::Under(keys) => Box::new(objects::JsonFile::with_keys(document, keys)?),
@@ -101,7 +101,7 @@ pub(crate) fn plan(
         (EntryChange::Remove, false) => return Err(missing(&*file, name)),
     };
     ensure_safe(&*file, &text)?;
-    Ok(Plan { after: Some(file.document().with_text(&text)), path: target, before })
+    Ok(Plan { after: Some(file.document().restore_byte_order_mark(&text)), path: target, before })
 }
 
 /// Returns `path` with symbolic links followed, and the whole text of that file; `None` if it does not exist.
@@ -111,8 +111,8 @@ pub(crate) fn plan(
 pub(crate) fn read_text(path: &Path) -> Result<(PathBuf, Option<String>), EditError> {
     let target = write::follow_links(path)?;
     let document = Document::read_up_to(&target, MAX_BYTES).map_err(EditError::Unreadable)?;
-    // `text` lacks the byte order mark, which `with_text` adds again.
-    Ok((target, document.map(|document| document.with_text(&document.text))))
+    // `text` lacks the byte order mark, which `restore_byte_order_mark` adds again.
+    Ok((target, document.map(|document| document.restore_byte_order_mark(&document.text))))
 }
 
 /// Writes one of Toolrack's own files, readable only by its owner, and creates its folders.

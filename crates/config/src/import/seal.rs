@@ -64,8 +64,8 @@ impl fmt::Debug for SealedSecret {
 }
 
 impl Sealed {
-    /// Adds `value`, which the field `field` of `server` contains, under a free name; returns its placeholder. `used_names`
-    /// are the names of the stored secrets.
+    /// Adds `value`, which the field `field` of `server` contains, under a free name; returns its placeholder.
+    /// `used_names` are the names of the stored secrets.
     pub fn add(&mut self, server: &str, field: &str, value: String, used_names: &[String]) -> String {
         let proposed = default_name(server, field);
         let is_free = |name: &str| {

@@ -18,7 +18,7 @@ const MIN_LINE_BYTES: usize = 16;
 impl Interpolate {
     pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
         let values = self.values(None, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
-        let filler = Filler(&values);
+        let filler = Filler { values: &values };
         let idp = oauth.idp.as_ref().map(|idp| filler.idp(idp)).transpose()?;
         let filled = OAuth {
             client_id: filler.option("client_id", oauth.client_id.as_deref())?,
@@ -42,11 +42,13 @@ impl Interpolate {
 }
 
 /// Fills in the placeholders of the settings with these values.
-struct Filler<'a>(&'a Values);
+struct Filler<'a> {
+    values: &'a Values,
+}
 
 impl Filler<'_> {
     fn text(&self, name: &str, text: &str) -> Result<String, ResolveError> {
-        self.0.resolve(&format!("oauth.{name}"), text, BareName::Literal)
+        self.values.resolve(&format!("oauth.{name}"), text, BareName::Literal)
     }
 
     fn option(&self, name: &str, text: Option<&str>) -> Result<Option<String>, ResolveError> {

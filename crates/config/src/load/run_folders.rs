@@ -28,7 +28,7 @@ const WORKING_FOLDER_VARIABLES: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 #[derive(Debug)]
 pub(super) struct RunFolders {
     /// The working folder, with symbolic links resolved.
-    pub(super) folder: PathBuf,
+    pub(super) working_folder: PathBuf,
     /// The root of the project that it is in.
     pub(super) project: PathBuf,
     places: Places,
@@ -36,8 +36,8 @@ pub(super) struct RunFolders {
 
 impl RunFolders {
     pub(super) fn new(cwd: &Path, project: &Path, places: &Places) -> Self {
-        let folder = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-        Self { folder, project: project.to_owned(), places: places.clone() }
+        let working_folder = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        Self { working_folder, project: project.to_owned(), places: places.clone() }
     }
 
     /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the
@@ -56,15 +56,17 @@ impl RunFolders {
         if stdio.container.is_some() {
             return None;
         }
-        let word = names_workspace.then(|| WORKSPACE.to_owned()).or_else(|| folder_dependent_word(stdio, &self.folder));
+        let word = names_workspace
+            .then(|| WORKSPACE.to_owned())
+            .or_else(|| folder_dependent_word(stdio, &self.working_folder));
         let is_file_in_project = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
         if word.is_some() || is_file_in_project {
             stdio.cwd = Some(match stdio.cwd.take() {
                 Some(cwd) if begins_with_placeholder(&cwd) => cwd,
-                Some(cwd) => escaped(&self.folder).join(cwd),
-                None => escaped(&self.folder),
+                Some(cwd) => escaped(&self.working_folder).join(cwd),
+                None => escaped(&self.working_folder),
             });
         }
         word.filter(|_| layer.scope == Scope::User)
