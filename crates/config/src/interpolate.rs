@@ -854,7 +854,7 @@ mod tests {
 
     #[test]
     fn a_possible_beginning_of_a_secret_is_held_back() {
-        let known_secrets = that_knows(&["abcabd", "bdxyzzy", "two words"]);
+        let known = that_knows(&["abcabd", "bdxyzzy", "two words"]);
         for (text, whole) in [
             ("", 0),
             ("hello", 5),
@@ -866,32 +866,32 @@ mod tests {
             ("in two wor", 3),
             ("日本語", 9),
         ] {
-            assert_eq!(known_secrets.safe_len(text), whole, "{text}");
+            assert_eq!(known.safe_len(text), whole, "{text}");
         }
     }
 
     #[test]
     fn an_encoded_secret_is_concealed_and_foreign_to_other_servers() {
-        let known_secrets = that_knows(&["canary-5f0e/9c1d"]);
+        let known = that_knows(&["canary-5f0e/9c1d"]);
         let (mine, other) = (name(), ServerName::new("other").unwrap());
-        known_secrets.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
+        known.remember(Some(&mine), ["canary-5f0e/9c1d".to_owned()]);
         for (encoded, shown) in [
             ("Basic dXNlcjpjYW5hcnktNWYwZS85YzFk.", "Basic dXNlcjp***."),
             ("?key=canary-5f0e%2F9c1d&x", "?key=***&x"),
             ("Y2FuYXJ5LTVmMGUvOWMxZA==", "***"),
         ] {
-            assert_eq!(known_secrets.conceal(encoded), shown);
+            assert_eq!(known.conceal(encoded), shown);
             let arguments = json!({ "deep": [{ "text": encoded }] });
             let arguments = arguments.as_object().unwrap();
-            assert!(known_secrets.has_foreign_secret(arguments, &other), "{encoded}");
-            assert!(!known_secrets.has_foreign_secret(arguments, &mine), "{encoded}");
+            assert!(known.has_foreign_secret(arguments, &other), "{encoded}");
+            assert!(!known.has_foreign_secret(arguments, &mine), "{encoded}");
         }
     }
 
     #[test]
     fn a_secret_in_json_is_concealed_in_every_escaping_and_at_every_depth() {
         let secret = "p\"ä/w\\ord\t🔑\u{c}\u{8}-x";
-        let known_secrets = that_knows(&[secret]);
+        let known = that_knows(&[secret]);
         let other = ServerName::new("other").unwrap();
         let every = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
         let ascii = |text: &str| {
@@ -908,29 +908,25 @@ mod tests {
             assert_eq!(serde_json::from_str::<String>(&once).unwrap(), secret, "the test writes valid JSON");
             let mut text = once;
             for depth in 0..6 {
-                let concealed = known_secrets.conceal(&text);
+                let concealed = known.conceal(&text);
                 assert_eq!(concealed.trim_matches(['"', '\\']), "***", "{text}");
                 assert!(serde_json::from_str::<String>(&concealed).is_ok(), "it is JSON as before: {concealed}");
                 let arguments = json!({ "text": &text });
-                assert!(known_secrets.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
+                assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{text}");
                 // Writes the text as a string in JSON once more, in turn with and without escapes of letters.
                 text = if depth % 2 == 0 { ascii(&json!(text).to_string()) } else { json!(text).to_string() };
             }
         }
-        assert_eq!(
-            known_secrets.conceal(r#"{"a":"p\"ä\/w"}"#),
-            r#"{"a":"p\"ä\/w"}"#,
-            "a part of a secret is not a secret"
-        );
+        assert_eq!(known.conceal(r#"{"a":"p\"ä\/w"}"#), r#"{"a":"p\"ä\/w"}"#, "a part of a secret is not a secret");
     }
 
     #[test]
     fn a_secret_after_a_backslash_is_concealed_for_every_first_letter() {
         for secret in ["n\"token-1", "t\"token-1", "u0041\"tok-1", "\\\\\\token\"b", "token-1\\"] {
-            let known_secrets = that_knows(&[secret]);
+            let known = that_knows(&[secret]);
             let mut text = format!("C:\\{secret}\\n.");
             for depth in 0..5 {
-                let concealed = known_secrets.conceal(&text);
+                let concealed = known.conceal(&text);
                 assert!(
                     concealed.contains("***") && !concealed.contains("oken") && !concealed.contains("tok-"),
                     "{depth} {concealed}"
@@ -942,7 +938,7 @@ mod tests {
 
     #[test]
     fn an_encoded_secret_over_several_lines_is_concealed() {
-        let known_secrets = that_knows(&["canary-5f0e/9c1d"]);
+        let known = that_knows(&["canary-5f0e/9c1d"]);
         let other = ServerName::new("other").unwrap();
         for (encoded, shown) in [
             ("dXNlcjpjYW5hcnkt\nNWYwZS85YzFk.", "dXNlcjp***."),
@@ -951,37 +947,33 @@ mod tests {
             ("63616e6172792d356630\n652f39633164", "***"),
             ("a canary-5f0e/9c1d\nb", "a ***\nb"),
         ] {
-            assert_eq!(known_secrets.conceal(encoded), shown);
+            assert_eq!(known.conceal(encoded), shown);
             let arguments = json!({ "text": encoded });
-            assert!(known_secrets.has_foreign_secret(arguments.as_object().unwrap(), &other), "{encoded}");
+            assert!(known.has_foreign_secret(arguments.as_object().unwrap(), &other), "{encoded}");
         }
         for encoded in ["dXNlcjpjYW5hcnkt\n\tNWYwZS85YzFk.", "dXNlcjpjYW5hcnkt\r\n\t NWYwZS85YzFk."] {
             let (once, twice) = (json!(encoded).to_string(), json!(json!([encoded]).to_string()).to_string());
-            assert_eq!(known_secrets.conceal(&once), r#""dXNlcjp***.""#);
-            assert_eq!(known_secrets.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
+            assert_eq!(known.conceal(&once), r#""dXNlcjp***.""#);
+            assert_eq!(known.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
         }
-        assert_eq!(
-            known_secrets.safe_len("so dXNlcjpjYW5hcnkt\n"),
-            "so dXNlcjp".len(),
-            "the rest may follow on the next line"
-        );
-        assert_eq!(known_secrets.safe_len("two\nlines\n"), "two\nlines\n".len());
+        assert_eq!(known.safe_len("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
+        assert_eq!(known.safe_len("two\nlines\n"), "two\nlines\n".len());
     }
 
     proptest! {
         #[test]
         fn a_cut_text_never_shows_part_of_a_secret(pieces in prop::collection::vec("[abé \\\\n\n]{0,6}", 0..40)) {
             let secrets = ["ababab", "babbab", "aa éab a", "ééééab"];
-            let known_secrets = that_knows(&secrets);
+            let known = that_knows(&secrets);
             let (mut held, mut shown) = (String::new(), String::new());
             for piece in &pieces {
                 held.push_str(piece);
-                let full: String = held.drain(..known_secrets.safe_len(&held)).collect();
-                shown.push_str(&known_secrets.conceal(&full));
+                let full: String = held.drain(..known.safe_len(&held)).collect();
+                shown.push_str(&known.conceal(&full));
             }
-            shown.push_str(&known_secrets.conceal(&held));
+            shown.push_str(&known.conceal(&held));
             let full = pieces.concat();
-            prop_assert_eq!(&shown, &*known_secrets.conceal(&full), "{:?}", pieces);
+            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", pieces);
         }
 
         #[test]
@@ -989,7 +981,7 @@ mod tests {
             parts in prop::collection::vec((0_u8..12, "[abun0 6é\"\\\\\n\t]{0,4}"), 0..12), depth in 0..4, cuts in prop::collection::vec(1_usize..9, 1..20),
         ) {
             let secrets = ["ab\"é\\b🔑", "nb\tub06", "\\aab/ab\\"];
-            let known_secrets = that_knows(&secrets);
+            let known = that_knows(&secrets);
             let mut full: String = parts.iter().fold(String::new(), |text, (kind, part)| match kind {
                 0..3 => text + part + secrets[usize::from(*kind)],
                 3..6 => text + part + &secrets[usize::from(kind - 3)].encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>(),
@@ -1005,11 +997,11 @@ mod tests {
                 let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
                 held.push_str(piece);
                 left = rest;
-                let ready: String = held.drain(..known_secrets.safe_len(&held)).collect();
-                shown.push_str(&known_secrets.conceal(&ready));
+                let ready: String = held.drain(..known.safe_len(&held)).collect();
+                shown.push_str(&known.conceal(&ready));
             }
-            shown.push_str(&known_secrets.conceal(&held));
-            prop_assert_eq!(&shown, &*known_secrets.conceal(&full), "{:?}", full);
+            shown.push_str(&known.conceal(&held));
+            prop_assert_eq!(&shown, &*known.conceal(&full), "{:?}", full);
         }
     }
 }
