@@ -54,11 +54,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
                 Some(first) => report.report_two_names(first, member),
                 None => {
                     firsts.insert(key.clone(), &member.name);
-                    rest.push((key, member));
+                    remaining.push((key, member));
                 }
             }
         }
-        Self { table, rest, report }
+        Self { table, remaining, report }
     }
 
     pub(super) fn report(&mut self) -> &mut Report<'d> {
