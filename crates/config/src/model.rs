@@ -125,8 +125,8 @@ impl ModelChoice {
             key: table.key(),
             context_tokens: table.count("context_tokens"),
             price: table.price(),
-            max_tokens: table.count("max_tokens").and_then(|count| table.to_u32("max_tokens", count)),
-            max_rounds: table.count("max_rounds").and_then(|count| table.to_u32("max_rounds", count)),
+            max_tokens: table.count("max_tokens").and_then(|count| table.checked_u32("max_tokens", count)),
+            max_rounds: table.count("max_rounds").and_then(|count| table.checked_u32("max_rounds", count)),
             max_total_tokens: table.count("max_total_tokens"),
             max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
             code: table.flag("code"),
@@ -352,7 +352,7 @@ impl Table<'_> {
         flag
     }
 
-    fn to_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
+    fn checked_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
         let number = NonZeroU32::try_from(count).ok();
         if let (None, Some(member)) = (number, self.node.get(key)) {
             self.report_invalid(key, &format!("at most {}", u32::MAX), &member.node);
