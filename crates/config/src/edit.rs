@@ -231,7 +231,7 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
             let mut edited = Vec::new();
             for (name, entry) in entries {
                 current = name;
-                let file = reopened(file, &text)?;
+                let file = reparsed(file, &text)?;
                 let (new_text, edited_entry) =
                     edit_open_file(&*file, name, |file| add_or_replace(file, name, entry, options.replace))?;
                 text = new_text;
@@ -423,7 +423,7 @@ fn change_members(
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
     for (path, value) in differences {
-        let file = reopened(file, &text)?;
+        let file = reparsed(file, &text)?;
         match file.set(name, &path, value.as_ref()) {
             Some(changed) => text = changed,
             None => return file.replace(name, new),
@@ -433,7 +433,7 @@ fn change_members(
 }
 
 /// Parses another text as the same file.
-fn reopened(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
+fn reparsed(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
     file.reopened(Document::new(file.document().path.clone(), text)).map_err(|_| file.unsafe_edit_error())
 }
 
@@ -511,7 +511,7 @@ fn rewrite<T>(
 
 /// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.
 fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
-    let edited = reopened(file, text)?;
+    let edited = reparsed(file, text)?;
     let (before, after) = (file.parts(), edited.parts());
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));

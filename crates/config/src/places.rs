@@ -80,8 +80,8 @@ impl Places {
     pub fn own_folder(&self, name: &str) -> PathBuf {
         let hash = Sha256::digest(name);
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-        let start: String = name.chars().map(plain).take(32).collect();
-        self.own_folders().join(format!("{start}-{}", HEXLOWER.encode(&hash[..4])))
+        let prefix: String = name.chars().map(plain).take(32).collect();
+        self.own_folders().join(format!("{prefix}-{}", HEXLOWER.encode(&hash[..4])))
     }
 
     /// Returns the user's `toolrack.toml`: the settings, and the servers that every agent has (`[[defaults.mcp]]`).

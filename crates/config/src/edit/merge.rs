@@ -91,9 +91,9 @@ impl ReturnedEntry<'_> {
         }
         let merge = Merge { name: self.name, current: &current, target: &target, changed: &changed };
         if !file.is_toolrack_entry(self.name) {
-            return merge.translated(file, base);
+            return merge.merge_for_other_program(file, base);
         }
-        let attempts = [merge.in_place(base.clone()), merge.in_own_format(base.clone())];
+        let attempts = [merge.merge_in_place(base.clone()), merge.merge_in_own_format(base.clone())];
         let has_target_fields =
             |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
         Ok(Json::Object(attempts.into_iter().find(has_target_fields).unwrap_or_else(|| self.rewritten(base, &target))))
@@ -154,7 +154,7 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Merges for the file of another program: converts the old and the new entry into that program's format, and
     /// applies to `base` the members in which they differ.
-    fn translated(&self, file: &dyn EditableFile, mut base: Fields) -> Result<Json, EditError> {
+    fn merge_for_other_program(&self, file: &dyn EditableFile, mut base: Fields) -> Result<Json, EditError> {
         let Self { current, target, changed, .. } = *self;
         let is_changed = |group: &[&str]| group.iter().any(|field| changed.contains(*field));
         let is_affected = |field: &str| {
@@ -182,7 +182,7 @@ impl Merge<'_> {
     }
 
     /// Writes every changed field under its name in the file.
-    fn in_place(&self, mut base: Fields) -> Fields {
+    fn merge_in_place(&self, mut base: Fields) -> Fields {
         for field in self.changed {
             let find_key = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
             let value = self.target.get(field);
@@ -209,7 +209,7 @@ impl Merge<'_> {
     }
 
     /// Writes every changed field under Toolrack's name, with all other fields that the same members set.
-    fn in_own_format(&self, mut base: Fields) -> Fields {
+    fn merge_in_own_format(&self, mut base: Fields) -> Fields {
         let mut affected = self.changed.clone();
         for field in self.changed {
             for key in self.members_that_set(&base, field) {

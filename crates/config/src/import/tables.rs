@@ -198,7 +198,7 @@ pub(super) fn fields(client: Client) -> impl Iterator<Item = (&'static str, Mean
 }
 
 /// Returns the rank of an address field of `client` in its table; the lowest one is used.
-pub(super) fn rank(client: Client, name: &str) -> usize {
+pub(super) fn address_rank(client: Client, name: &str) -> usize {
     table_of(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
 }
 

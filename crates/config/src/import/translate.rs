@@ -7,7 +7,7 @@ use toolrack_host::{ServerName, text::for_line};
 
 use super::{
     Client, Origin, env_file,
-    tables::{Address, Meaning, meaning, rank},
+    tables::{Address, Meaning, address_rank, meaning},
     texts::TextTranslator,
 };
 use crate::{
@@ -103,7 +103,7 @@ impl Translation<'_> {
             Meaning::Command => self.add_command(member),
             Meaning::Texts(toolrack_name) => self.add_texts(member, toolrack_name),
             Meaning::Folder => self.add_folder(member),
-            Meaning::Address(address) => self.add_address(member, rank(self.client(), &name), address),
+            Meaning::Address(address) => self.add_address(member, address_rank(self.client(), &name), address),
             Meaning::Same(toolrack_name) => self.add(toolrack_name, member, member.node.value.clone()),
             Meaning::Tools(list) => {
                 self.merge("tools", member, vec![positioned_member(list, member, member.node.value.clone())])

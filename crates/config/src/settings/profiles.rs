@@ -25,17 +25,17 @@ pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
 pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Problem>) {
     let mut reader = Reader { document, problems: Vec::new() };
     let mut profiles = ToolProfiles::new();
-    for profile in reader.tables("profiles", node) {
+    for node in reader.tables("profiles", node) {
         let problems_before = reader.problems.len();
-        let Some(name) = reader.name(profile) else { continue };
+        let Some(name) = reader.name(node) else { continue };
         if profiles.contains_key(&*name) {
-            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &profile.at);
+            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &node.at);
         }
-        let mut read = reader.profile(profile);
+        let mut profile = reader.profile(node);
         if reader.problems.len() > problems_before {
-            read = ToolProfile::new(Selection::none());
+            profile = ToolProfile::new(Selection::none());
         }
-        profiles.insert(name, Arc::new(read));
+        profiles.insert(name, Arc::new(profile));
     }
     (profiles, reader.problems)
 }
