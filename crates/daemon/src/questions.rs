@@ -516,7 +516,7 @@ impl Asker for Questions {
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
             let (arguments, callers) = (answer.arguments, answer.answer.callers(&answerer));
-            answered_question.answered_by(Caller::of(answerer, Way::Daemon));
+            answered_question.set_answerer(Caller::of(answerer, Way::Daemon));
             match answer.answer {
                 Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
                 Word::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },

@@ -201,8 +201,8 @@ pub(crate) trait Review: Send + Sync {
     fn is_answered(&self) -> bool;
     /// See [`Confirm::check`].
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>>;
-    /// See [`Confirm::answered_by`].
-    fn answered_by(&self, by: Caller);
+    /// See [`Confirm::set_answerer`].
+    fn set_answerer(&self, answerer: Caller);
 }
 
 /// A shared [`Review`].
@@ -255,9 +255,9 @@ impl Confirm {
 
     /// Names the user who answers, for the audit log. Default: the user of the [caller](Self::caller). An asker must
     /// call this before it returns the answer.
-    pub fn answered_by(&self, by: Caller) {
+    pub fn set_answerer(&self, answerer: Caller) {
         if let Some(review) = &self.review {
-            review.0.answered_by(by);
+            review.0.set_answerer(answerer);
         }
     }
 
@@ -299,8 +299,8 @@ pub enum Confirmed {
 }
 
 impl From<bool> for Confirmed {
-    fn from(runs: bool) -> Self {
-        if runs { Self::Yes } else { Self::No { why: None } }
+    fn from(is_allowed: bool) -> Self {
+        if is_allowed { Self::Yes } else { Self::No { why: None } }
     }
 }
 

@@ -41,17 +41,17 @@ pub use error::{CallError, CallErrorKind};
 pub use mcp_error::McpError;
 use outcome::check_failure;
 pub use outcome::{Artifact, ShapedContent, ToolOutcome};
-pub(crate) use outcome::{Shape, shaped};
+pub(crate) use outcome::{Shaper, shape_content};
 pub use script::ScriptCall;
 pub(crate) use script::{Script, ScriptContext};
 pub use typed::TypedError;
 
 use self::{
     answered::RememberedAnswers,
-    approve::ToConfirm,
+    approve::UnconfirmedCall,
     counting::{Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
-    running::Running,
+    running::RunningCall,
 };
 use crate::{
     ask::SharedAsker,
@@ -226,7 +226,7 @@ impl Call {
 
     /// Sets the catalog in which the host looks the name up. Default: the one that is current when the call begins.
     #[must_use]
-    pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
+    pub fn in_catalog(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
         self
     }
@@ -288,7 +288,7 @@ pub(crate) struct CallContext {
     pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) tracer: Arc<dyn Tracer>,
     /// The number of the last call. All contexts of a host share it.
-    pub(crate) calls: Arc<AtomicU64>,
+    pub(crate) last_call_number: Arc<AtomicU64>,
     /// Stores the standing answers of users, which are valid across restarts and for all askers.
     pub(crate) answer_store: Option<Arc<dyn Answers>>,
     /// The answers of this context's asker since the program began. Some of them are in `answer_store` as well.
@@ -315,7 +315,7 @@ impl CallContext {
             events: self.events.clone(),
             witness: self.witness.clone(),
             tracer: self.tracer.clone(),
-            calls: self.calls.clone(),
+            last_call_number: self.last_call_number.clone(),
             answer_store: self.answer_store.clone(),
             session_answers: Arc::default(),
         }
@@ -341,10 +341,10 @@ impl CallContext {
         server: &Server,
         script: Option<Script>,
     ) -> Result<ToolOutcome, CallError> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.last_call_number.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         admit(server, tool.server.as_str(), &call.caller)?;
-        let mut running = Running::new(self, number, tool, call.caller.clone());
+        let mut running = RunningCall::new(self, number, tool, call.caller.clone());
         // The first check is cheap, and false for most servers: they have no tool in quarantine.
         if server.may_be_quarantined(&tool.tool().name)
             && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
@@ -362,7 +362,7 @@ impl CallContext {
         running.start();
         let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
-            Some(script) => Ok(Box::pin(self.run(script, call, approved)).await),
+            Some(script) => Ok(Box::pin(self.run_script(script, call, approved)).await),
             None => self.send(&call, approved).await,
         };
         if let Ok(outcome) = &result {
@@ -379,13 +379,13 @@ impl CallContext {
     /// does not run.
     async fn check_gate(
         &self,
-        running: &mut Running<'_>,
+        running: &mut RunningCall<'_>,
         call: &mut Call,
         server: &Server,
         asker: &SharedAsker,
     ) -> Result<Map<String, Value>, CallError> {
         running.record_arguments(&call.arguments);
-        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).by(&call.caller));
+        let verdict = self.gate.judge(&GateRequest::of(running.tool, &call.arguments).with_caller(&call.caller));
         match verdict {
             Verdict::Allow { why } => {
                 running.record_decision(Decision::Allowed, why);
@@ -394,7 +394,7 @@ impl CallContext {
             Verdict::Deny { why } => Err(running.refuse(Decision::Denied, why)),
             // Boxed, because this future is large and most calls do not need it.
             Verdict::Confirm { why, lasting } => {
-                Box::pin(self.confirm(running, ToConfirm { call, server, asker, why, lasting })).await
+                Box::pin(self.confirm(running, UnconfirmedCall { call, server, asker, why, lasting })).await
             }
         }
     }
@@ -413,7 +413,7 @@ impl CallContext {
                 problem,
             });
         }
-        let target = Target { name: &tool.server, what: &tool.tool().name, server };
+        let target = Target { server_name: &tool.server, item_name: &tool.tool().name, server };
         let began = Instant::now();
         let idle = call.idle_timeout(server);
         let link = target.link(idle).await?;
@@ -422,7 +422,7 @@ impl CallContext {
             method: "tools/call",
             label: "the call",
             name: definition.name.clone(),
-            headers: tool.listed.headers.apply(&arguments),
+            headers: tool.listed.headers.headers_for(&arguments),
             params: Map::from_iter([
                 ("name".to_owned(), Value::from(definition.name.clone())),
                 ("arguments".to_owned(), Value::Object(arguments)),
@@ -436,20 +436,20 @@ impl CallContext {
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
         };
-        let result = link.run(request).await.map_err(|error| target.failed(error))?;
+        let result = link.run(request).await.map_err(|error| target.call_error(error))?;
         let goes_verbatim = call.verbatim && result.len() <= server.spec.limits.output_bytes;
         if goes_verbatim {
-            let is_error = check_undecoded(&result).map_err(|error| target.failed(error))?;
+            let is_error = check_undecoded(&result).map_err(|error| target.call_error(error))?;
             if ToolOutcome::needs_no_check(tool, is_error, server.spec.output_schema) {
                 return Ok(ToolOutcome::verbatim(tool, is_error, result));
             }
         }
-        let decoded = call_result(&result).map_err(|error| target.failed(error))?;
-        let mut shape = self.shape(&tool.server, &definition.name, server);
+        let decoded = call_result(&result).map_err(|error| target.call_error(error))?;
+        let mut shaper = self.shaper(&tool.server, &definition.name, server);
         if call.is_untruncated {
-            shape.max_bytes = usize::MAX;
+            shaper.max_bytes = usize::MAX;
         }
-        let mut outcome = shape.outcome(decoded, tool).await;
+        let mut outcome = shaper.outcome(decoded, tool).await;
         // If the check of the output schema has turned the result into an error, the caller must get that error.
         if goes_verbatim && !outcome.is_error {
             return Ok(ToolOutcome::verbatim(tool, false, result));
@@ -461,10 +461,10 @@ impl CallContext {
         Ok(outcome)
     }
 
-    /// Returns the [`Shape`] for results of `server`, with the limits in its configuration. `name` is the name of the
+    /// Returns the [`Shaper`] for results of `server`, with the limits in its configuration. `name` is the name of the
     /// tool, the prompt or the resource.
-    pub(crate) fn shape<'a>(&'a self, server_name: &'a ServerName, name: &'a str, server: &Server) -> Shape<'a> {
-        Shape {
+    pub(crate) fn shaper<'a>(&'a self, server_name: &'a ServerName, name: &'a str, server: &Server) -> Shaper<'a> {
+        Shaper {
             server: server_name,
             name,
             max_bytes: server.spec.limits.output_bytes,
@@ -475,7 +475,7 @@ impl CallContext {
 
     /// Runs a script instead of sending a request. No time-out applies here: each call in the script has its own
     /// bounds, and the interpreter bounds the rest.
-    async fn run(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
+    async fn run_script(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
         let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let context = ScriptContext {
             asker,
@@ -484,7 +484,7 @@ impl CallContext {
             caller: call.caller,
         };
         let (result, calls) = script(arguments, context).await;
-        let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
+        let mut outcome = self.shaper(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
         outcome.calls = calls;
         outcome
     }
@@ -515,7 +515,7 @@ impl CallContext {
 /// could not be made.
 async fn input_mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
-        CheckFailure::Broken(why) => Some(why),
+        CheckFailure::Mismatch(why) => Some(why),
         // If the check could not be made, the call runs: the server checks the arguments itself.
         CheckFailure::Unchecked(_) => None,
     }
@@ -538,9 +538,9 @@ const PROGRESS_INTERVAL_MS: u64 = 100;
 /// The server of a request, with the name of what is requested. Waits for the link to the server, and creates the
 /// errors of the request.
 pub(crate) struct Target<'a> {
-    pub(crate) name: &'a ServerName,
+    pub(crate) server_name: &'a ServerName,
     /// The name of the tool, prompt or resource, for errors.
-    pub(crate) what: &'a str,
+    pub(crate) item_name: &'a str,
     pub(crate) server: &'a Server,
 }
 
@@ -553,11 +553,11 @@ impl Target<'_> {
             Ok(Err(snapshot)) => snapshot,
             Err(_) => self.server.snapshot(),
         };
-        Err(self.not_ready(snapshot))
+        Err(self.not_ready_error(snapshot))
     }
 
     /// Returns the error for a server without a link, in the state of `snapshot`.
-    pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
+    pub(crate) fn not_ready_error(&self, snapshot: Snapshot) -> CallError {
         let Snapshot { mut state, mut error, .. } = snapshot;
         if self.server.has_private_output {
             if let Some(failure) = state.failure_mut() {
@@ -565,7 +565,7 @@ impl Target<'_> {
             }
             error = error.map(|error| Arc::new(LinkError::clone(&error).without_output()));
         }
-        CallError::NotReady { server: self.name.clone(), state, configured_in: self.source(), error }
+        CallError::NotReady { server: self.server_name.clone(), state, configured_in: self.source(), error }
     }
 
     /// Returns where the server is configured. Leaves the path out if several principals share the server, because
@@ -578,8 +578,8 @@ impl Target<'_> {
     }
 
     /// Returns the error for a request that the link could not carry out, or that the server refused.
-    pub(crate) fn failed(&self, error: LinkError) -> CallError {
-        let (server, what) = (self.name.clone(), quote(self.what));
+    pub(crate) fn call_error(&self, error: LinkError) -> CallError {
+        let (server, what) = (self.server_name.clone(), quote(self.item_name));
         match error {
             LinkError::Rpc(error) => CallError::Remote { server, what, error },
             error => {

@@ -16,11 +16,11 @@ const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 pub struct Canonical<'a>(pub &'a Value);
 
 impl Serialize for Canonical<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Array(items) => to.collect_seq(items.iter().map(Canonical)),
-            Value::Object(members) => CanonicalMap(members).serialize(to),
-            plain => plain.serialize(to),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
+            Value::Object(members) => CanonicalMap(members).serialize(serializer),
+            plain => plain.serialize(serializer),
         }
     }
 }
@@ -30,15 +30,15 @@ impl Serialize for Canonical<'_> {
 pub struct CanonicalMap<'a>(pub &'a Map<String, Value>);
 
 impl Serialize for CanonicalMap<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let members = self.0.iter().map(|(name, value)| (name, Canonical(value)));
         // Most objects have few members, often in order already. Nothing is allocated for such an object.
         if self.0.keys().is_sorted() {
-            to.collect_map(members)
+            serializer.collect_map(members)
         } else {
             let mut members: Vec<_> = members.collect();
             members.sort_unstable_by_key(|(name, _)| *name);
-            to.collect_map(members)
+            serializer.collect_map(members)
         }
     }
 }

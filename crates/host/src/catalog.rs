@@ -54,11 +54,11 @@ const MAX_SUGGESTIONS: usize = 3;
 const MIN_LIKENESS: f64 = 0.75;
 
 /// The longest part of an unknown name that an error repeats, in bytes.
-const SHOWN_SELECTOR_BYTES: usize = 200;
+const MAX_SHOWN_SELECTOR_BYTES: usize = 200;
 
 /// The longest `server/tool`; model-visible names are shorter. Longer names are not looked up, because the time for a
 /// look-up grows faster than the length.
-const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
+const MAX_SELECTOR_BYTES: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
 /// How a call names its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Catalog {
     /// a call of such a tool fails with the reason.
     quarantined: Box<[CatalogTool]>,
     tool_index: ToolIndex,
-    blocks: block::Blocks,
+    blocks: block::BlockCache,
     /// The tools as their servers list them, by the servers' names, for search.
     server_tools: Vec<ServerTools>,
 }
@@ -131,8 +131,8 @@ impl CatalogTool {
         self.listed.definition()
     }
 
-    /// Returns whether [`Self::mirrored`] may return anything. This is cheap; a `true` may be wrong, a `false` never
-    /// is.
+    /// Returns whether [`Self::mirrored_headers`] may return anything. This is cheap; a `true` may be wrong, a `false`
+    /// never is.
     #[must_use]
     pub fn may_mirror(&self) -> bool {
         ParamHeaders::may_be_in(self.tool().input_schema.get())
@@ -143,10 +143,10 @@ impl CatalogTool {
     /// these headers. Returns no headers for a tool with invalid `x-mcp-header` marks, which clients do not call over
     /// HTTP.
     #[must_use]
-    pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    pub fn mirrored_headers(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
         let marks = schema.ok().and_then(|schema| ParamHeaders::from_schema(&schema).ok());
-        marks.map(|marks| marks.mirrored(arguments)).unwrap_or_default()
+        marks.map(|marks| marks.mirrored_headers(arguments)).unwrap_or_default()
     }
 
     /// Returns the name that users and policies write: `server/tool`.
@@ -158,7 +158,7 @@ impl CatalogTool {
 
 /// The error for a name that no tool has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
-#[error("no tool is called `{selector}`{}", Suggest(.suggestions))]
+#[error("no tool is called `{selector}`{}", Suggestions(.suggestions))]
 pub struct UnknownTool {
     /// The caller's text, safe to print.
     pub selector: String,
@@ -215,13 +215,13 @@ impl Catalog {
     }
 
     /// Returns this catalog with the tools of `other`, which must have no server in common.
-    pub(crate) fn with(mut self, other: Self) -> Self {
+    pub(crate) fn merged_with(mut self, other: Self) -> Self {
         self.tools.extend(other.tools);
         self.tools.sort_by(|a, b| a.name.cmp(&b.name));
         self.server_tools.extend(other.server_tools);
         self.server_tools.sort_by(|a, b| a.server.cmp(&b.server));
         self.quarantined = self.quarantined.into_iter().chain(other.quarantined).collect();
-        Self { tool_index: ToolIndex::new(&self.tools), blocks: block::Blocks::default(), ..self }
+        Self { tool_index: ToolIndex::new(&self.tools), blocks: block::BlockCache::default(), ..self }
     }
 
     /// Returns the version, which grows with each change.
@@ -258,20 +258,20 @@ impl Catalog {
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         let is_meant = |entry: &&CatalogTool| entry.server == *server && entry.listed.tool.name == tool;
-        self.of_pair(server, tool).or_else(|| self.quarantined.iter().find(is_meant))
+        self.find_pair(server, tool).or_else(|| self.quarantined.iter().find(is_meant))
     }
 
     /// Returns the tool of a call, in quarantine or not.
-    pub(crate) fn tool_named(&self, named: &ToolReference) -> Option<&CatalogTool> {
-        match named {
+    pub(crate) fn tool_named(&self, reference: &ToolReference) -> Option<&CatalogTool> {
+        match reference {
             ToolReference::Tool(server, tool) => self.tool_of(server, tool),
             ToolReference::Written(selector) => self.find(selector).or_else(|| self.quarantined_tool(selector)),
         }
     }
 
     /// Returns whether the catalog has the tool of a call, in quarantine or not.
-    pub(crate) fn has(&self, named: &ToolReference) -> bool {
-        self.tool_named(named).is_some()
+    pub(crate) fn has(&self, reference: &ToolReference) -> bool {
+        self.tool_named(reference).is_some()
     }
 
     /// Returns the tool of this model-visible name.
@@ -303,7 +303,7 @@ impl Catalog {
     #[must_use]
     pub fn unknown(&self, selector: &str) -> UnknownTool {
         UnknownTool {
-            selector: text::for_line(&text::clip(selector, SHOWN_SELECTOR_BYTES)).into_owned(),
+            selector: text::for_line(&text::clip(selector, MAX_SHOWN_SELECTOR_BYTES)).into_owned(),
             suggestions: self.similar_to(selector),
         }
     }
@@ -319,7 +319,7 @@ impl Catalog {
             _ => {
                 let mut suggestions = self.similar_to(selector);
                 suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
-                let shown = text::clip(selector, SHOWN_SELECTOR_BYTES);
+                let shown = text::clip(selector, MAX_SHOWN_SELECTOR_BYTES);
                 Err(UnknownTool { selector: text::for_line(&shown).into_owned(), suggestions })
             }
         }
@@ -328,12 +328,12 @@ impl Catalog {
     /// Returns the tool that `selector` names: as `server/tool`, or else as a model-visible name, or else as
     /// `server.tool`.
     fn find(&self, selector: &str) -> Option<&CatalogTool> {
-        if selector.len() > LONGEST_SELECTOR {
+        if selector.len() > MAX_SELECTOR_BYTES {
             return None;
         }
         let tool_split_at = |at: usize| {
             let server = ServerName::new(&selector[..at]).ok()?;
-            self.of_pair(&server, &selector[at + 1..])
+            self.find_pair(&server, &selector[at + 1..])
         };
         if let Some(at) = selector.find('/')
             && let Some(tool) = tool_split_at(at)
@@ -347,7 +347,7 @@ impl Catalog {
         selector.rmatch_indices('.').find_map(|(at, _)| tool_split_at(at))
     }
 
-    fn of_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
+    fn find_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         self.tool_index.get_pair(&self.tools, server.as_str(), tool)
     }
 
@@ -380,7 +380,7 @@ impl Catalog {
 
     /// Returns the selectors of tools with similar names, the most similar first, safe to print.
     fn similar_to(&self, selector: &str) -> Vec<String> {
-        if selector.len() > LONGEST_SELECTOR {
+        if selector.len() > MAX_SELECTOR_BYTES {
             return Vec::new();
         }
         let query = selector.replace('.', "/").to_lowercase();
@@ -395,15 +395,15 @@ impl Catalog {
             })
             .collect();
         ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        let safe = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
-        ranked.into_iter().take(MAX_SUGGESTIONS).map(safe).collect()
+        let escape = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
+        ranked.into_iter().take(MAX_SUGGESTIONS).map(escape).collect()
     }
 }
 
 /// The end of the message of [`UnknownTool`]: the suggestions, or nothing if there are none.
-struct Suggest<'a>(&'a [String]);
+struct Suggestions<'a>(&'a [String]);
 
-impl std::fmt::Display for Suggest<'_> {
+impl std::fmt::Display for Suggestions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             [] => Ok(()),

@@ -63,8 +63,8 @@ impl fmt::Debug for DefinitionHash {
 }
 
 impl Serialize for DefinitionHash {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -74,7 +74,7 @@ impl Serialize for DefinitionHash {
 /// A schema that cannot be parsed (it nests deeper than 128 levels) is included as text, unchanged. All members of the
 /// same name are kept, in their order: a reader may use any of them.
 #[must_use]
-pub(crate) fn canonical(tool: &Tool) -> String {
+pub(crate) fn canonical_definition(tool: &Tool) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Definition<'a> {
@@ -119,24 +119,24 @@ impl Json {
 }
 
 impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Plain(value) => value.serialize(to),
-            Self::Array(items) => to.collect_seq(items),
-            Self::Object(members) => to.collect_map(members.iter().map(|(name, value)| (name, value))),
+            Self::Plain(value) => value.serialize(serializer),
+            Self::Array(items) => serializer.collect_seq(items),
+            Self::Object(members) => serializer.collect_map(members.iter().map(|(name, value)| (name, value))),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AnyJson)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
     }
 }
 
-struct AnyJson;
+struct JsonVisitor;
 
-impl<'de> Visitor<'de> for AnyJson {
+impl<'de> Visitor<'de> for JsonVisitor {
     type Value = Json;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,17 +167,17 @@ impl<'de> Visitor<'de> for AnyJson {
         Ok(Json::Plain(text.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = from.next_element()? {
+        while let Some(item) = seq.next_element()? {
             items.push(item);
         }
         Ok(Json::Array(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
         let mut members: Vec<(String, Json)> = Vec::new();
-        while let Some(member) = from.next_entry()? {
+        while let Some(member) = map.next_entry()? {
             members.push(member);
         }
         // A stable sort keeps members of the same name in their order.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn hash(written: &str) -> DefinitionHash {
-        DefinitionHash::of(&canonical(&tool(written)))
+        DefinitionHash::of(&canonical_definition(&tool(written)))
     }
 
     fn hash_of(value: &Value) -> DefinitionHash {
@@ -211,10 +211,10 @@ mod tests {
         let one = r#"{"name":"a","description":"é","inputSchema":{"type":"object","properties":{"x":{},"b":{"a":1,"c":[2.5]}}}}"#;
         let other = "{\"inputSchema\": { \"properties\":{\"b\":{\"c\":[2.5],\"a\":1},\"x\":{}},\n\"type\":\"obj\\u0065ct\"},
             \"name\":\"a\",\"description\":\"\\u00e9\", \"_meta\": {\"at\": 1}, \"icons\": [], \"execution\": {\"taskSupport\": \"optional\"}}";
-        assert_eq!(canonical(&tool(one)), canonical(&tool(other)));
+        assert_eq!(canonical_definition(&tool(one)), canonical_definition(&tool(other)));
         assert_eq!(hash(one), hash(other));
         let expected = r#"{"description":"é","inputSchema":{"properties":{"b":{"a":1,"c":[2.5]},"x":{}},"type":"object"},"name":"a"}"#;
-        assert_eq!(canonical(&tool(one)), expected);
+        assert_eq!(canonical_definition(&tool(one)), expected);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use lookup::{Lookup, SystemLookup};
 use special::Kind;
 
 /// The port of HTTPS, which is always allowed.
-const HTTPS: u16 = 443;
+const HTTPS_PORT: u16 = 443;
 
 /// Which destinations requests may reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -128,7 +128,7 @@ pub enum Allowed {
     /// A host by its name, at any address except those of a cloud's credentials.
     Host(String),
     /// Every host below this name (`*.example.com`), but not the name itself.
-    Below(String),
+    Subdomains(String),
 }
 
 /// The text is neither a network, an address nor the name of a host.
@@ -146,11 +146,11 @@ impl std::str::FromStr for Allowed {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::Net(address.into()));
         }
-        let (name, below) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
+        let (name, is_wildcard) = text.strip_prefix("*.").map_or((text, false), |name| (name, true));
         match Host::parse(name) {
             Ok(Host::Domain(name)) if !name.contains('*') => {
                 let name = normalized(&name);
-                Ok(if below { Self::Below(name) } else { Self::Host(name) })
+                Ok(if is_wildcard { Self::Subdomains(name) } else { Self::Host(name) })
             }
             _ => Err(BadAllowed),
         }
@@ -177,7 +177,7 @@ impl EgressRules {
         self.allow.iter().any(|allowed| match allowed {
             Allowed::Net(_) => false,
             Allowed::Host(host) => *host == name,
-            Allowed::Below(parent) => {
+            Allowed::Subdomains(parent) => {
                 name.strip_suffix(&**parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         })
@@ -202,9 +202,9 @@ fn is_localhost(name: &str) -> bool {
 
 /// The rules of a program, shared by all its clients. Clones share them.
 #[derive(Clone)]
-pub struct Egress(Arc<Shared>);
+pub struct Egress(Arc<EgressState>);
 
-struct Shared {
+struct EgressState {
     rules: ArcSwap<EgressRules>,
     lookup: Arc<dyn Lookup>,
     /// The names of the proxies in the environment.
@@ -237,7 +237,7 @@ impl Egress {
     /// Creates the rules, with `lookup` to resolve names.
     #[must_use]
     pub fn new(rules: EgressRules, lookup: Arc<dyn Lookup>) -> Self {
-        Self(Arc::new(Shared { rules: ArcSwap::from_pointee(rules), lookup, proxies: Arc::default() }))
+        Self(Arc::new(EgressState { rules: ArcSwap::from_pointee(rules), lookup, proxies: Arc::default() }))
     }
 
     /// Returns the same rules, with the proxies of the environment, given as the values of its variables
@@ -253,7 +253,7 @@ impl Egress {
         };
         let proxies = Arc::new(proxies.into_iter().filter_map(host).collect());
         let (rules, lookup) = (ArcSwap::new(self.rules()), Arc::clone(&self.0.lookup));
-        Self(Arc::new(Shared { rules, lookup, proxies }))
+        Self(Arc::new(EgressState { rules, lookup, proxies }))
     }
 
     /// Replaces the rules for later connections. Existing connections stay until they reconnect.
@@ -363,29 +363,29 @@ impl Guard {
     /// # Errors
     /// [`Refused`], with the reason.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
-        let refused = |why: RefusalReason| Err(self.refused(place(url), why));
+        let refuse = |why: RefusalReason| Err(self.refusal(place(url), why));
         let Some(host) = url.host().filter(|_| matches!(url.scheme(), "http" | "https")) else {
-            return refused(RefusalReason::Scheme);
+            return refuse(RefusalReason::Scheme);
         };
         if self.rules.trusts(&host) {
             return Ok(());
         }
         if self.rules.profile == Profile::Hosted {
-            let port = url.port_or_known_default().unwrap_or(HTTPS);
+            let port = url.port_or_known_default().unwrap_or(HTTPS_PORT);
             if url.scheme() != "https" {
-                return refused(RefusalReason::NotHttps);
+                return refuse(RefusalReason::NotHttps);
             }
-            if port != HTTPS && !self.rules.ports.contains(&port) {
-                return refused(RefusalReason::Port(port));
+            if port != HTTPS_PORT && !self.rules.ports.contains(&port) {
+                return refuse(RefusalReason::Port(port));
             }
         }
         match kind_of_host(url) {
-            Some(kind) if !self.reach.covers(kind) => refused(RefusalReason::Kind(kind)),
+            Some(kind) if !self.reach.covers(kind) => refuse(RefusalReason::Kind(kind)),
             // The proxy's own name may resolve to any address, so a server must not name it.
             None if self.reach != Reach::Anywhere
                 && url.host_str().is_some_and(|name| self.is_environment_proxy(name)) =>
             {
-                refused(RefusalReason::Proxy)
+                refuse(RefusalReason::Proxy)
             }
             _ => Ok(()),
         }
@@ -403,7 +403,7 @@ impl Guard {
         if url.scheme() == "https" || may_be_unencrypted {
             return Ok(());
         }
-        Err(self.refused(place(url), RefusalReason::NoTls))
+        Err(self.refusal(place(url), RefusalReason::NoTls))
     }
 
     /// Returns the addresses that a client may dial, out of `found`, the addresses to which `name` resolves.
@@ -425,7 +425,7 @@ impl Guard {
             }
         }
         match refused.filter(|_| allowed.is_empty()) {
-            Some(why) => Err(self.refused(name.to_owned(), why)),
+            Some(why) => Err(self.refusal(name.to_owned(), why)),
             None => Ok(allowed),
         }
     }
@@ -459,12 +459,16 @@ impl Guard {
         let kind = special::kind(address);
         // No legitimate name resolves to the address of a cloud's credentials, so the trust in a name does not count
         // there.
-        let by_name = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
-        if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(RefusalReason::LeadsTo(address, kind)) }
+        let is_name_allowed = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
+        if is_name_allowed || self.rules.trusts_address(address) {
+            Ok(())
+        } else {
+            Err(RefusalReason::LeadsTo(address, kind))
+        }
     }
 
-    fn refused(&self, to: String, why: RefusalReason) -> Refused {
-        Refused { to: crate::text::for_line(&to).into_owned(), why, rules: Arc::clone(&self.rules) }
+    fn refusal(&self, destination: String, why: RefusalReason) -> Refused {
+        Refused { destination: crate::text::for_line(&destination).into_owned(), why, rules: Arc::clone(&self.rules) }
     }
 }
 
@@ -481,7 +485,7 @@ fn kind_of_host(url: &Url) -> Option<Kind> {
 /// URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    to: String,
+    destination: String,
     why: RefusalReason,
     rules: Arc<EgressRules>,
 }
@@ -517,7 +521,7 @@ pub(crate) fn place(url: &Url) -> String {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the egress rules refuse {}: ", self.to)?;
+        write!(f, "the egress rules refuse {}: ", self.destination)?;
         match self.why {
             RefusalReason::Scheme => f.write_str("it is neither http nor https")?,
             RefusalReason::NotHttps | RefusalReason::NoTls => f.write_str("it is not https")?,

@@ -187,8 +187,8 @@ pub struct EventCall {
 }
 
 impl Serialize for EventCall {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(self.number)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.number)
     }
 }
 
@@ -220,8 +220,8 @@ impl CallEnd {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "64 bits of milliseconds are 600 million years")]
-pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(duration.as_millis() as u64)
+pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_millis() as u64)
 }
 
 /// Writes the server of an event under the name that all events use, and under Qbit's.

@@ -19,7 +19,7 @@ use unicode_security::confusable_detection::skeleton;
 
 use crate::{
     catalog::{Catalog, CatalogTool},
-    definition::canonical,
+    definition::canonical_definition,
     mcp::Tool,
     spec::ServerName,
     text,
@@ -31,16 +31,16 @@ mod phrases;
 const MAX_FINDINGS: usize = 20;
 
 /// The longest part of one text that is searched, in bytes.
-const SEARCHED_BYTES: usize = 256 * 1024;
+const MAX_SEARCHED_BYTES: usize = 256 * 1024;
 
 /// The approximate maximum length of a place in a definition, in bytes.
-const PLACE_BYTES: usize = 300;
+const MAX_PLACE_BYTES: usize = 300;
 
 /// The longest part of a member's name in a place, in bytes.
-const MEMBER_NAME_BYTES: usize = 100;
+const MAX_MEMBER_NAME_BYTES: usize = 100;
 
 /// The maximum length of each text of a finding, in bytes.
-const FINDING_BYTES: usize = 400;
+const MAX_FINDING_BYTES: usize = 400;
 
 /// The maximum number of different invisible characters that a finding lists.
 const MAX_LISTED_CHARACTERS: usize = 5;
@@ -50,7 +50,7 @@ const MAX_DECODED_CHARACTERS: usize = 200;
 
 /// A tool's name must have at least this many bytes to be recognised alone, without the name of its server, in the text
 /// of another server.
-const DISTINCTIVE_NAME_BYTES: usize = 6;
+const MIN_DISTINCTIVE_NAME_BYTES: usize = 6;
 
 /// A part of a definition that a user should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -87,10 +87,10 @@ pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    each_text(definition, "", &mut |place, content| {
+    for_each_text(definition, "", &mut |place, content| {
         if findings.len() < MAX_FINDINGS {
-            findings.extend(hidden(place, content));
-            findings.extend(instructions(place, content));
+            findings.extend(find_hidden(place, content));
+            findings.extend(find_instructions(place, content));
         }
     });
     findings.truncate(MAX_FINDINGS);
@@ -100,7 +100,7 @@ pub fn in_definition(definition: &Value) -> Vec<Finding> {
 /// Returns the findings in `tool` alone, without a comparison with other tools.
 #[must_use]
 pub fn in_tool(tool: &Tool) -> Vec<Finding> {
-    in_definition(&serde_json::from_str(&canonical(tool)).unwrap_or_default())
+    in_definition(&serde_json::from_str(&canonical_definition(tool)).unwrap_or_default())
 }
 
 impl Catalog {
@@ -110,7 +110,7 @@ impl Catalog {
     pub fn findings(&self) -> Findings {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
         let mut findings = Findings::new();
-        let names = Names::of(&all);
+        let names = NameIndex::of(&all);
         for tool in all {
             let found = names.findings(tool);
             if !found.is_empty() {
@@ -124,25 +124,25 @@ impl Catalog {
     #[must_use]
     pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
-        Names::of(&all).findings(tool)
+        NameIndex::of(&all).findings(tool)
     }
 }
 
 /// Calls `visit` with each text of `value` and its place, names of members included.
-fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
+fn for_each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
     match value {
         Value::String(text) => visit(place, text),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                each_text(item, &below(place, &format!("[{index}]")), visit);
+                for_each_text(item, &join_place(place, &format!("[{index}]")), visit);
             }
         }
         Value::Object(members) => {
             for (name, value) in members {
                 let dot = if place.is_empty() { "" } else { "." };
-                let place = below(place, &format!("{dot}{}", text::clip(name, MEMBER_NAME_BYTES)));
+                let place = join_place(place, &format!("{dot}{}", text::clip(name, MAX_MEMBER_NAME_BYTES)));
                 visit(&place, name);
-                each_text(value, &place, visit);
+                for_each_text(value, &place, visit);
             }
         }
         _ => {}
@@ -150,25 +150,25 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
 }
 
 /// Returns the place `part` inside `place`. Deeply nested places keep only the beginning.
-fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
-    if place.len() >= PLACE_BYTES { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
+fn join_place<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
+    if place.len() >= MAX_PLACE_BYTES { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
 
 fn searched_part(text: &str) -> &str {
-    &text[..text.floor_char_boundary(SEARCHED_BYTES)]
+    &text[..text.floor_char_boundary(MAX_SEARCHED_BYTES)]
 }
 
-fn finding(kind: FindingKind, place: &str, what: &str) -> Finding {
-    let safe = |text: &str| text::for_line(&text::clip(text, FINDING_BYTES)).into_owned();
+fn new_finding(kind: FindingKind, place: &str, what: &str) -> Finding {
+    let safe = |text: &str| text::for_line(&text::clip(text, MAX_FINDING_BYTES)).into_owned();
     Finding { kind, place: safe(place), what: safe(what) }
 }
 
-fn instructions(place: &str, content: &str) -> Option<Finding> {
-    let phrase = phrases::first_in(searched_part(content))?;
-    Some(finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
+fn find_instructions(place: &str, content: &str) -> Option<Finding> {
+    let phrase = phrases::find_phrase(searched_part(content))?;
+    Some(new_finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
 }
 
-fn hidden(place: &str, content: &str) -> Option<Finding> {
+fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     let content = searched_part(content);
     // Most texts have nothing to escape. Such a text is not searched character by character.
     if *text::for_terminal(content) == *content {
@@ -196,7 +196,7 @@ fn hidden(place: &str, content: &str) -> Option<Finding> {
     if !spelled.is_empty() {
         let _ = write!(what, "; they spell “{spelled}”");
     }
-    Some(finding(FindingKind::Hidden, place, &what))
+    Some(new_finding(FindingKind::Hidden, place, &what))
 }
 
 /// Returns whether the sanitiser escapes this character, other than line ends and tabs.
@@ -208,7 +208,7 @@ fn is_invisible(c: char) -> bool {
 
 /// Adds to each finding of hidden characters whether models and clients get these characters. `shown` has the findings
 /// in the definition that models and clients get.
-fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
+fn add_whether_shown(found: &mut [Finding], shown: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
         let is_shown = shown.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
         finding.what += match is_shown {
@@ -219,7 +219,7 @@ fn say_whether_shown(found: &mut [Finding], shown: &[Finding]) {
 }
 
 /// The names of all tools and servers, to find those that look alike and those that a text mentions.
-struct Names<'a> {
+struct NameIndex<'a> {
     /// The names of tools by their [`look_alike_key`], each with one server that has the tool.
     tools: BTreeMap<String, BTreeMap<&'a str, &'a ServerName>>,
     /// The names of servers by their [`look_alike_key`].
@@ -230,7 +230,7 @@ struct Names<'a> {
     pairs: BTreeSet<(&'a str, &'a str)>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> NameIndex<'a> {
     fn of(all: &[&'a CatalogTool]) -> Self {
         let mut names = Self {
             tools: BTreeMap::new(),
@@ -248,8 +248,8 @@ impl<'a> Names<'a> {
             names.by_mention.insert(tool.name.clone(), tool);
             if is_distinctive(name) {
                 match names.by_mention.entry(name.to_owned()) {
-                    Entry::Vacant(free) => drop(free.insert(tool)),
-                    Entry::Occupied(taken) if taken.get().server != *server => {
+                    Entry::Vacant(vacant) => drop(vacant.insert(tool)),
+                    Entry::Occupied(occupied) if occupied.get().server != *server => {
                         ambiguous.insert(name.to_owned());
                     }
                     Entry::Occupied(_) => {}
@@ -262,11 +262,11 @@ impl<'a> Names<'a> {
     }
 
     fn findings(&self, tool: &CatalogTool) -> Vec<Finding> {
-        let read = |tool: &Tool| serde_json::from_str(&canonical(tool)).unwrap_or_default();
-        let definition = read(tool.as_listed());
+        let to_json = |tool: &Tool| serde_json::from_str(&canonical_definition(tool)).unwrap_or_default();
+        let definition = to_json(tool.as_listed());
         let mut found = in_definition(&definition);
         if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
-            say_whether_shown(&mut found, &in_definition(&read(tool.tool())));
+            add_whether_shown(&mut found, &in_definition(&to_json(tool.tool())));
         }
         found.extend(self.look_alikes(tool));
         found.extend(self.mentions(tool, &definition));
@@ -281,13 +281,13 @@ impl<'a> Names<'a> {
         let alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
         if let Some((other, server)) = alike {
             let what = format!("{name} looks like {other} of {server}");
-            findings.push(finding(FindingKind::LookAlike, "name", &what));
+            findings.push(new_finding(FindingKind::LookAlike, "name", &what));
         }
         let server = tool.server.as_str();
         let alike = self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
         if let Some(other) = alike {
             let what = format!("the server {server} looks like the server {other}");
-            findings.push(finding(FindingKind::LookAlike, "server", &what));
+            findings.push(new_finding(FindingKind::LookAlike, "server", &what));
         }
         findings
     }
@@ -296,19 +296,19 @@ impl<'a> Names<'a> {
     fn mentions(&self, tool: &CatalogTool, definition: &Value) -> Vec<Finding> {
         let mut findings = Vec::new();
         let server = tool.server.as_str();
-        each_text(definition, "", &mut |place, content| {
+        for_each_text(definition, "", &mut |place, content| {
             if place == "name" || findings.len() >= MAX_FINDINGS {
                 return;
             }
             let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
             let words = searched_part(content).split(|c: char| !is_name_char(c));
             for word in words.map(|word| word.trim_matches(['.', '/', '-'])) {
-                if let Some(meant) = self.by_mention.get(word)
-                    && meant.server != tool.server
+                if let Some(mentioned) = self.by_mention.get(word)
+                    && mentioned.server != tool.server
                     && !self.pairs.contains(&(server, word))
                 {
-                    let what = format!("it names {}, a tool of another server", meant.selector());
-                    let finding = finding(FindingKind::OtherServer, place, &what);
+                    let what = format!("it names {}, a tool of another server", mentioned.selector());
+                    let finding = new_finding(FindingKind::OtherServer, place, &what);
                     if !findings.contains(&finding) {
                         findings.push(finding);
                     }
@@ -327,7 +327,7 @@ fn look_alike_key(name: &str) -> String {
 /// Returns whether a name cannot be an ordinary word of a sentence.
 fn is_distinctive(name: &str) -> bool {
     let mut inner = name.chars().skip(1);
-    name.len() >= DISTINCTIVE_NAME_BYTES && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
+    name.len() >= MIN_DISTINCTIVE_NAME_BYTES && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct ToolFilter {
 
 /// A [`ToolFilter`]'s verdict on a tool, with the glob that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown<'f> {
+pub enum FilterVerdict<'f> {
     /// The tool is shown.
     Yes,
     /// A glob of the deny list matches; this is the first one.
@@ -83,15 +83,15 @@ impl ToolFilter {
 
     /// Returns whether the tool with this name (the server's own) is shown.
     pub fn shows(&self, tool: &str) -> bool {
-        self.verdict(tool) == Shown::Yes
+        self.verdict(tool) == FilterVerdict::Yes
     }
 
     /// Returns whether a tool is shown, as [`Self::shows`] does, and why not.
-    pub fn verdict(&self, tool: &str) -> Shown<'_> {
+    pub fn verdict(&self, tool: &str) -> FilterVerdict<'_> {
         match self.deny.first_match(tool) {
-            Some(glob) => Shown::Denied(glob),
-            None if self.allow.is_empty() || self.allow.first_match(tool).is_some() => Shown::Yes,
-            None => Shown::NotAllowed,
+            Some(glob) => FilterVerdict::Denied(glob),
+            None if self.allow.is_empty() || self.allow.first_match(tool).is_some() => FilterVerdict::Yes,
+            None => FilterVerdict::NotAllowed,
         }
     }
 }
@@ -123,9 +123,9 @@ impl Globs {
         }
         let mut set = GlobSetBuilder::new();
         for glob in written {
-            set.add(read(glob, glob)?);
+            set.add(parse_glob(glob, glob)?);
         }
-        let set = set.build().map_err(|error| bad(&written.join(" "), &error))?;
+        let set = set.build().map_err(|error| bad_glob(&written.join(" "), &error))?;
         Ok(Self { written: written.to_vec(), set })
     }
 
@@ -234,13 +234,13 @@ pub(crate) struct GlobSpecificity {
 impl Glob {
     /// Reads one glob; `written` is what the user wrote, for the error.
     pub(crate) fn read(glob: &str, written: &str) -> Result<Self, BadGlob> {
-        let checked = read(glob, written)?;
-        let plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        let checked = parse_glob(glob, written)?;
+        let is_plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let kind = match (glob, glob.strip_suffix('*'), glob.strip_prefix('*')) {
             ("*", ..) => GlobKind::Any,
-            (name, ..) if plain(name) => GlobKind::Exactly(name.into()),
-            (_, Some(start), _) if plain(start) => GlobKind::BeginsWith(start.into()),
-            (_, _, Some(end)) if plain(end) => GlobKind::EndsWith(end.into()),
+            (name, ..) if is_plain(name) => GlobKind::Exactly(name.into()),
+            (_, Some(start), _) if is_plain(start) => GlobKind::BeginsWith(start.into()),
+            (_, _, Some(end)) if is_plain(end) => GlobKind::EndsWith(end.into()),
             _ => GlobKind::Automaton(Box::new(checked.compile_matcher())),
         };
         Ok(Self { kind, specificity: GlobSpecificity::of(glob) })
@@ -292,19 +292,19 @@ impl GlobSpecificity {
 }
 
 /// Reads one glob; `written` is what the user wrote, for the error.
-fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
+fn parse_glob(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if glob.is_empty() {
-        return Err(bad(written, &"it is empty, or one side of its / is empty; write * for any name"));
+        return Err(bad_glob(written, &"it is empty, or one side of its / is empty; write * for any name"));
     }
     if written.len() > GLOB_BYTES {
-        return Err(bad(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
+        return Err(bad_glob(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
     }
     GlobBuilder::new(&without_double_stars(glob))
         .literal_separator(false)
         .case_insensitive(false)
         .backslash_escape(true)
         .build()
-        .map_err(|error| bad(written, error.kind()))
+        .map_err(|error| bad_glob(written, error.kind()))
 }
 
 /// Replaces `**` by `*`, which has the same meaning here; globset would treat it as path components.
@@ -322,7 +322,7 @@ fn without_double_stars(glob: &str) -> String {
     single
 }
 
-fn bad(written: &str, problem: &dyn fmt::Display) -> BadGlob {
+fn bad_glob(written: &str, problem: &dyn fmt::Display) -> BadGlob {
     let end = written.floor_char_boundary(GLOB_BYTES);
     BadGlob::Glob { glob: written[..end].to_owned(), problem: problem.to_string() }
 }
@@ -370,7 +370,7 @@ mod tests {
         #[test]
         fn deny_wins_over_every_allow(allow in prop::collection::vec("[ab*]{1,3}", 0..3), tool in "[ab]{1,3}") {
             let filter = ToolFilter::new(&allow, std::slice::from_ref(&tool)).unwrap();
-            prop_assert_eq!(filter.verdict(&tool), Shown::Denied(&tool));
+            prop_assert_eq!(filter.verdict(&tool), FilterVerdict::Denied(&tool));
         }
 
         #[test]
@@ -385,8 +385,8 @@ mod tests {
     #[test]
     fn an_empty_filter_shows_everything() {
         assert!(ToolFilter::all().shows("anything at all"));
-        assert_eq!(filter(&["read_*"], &[]).verdict("write_file"), Shown::NotAllowed);
-        assert_eq!(filter(&[], &["x", "write_*", "*_file"]).verdict("write_file"), Shown::Denied("write_*"));
+        assert_eq!(filter(&["read_*"], &[]).verdict("write_file"), FilterVerdict::NotAllowed);
+        assert_eq!(filter(&[], &["x", "write_*", "*_file"]).verdict("write_file"), FilterVerdict::Denied("write_*"));
     }
 
     #[test]

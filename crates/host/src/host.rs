@@ -47,10 +47,10 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    call::{Call, CallContext, CallError, Script, ShapedContent, Target, ToolOutcome, gate::Gate, shaped},
+    call::{Call, CallContext, CallError, Script, ShapedContent, Target, ToolOutcome, gate::Gate, shape_content},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
-    invisible::Offered,
+    invisible::RemoveInvisible,
     link::{Link, LinkError, decode, inbound::topics::WatchedResources},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
@@ -210,7 +210,7 @@ impl Host {
     #[must_use]
     pub fn states(&self) -> Vec<(ServerName, &'static str)> {
         let servers = self.servers.load();
-        servers.iter().map(|(name, server)| (name.clone(), server.word())).collect()
+        servers.iter().map(|(name, server)| (name.clone(), server.state_word())).collect()
     }
 
     /// Subscribes to events from now on. A receiver that falls more than 1,024 events behind gets the number of missed
@@ -346,7 +346,7 @@ impl Host {
         uri: &str,
     ) -> Result<Vec<ResourceContents>, CallError> {
         let result = self.relay(server, Relay::resource(uri).caller(caller.clone())).await?;
-        self.decoded(server, uri, decode::resource_contents(&result))
+        self.map_decode_error(server, uri, decode::resource_contents(&result))
     }
 
     /// Fills in a prompt.
@@ -375,7 +375,7 @@ impl Host {
     ) -> Result<PromptResult, CallError> {
         let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let result = self.relay(server, Relay::prompt(name, arguments).caller(caller.clone())).await?;
-        self.decoded(server, name, decode::prompt_result(&result))
+        self.map_decode_error(server, name, decode::prompt_result(&result))
     }
 
     /// Converts content that `server` returned under `name` (the URI of a resource, the name of a prompt) into a form
@@ -386,8 +386,8 @@ impl Host {
     /// [`CallError::UnknownServer`].
     pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<ShapedContent, CallError> {
         let configured = self.server(server)?;
-        let server_name = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        Ok(shaped(&self.call_context.shape(&server_name, name, &configured), content).await)
+        let server_name = ServerName::new(server).map_err(|error| CallError::UnknownServer { server: error.name })?;
+        Ok(shape_content(&self.call_context.shaper(&server_name, name, &configured), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
@@ -444,7 +444,7 @@ impl Host {
             .map(|(name, server)| (name.clone(), server.clone()))
             .collect();
         let catalog = self.catalog.load().excerpt(includes);
-        self.with_fixed(servers, catalog, Arc::new(self.call_context.with_asker_and_gate(asker, gate)))
+        self.with_fixed_servers(servers, catalog, Arc::new(self.call_context.with_asker_and_gate(asker, gate)))
     }
 
     /// Returns an [excerpt](Self::excerpt) with all servers of this host and one more: the server of
@@ -464,14 +464,14 @@ impl Host {
         if let Some(ExtraServer { server, naming }) = extra {
             server.settled().await;
             let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
-            catalog = catalog.with(Catalog::build(0, &sets, &naming));
+            catalog = catalog.merged_with(Catalog::build(0, &sets, &naming));
             servers.insert(name.clone(), server);
         }
-        self.with_fixed(servers, catalog, self.call_context.clone())
+        self.with_fixed_servers(servers, catalog, self.call_context.clone())
     }
 
     /// Creates a host with these servers and this catalog, both fixed.
-    fn with_fixed(&self, servers: Servers, catalog: Catalog, call_context: Arc<CallContext>) -> Self {
+    fn with_fixed_servers(&self, servers: Servers, catalog: Catalog, call_context: Arc<CallContext>) -> Self {
         let no_tasks = TaskTracker::new();
         no_tasks.close();
         Self {
@@ -520,7 +520,7 @@ impl Host {
         };
         let snapshot = server.snapshot();
         let is_ready = snapshot.open_link().is_some() || matches!(snapshot.state, State::Idle { .. });
-        (!is_ready).then(|| Target { name, what: "", server: &server }.not_ready(snapshot))
+        (!is_ready).then(|| Target { server_name: name, item_name: "", server: &server }.not_ready_error(snapshot))
     }
 
     fn server(&self, name: &str) -> Result<Arc<Server>, CallError> {
@@ -537,7 +537,7 @@ impl Host {
     }
 
     /// Reads a list, and applies the setting for invisible characters in the server's configuration.
-    async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
+    async fn list<T: serde::de::DeserializeOwned + RemoveInvisible + Send>(
         &self,
         server: &str,
         method: &'static str,
@@ -552,35 +552,35 @@ impl Host {
         let mut items = self.on_link(server, method, list).await?;
         let invisible = self.server(server)?.spec.invisible.unwrap_or_default();
         if invisible == Invisible::Remove {
-            items.iter_mut().for_each(Offered::remove_invisible);
+            items.iter_mut().for_each(RemoveInvisible::remove_invisible);
         }
         Ok(items)
     }
 
     /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
     ///
-    /// `work` is not an `AsyncFn`, because the compiler cannot require its futures to be `Send`.
+    /// `operation` is not an `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,
         what: &str,
-        work: impl Fn(Link) -> F + Send,
+        operation: impl Fn(Link) -> F + Send,
     ) -> Result<T, CallError> {
         let server = self.server(name)?;
-        let name = ServerName::new(name).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
-        let target = Target { name: &name, what, server: &server };
-        match work(target.link(server.spec.timeouts.call).await?).await {
+        let name = ServerName::new(name).map_err(|error| CallError::UnknownServer { server: error.name })?;
+        let target = Target { server_name: &name, item_name: what, server: &server };
+        match operation(target.link(server.spec.timeouts.call).await?).await {
             Err(LinkError::SessionNotFound { .. }) => {
-                work(target.link(server.spec.timeouts.call).await?).await.map_err(|error| target.failed(error))
+                operation(target.link(server.spec.timeouts.call).await?).await.map_err(|error| target.call_error(error))
             }
-            answer => answer.map_err(|error| target.failed(error)),
+            answer => answer.map_err(|error| target.call_error(error)),
         }
     }
 
     /// Adds the name of `server` to the error if its answer could not be decoded. `what` names the resource or prompt.
-    fn decoded<T>(&self, server: &str, what: &str, decoded: Result<T, LinkError>) -> Result<T, CallError> {
+    fn map_decode_error<T>(&self, server: &str, what: &str, decoded: Result<T, LinkError>) -> Result<T, CallError> {
         decoded.map_err(|error| match (self.server(server), ServerName::new(server)) {
-            (Ok(server), Ok(name)) => Target { name: &name, what, server: &server }.failed(error),
+            (Ok(server), Ok(name)) => Target { server_name: &name, item_name: what, server: &server }.call_error(error),
             _ => CallError::UnknownServer { server: text::for_line(server).into_owned() },
         })
     }

@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// The keywords of a schema whose value maps names that the tool chose to schemas.
-const NAMED: [&str; 6] =
+const NAMED_SCHEMA_KEYWORDS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 /// The keywords of a schema whose values must stay exactly as they are.
-const EXACT: [&str; 16] = [
+const EXACT_KEYWORDS: [&str; 16] = [
     "enum",
     "const",
     "default",
@@ -42,7 +42,7 @@ const EXACT: [&str; 16] = [
 ];
 
 /// Returns the tool without invisible characters; `None` if there are none in it.
-pub(crate) fn without(tool: &Tool) -> Option<Tool> {
+pub(crate) fn cleaned_tool(tool: &Tool) -> Option<Tool> {
     let title = cleaned(tool.title.as_deref());
     let description = cleaned(tool.description.as_deref());
     let annotation_title = cleaned(tool.annotations.title.as_deref());
@@ -113,11 +113,11 @@ fn clean_schema(schema: &mut Value) -> bool {
 /// Does what [`clean_schema`] does, for one member of a schema.
 fn clean_member(name: &str, value: &mut Value) -> bool {
     let is_reference = name.starts_with('$') && name != "$comment" && name != "$defs";
-    if is_reference || EXACT.contains(&name) {
+    if is_reference || EXACT_KEYWORDS.contains(&name) {
         return false;
     }
     match value {
-        Value::Object(named) if NAMED.contains(&name) => {
+        Value::Object(named) if NAMED_SCHEMA_KEYWORDS.contains(&name) => {
             // In `dependencies`, a name can also have a list of other names, which stay unchanged.
             let schemas = named.values_mut().filter(|value| value.is_object());
             schemas.fold(false, |changed, schema| clean_schema(schema) | changed)
@@ -127,7 +127,7 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
 }
 
 /// An item that a server lists beside tools.
-pub(crate) trait Offered {
+pub(crate) trait RemoveInvisible {
     /// Removes invisible characters from the prose for users and models.
     fn remove_invisible(&mut self);
 }
@@ -136,21 +136,21 @@ fn clean_each<const N: usize>(texts: [&mut Option<String>; N]) {
     texts.into_iter().flatten().for_each(clean);
 }
 
-impl Offered for Resource {
+impl RemoveInvisible for Resource {
     fn remove_invisible(&mut self) {
         clean(&mut self.name);
         clean_each([&mut self.title, &mut self.description]);
     }
 }
 
-impl Offered for ResourceTemplate {
+impl RemoveInvisible for ResourceTemplate {
     fn remove_invisible(&mut self) {
         clean(&mut self.name);
         clean_each([&mut self.title, &mut self.description]);
     }
 }
 
-impl Offered for Prompt {
+impl RemoveInvisible for Prompt {
     fn remove_invisible(&mut self) {
         clean_each([&mut self.title, &mut self.description]);
         for argument in &mut self.arguments {
@@ -160,7 +160,7 @@ impl Offered for Prompt {
 }
 
 /// An unparsed item. Its `name` identifies a prompt, and stays unchanged; so do addresses.
-impl Offered for Map<String, Value> {
+impl RemoveInvisible for Map<String, Value> {
     fn remove_invisible(&mut self) {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");
         for (member, value) in self.iter_mut() {
@@ -206,7 +206,7 @@ mod tests {
             "outputSchema": { "type": "object", "x-note": format!("no{z}te") },
         });
         let tool = decode::tool(&to_raw_value(&tool).unwrap()).unwrap();
-        let shown = serde_json::to_value(without(&tool).unwrap()).unwrap();
+        let shown = serde_json::to_value(cleaned_tool(&tool).unwrap()).unwrap();
         let expected = json!({
             "name": format!("na{z}me"),
             "title": "Title",
@@ -228,7 +228,7 @@ mod tests {
         });
         assert_eq!(shown, expected);
         let plain = json!({ "name": "a", "description": "é 👩\u{200d}🔬", "inputSchema": { "type": "object", "title": "ü\n" } });
-        assert!(without(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).is_none());
+        assert!(cleaned_tool(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).is_none());
     }
 
     #[test]

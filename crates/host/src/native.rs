@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// The capacity of the pipe in bytes; a writer waits when it is full.
 const PIPE_BYTES: usize = 256 * 1024;
 
-type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+type ServeFn = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An MCP server that runs in this process, and speaks MCP over a pipe in memory.
 ///
@@ -17,7 +17,7 @@ type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, (
 #[derive(Clone)]
 pub struct Native {
     name: Arc<str>,
-    serve: Serve,
+    serve: ServeFn,
     /// The host's data about this server, if the host made the server itself.
     extension: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -71,7 +71,7 @@ impl Native {
 
     /// Returns whether the host made this server itself. The definitions of such a server describe tools of other
     /// servers, and change with them.
-    pub(crate) fn is_of_host(&self) -> bool {
+    pub(crate) fn is_made_by_host(&self) -> bool {
         self.extension.is_some()
     }
 

@@ -22,7 +22,7 @@ use crate::{
 
 mod judge;
 
-pub(crate) use judge::{Judged, judge};
+pub(crate) use judge::{ListComparison, judge};
 
 /// The key of pins: a server's name in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +164,7 @@ pub trait Pins: Send + Sync {
 
     /// Stores the result of comparing a list of tools with its pins. A tool that was pinned meanwhile keeps its pin.
     /// Best effort: if it fails, the implementation logs that, and the host compares the list again next time.
-    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()>;
+    fn record_comparison<'a>(&'a self, server: &'a PinnedServer, comparison: PinComparison) -> BoxFuture<'a, ()>;
 }
 
 impl fmt::Debug for dyn Pins {

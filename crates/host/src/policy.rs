@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The reason why a typed call runs.
-const TYPED: &str = "a user typed this call";
+const TYPED_REASON: &str = "a user typed this call";
 
 /// Decides about calls by rules. The [module](self) describes which rule wins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,12 +161,12 @@ impl Policy {
 
     /// Returns the rules that can cover no tool of these servers in any spelling, which are most likely mistakes.
     pub fn idle<'p>(&'p self, servers: &'p [&str]) -> impl Iterator<Item = &'p Rule> {
-        self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_be_of(server)))
+        self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_cover_server(server)))
     }
 
     /// Returns the decision for calls that no rule covers, and whether tools that only read are exempt.
     #[must_use]
-    pub fn rest(&self) -> (DefaultEffect, bool) {
+    pub fn default_effect(&self) -> (DefaultEffect, bool) {
         let strictest = self.layers().map(|layer| layer.otherwise).max().unwrap_or_default();
         (
             strictest,
@@ -199,8 +199,8 @@ impl Gate for Policy {
 
 impl Layer {
     fn add(&mut self, rule: Arc<Rule>) {
-        let at = self.rules.partition_point(|before| before.precedence() <= rule.precedence());
-        self.rules.insert(at, rule);
+        let position = self.rules.partition_point(|other| other.precedence() <= rule.precedence());
+        self.rules.insert(position, rule);
     }
 
     fn is_empty(&self) -> bool {
@@ -222,7 +222,7 @@ impl Layer {
         let why = || "no rule allows it".to_owned();
         match self.otherwise {
             DefaultEffect::Allow => Verdict::allow("no rule forbids it"),
-            DefaultEffect::Confirm if request.caller.way() == Way::Cli => Verdict::allow(TYPED),
+            DefaultEffect::Confirm if request.caller.way() == Way::Cli => Verdict::allow(TYPED_REASON),
             DefaultEffect::Confirm => Verdict::confirm(why()),
             DefaultEffect::Deny => Verdict::Deny { why: why() },
         }

@@ -117,8 +117,8 @@ impl std::str::FromStr for Role {
     type Err = BadPrincipal;
 
     fn from_str(word: &str) -> Result<Self, BadPrincipal> {
-        let known = Self::ALL.into_iter().find(|role| role.word() == word);
-        known.ok_or_else(|| BadPrincipal::Role { word: text::for_line(&text::clip(word, MAX_NAME)).into_owned() })
+        let found = Self::ALL.into_iter().find(|role| role.word() == word);
+        found.ok_or_else(|| BadPrincipal::Role { word: text::for_line(&text::clip(word, MAX_NAME)).into_owned() })
     }
 }
 
@@ -152,7 +152,7 @@ pub enum BadPrincipal {
 }
 
 /// Checks a name for use in logs, rows and messages.
-fn checked(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
+fn check_name(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && text::for_line(name) == name;
     fits.then(|| name.into()).ok_or(BadPrincipal::Name { what })
 }
@@ -183,8 +183,8 @@ impl Principal {
         Ok(Self(Some(Arc::new(Identity {
             kind,
             tenant: tenant.into(),
-            issuer: checked("issuer", issuer)?,
-            subject: checked("subject", subject)?,
+            issuer: check_name("issuer", issuer)?,
+            subject: check_name("subject", subject)?,
             name: None,
             groups: Vec::new(),
             role: Role::default(),
@@ -205,7 +205,7 @@ impl Principal {
     /// # Errors
     /// [`BadPrincipal::Name`]
     pub fn named(self, name: &str) -> Result<Self, BadPrincipal> {
-        let name = checked("name", name)?;
+        let name = check_name("name", name)?;
         Ok(self.change(|identity| identity.name = Some(name)))
     }
 
@@ -214,7 +214,7 @@ impl Principal {
     /// # Errors
     /// [`BadPrincipal::Name`] and [`BadPrincipal::Groups`]
     pub fn in_groups<'a>(self, groups: impl IntoIterator<Item = &'a str>) -> Result<Self, BadPrincipal> {
-        let groups = groups.into_iter().map(|group| checked("group", group)).collect::<Result<Vec<_>, _>>()?;
+        let groups = groups.into_iter().map(|group| check_name("group", group)).collect::<Result<Vec<_>, _>>()?;
         if groups.len() > MAX_GROUPS {
             return Err(BadPrincipal::Groups);
         }

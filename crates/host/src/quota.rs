@@ -9,14 +9,14 @@ use serde::{
 use serde_json::{Map, Value, json};
 
 /// Billionths of a dollar in a dollar.
-const BILLION: f64 = 1e9;
+const BILLIONTHS_PER_DOLLAR: f64 = 1e9;
 
 /// The largest count that a quota may set: 2^53 − 1. Programs that read JSON numbers as doubles read all whole numbers
 /// up to this one exactly.
 const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
 
 /// The longest part of an unknown name that an error repeats, in bytes.
-const SHOWN_NAME_BYTES: usize = 64;
+const MAX_SHOWN_NAME_BYTES: usize = 64;
 
 /// What a quota counts. Amounts are whole numbers: of calls, bytes and tokens, and of billionths of a US dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ pub enum Window {
 }
 
 /// The names of all quotas, as a file writes them.
-const NAMES: [(&str, Quantity, Window); 17] = {
+const QUOTA_NAMES: [(&str, Quantity, Window); 17] = {
     use Quantity::{Calls, Dollars, ResultBytes, Tokens};
     use Window::{AtOnce, Day, Hour, Minute, Month};
     [
@@ -96,12 +96,12 @@ impl Quantity {
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
 pub fn billionths(dollars: f64) -> u64 {
-    (dollars * BILLION).round() as u64
+    (dollars * BILLIONTHS_PER_DOLLAR).round() as u64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a billionth of a dollar more or less makes no difference to users")]
 fn dollars(billionths: u64) -> f64 {
-    billionths as f64 / BILLION
+    billionths as f64 / BILLIONTHS_PER_DOLLAR
 }
 
 impl Window {
@@ -168,13 +168,15 @@ impl Quota {
     /// # Errors
     /// [`BadQuota`], if there is no such quota, or if the number is out of its bounds.
     pub fn read(name: &str, number: f64) -> Result<Self, BadQuota> {
-        let known = NAMES.iter().find(|(known, ..)| *known == name);
-        let &(name, quantity, window) = known.ok_or_else(|| {
-            let name = crate::text::for_line(&crate::text::clip(name, SHOWN_NAME_BYTES)).into_owned();
+        let found = QUOTA_NAMES.iter().find(|(quota_name, ..)| *quota_name == name);
+        let &(name, quantity, window) = found.ok_or_else(|| {
+            let name = crate::text::for_line(&crate::text::clip(name, MAX_SHOWN_NAME_BYTES)).into_owned();
             BadQuota::Unknown { name }
         })?;
         let limit = match quantity {
-            Quantity::Dollars if number > 0.0 && number <= MAX_COUNT / BILLION => billionths(number).max(1),
+            Quantity::Dollars if number > 0.0 && number <= MAX_COUNT / BILLIONTHS_PER_DOLLAR => {
+                billionths(number).max(1)
+            }
             Quantity::Dollars => return Err(BadQuota::Number { name, must: "a number of dollars above 0" }),
             _ if (1.0..=MAX_COUNT).contains(&number) && number.fract() == 0.0 => whole(number),
             _ => return Err(BadQuota::Number { name, must: "a whole number from 1 on" }),
@@ -186,7 +188,7 @@ impl Quota {
     /// `None` if there is no such quota. Any amount is accepted.
     #[must_use]
     pub fn from_name_and_limit(name: &str, limit: u64) -> Option<Self> {
-        let &(name, quantity, window) = NAMES.iter().find(|(known, ..)| *known == name)?;
+        let &(name, quantity, window) = QUOTA_NAMES.iter().find(|(quota_name, ..)| *quota_name == name)?;
         Some(Self { name, quantity, window, limit })
     }
 
@@ -263,7 +265,7 @@ impl QuotaSet {
 
     /// Adds a quota. It replaces one with the same name.
     pub fn add(&mut self, quota: Quota) {
-        self.0.retain(|known| known.name != quota.name);
+        self.0.retain(|other| other.name != quota.name);
         self.0.push(quota);
     }
 
@@ -281,9 +283,9 @@ impl QuotaSet {
 
 /// Reads a table of names and numbers.
 impl<'de> Deserialize<'de> for QuotaSet {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Table;
-        impl<'de> Visitor<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct QuotaSetVisitor;
+        impl<'de> Visitor<'de> for QuotaSetVisitor {
             type Value = QuotaSet;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -298,7 +300,7 @@ impl<'de> Deserialize<'de> for QuotaSet {
                 Ok(quotas)
             }
         }
-        from.deserialize_map(Table)
+        deserializer.deserialize_map(QuotaSetVisitor)
     }
 }
 
@@ -385,14 +387,14 @@ mod tests {
 
     #[test]
     fn each_name_says_quantity_and_window_and_none_is_left_out() {
-        for (name, quantity, window) in NAMES {
+        for (name, quantity, window) in QUOTA_NAMES {
             let expected = match window {
                 Window::AtOnce => "calls_at_once".to_owned(),
                 _ => format!("{}_per_{}", quantity.word(), window.word()),
             };
             assert_eq!(name, expected);
         }
-        assert_eq!(NAMES.len(), 4 * 4 + 1);
+        assert_eq!(QUOTA_NAMES.len(), 4 * 4 + 1);
     }
 
     #[test]

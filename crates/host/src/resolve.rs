@@ -12,7 +12,7 @@ use http::{HeaderValue, Method};
 use toolrack_supervisor::Confinement;
 use url::Url;
 
-pub(crate) use inheriting::Inheriting;
+pub(crate) use inheriting::InheritingResolver;
 
 use crate::{
     definition::DefinitionHash,
@@ -158,14 +158,15 @@ impl Resolver for Verbatim {
 /// there is no authorizer: requests then have no such header, and a server that requires the header stays in the state
 /// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
-    /// Returns the signature for a request with this method to the URL of `to`; `None` when there is no sign-in. Called
-    /// for every request, and again when a request is repeated: it must be quick while there is a usable token.
+    /// Returns the signature for a request with this method to the URL of `destination`; `None` when there is no
+    /// sign-in. Called for every request, and again when a request is repeated: it must be quick while there is a
+    /// usable token.
     ///
     /// # Errors
     /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
     fn sign<'a>(
         &'a self,
-        to: Destination<'a>,
+        destination: Destination<'a>,
         method: &'a Method,
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>>;
 
@@ -174,18 +175,22 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::sign`].
-    fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>>;
+    fn challenged<'a>(
+        &'a self,
+        destination: Destination<'a>,
+        challenge: Challenge,
+    ) -> BoxFuture<'a, Result<(), NotAuthorized>>;
 
     /// Reports the server's nonce for later proofs (RFC 9449, 8.2 and 9). Called for responses to requests with a
     /// proof, before [`Self::challenged`] for the same response. The value is unchanged. The default ignores it.
-    fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
-        let _ = (to, nonce);
+    fn nonce(&self, destination: Destination<'_>, nonce: &HeaderValue) {
+        let _ = (destination, nonce);
     }
 
     /// Waits until the user has signed in to a server that needs it; the host then reconnects. The default waits
     /// forever.
-    fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
-        let _ = to;
+    fn signed_in<'a>(&'a self, destination: Destination<'a>) -> BoxFuture<'a, ()> {
+        let _ = destination;
         Box::pin(std::future::pending())
     }
 }
@@ -314,7 +319,7 @@ pub trait Memory: Send + Sync {
 pub trait Answers: Send + Sync {
     /// Returns a short description, with the date, of the answer that allows calls like this; `None` when the user has
     /// to be asked. Must be quick. The implementation logs a failure, and then returns `None`.
-    fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>>;
+    fn recall<'a>(&'a self, query: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>>;
 
     /// Stores an answer, replacing earlier ones about the same tools. Returns whether that succeeded; the
     /// implementation logs a failure.

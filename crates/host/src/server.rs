@@ -180,7 +180,7 @@ impl Server {
     }
 
     /// Returns the word for the server's state; see [`State::word`].
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn state_word(&self) -> &'static str {
         self.published.borrow().state.word()
     }
 
@@ -229,24 +229,26 @@ impl Server {
     /// attempt. The caller bounds the time.
     pub(crate) async fn link(&self) -> Result<Link, Snapshot> {
         let mut published = self.published.clone();
-        let first = published.borrow_and_update().clone();
-        let mut now = first.clone();
+        let initial = published.borrow_and_update().clone();
+        let mut current = initial.clone();
         loop {
-            if let Some(link) = now.open_link() {
+            if let Some(link) = current.open_link() {
                 return Ok(link);
             }
-            match &now.state {
-                State::Reconnecting { .. } | State::Failed { .. } if now.has_tried_since(&first) => return Err(now),
+            match &current.state {
+                State::Reconnecting { .. } | State::Failed { .. } if current.has_tried_since(&initial) => {
+                    return Err(current);
+                }
                 State::Reconnecting { .. } | State::Failed { .. } | State::Idle { .. } => self.wake.nudge.notify_one(),
                 State::Connecting | State::Connected { .. } | State::ToolsFailed { .. } => {}
                 State::Disabled | State::PendingTrust | State::NeedsAuth { .. } | State::Disconnected => {
-                    return Err(now);
+                    return Err(current);
                 }
             }
             if published.changed().await.is_err() {
-                return Err(now);
+                return Err(current);
             }
-            now = published.borrow_and_update().clone();
+            current = published.borrow_and_update().clone();
         }
     }
 }

@@ -238,7 +238,7 @@ impl ServerSpec {
     /// means another server, other time-outs or limits do not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        identity::of(&self.transport)
+        identity::fingerprint(&self.transport)
     }
 }
 

@@ -57,8 +57,8 @@ impl From<String> for FailureText {
 }
 
 impl Serialize for FailureText {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.shown)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.shown)
     }
 }
 

@@ -26,10 +26,10 @@ pub const ELLIPSIS: &str = "…";
 
 /// The most bytes that [`clip`] steps back to keep a cluster (a character with its marks) whole. It cuts inside a
 /// longer run of marks.
-const CLUSTER_BYTES: usize = 64;
+const MAX_CLUSTER_BYTES: usize = 64;
 
 /// The most bytes of a server's text that [`quote`] takes into an error.
-const QUOTE_BYTES: usize = 600;
+const MAX_QUOTE_BYTES: usize = 600;
 
 /// Returns a text with its secrets hidden.
 pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -47,20 +47,20 @@ impl fmt::Display for Safe<'_> {
 /// Makes text of several lines safe for a terminal: line feed and tab stay, CRLF becomes LF, all other characters that
 /// are not plain text are escaped. Idempotent.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: Kind::Lines, html: false })
+    escape(text, Sink { kind: SinkKind::Lines, html: false })
 }
 
 /// Makes text safe for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed,
 /// carriage return and tab become `\n`, `\r` and `\t`. Idempotent.
 pub fn for_line(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: Kind::Line, html: false })
+    escape(text, Sink { kind: SinkKind::Line, html: false })
 }
 
 /// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
 /// neither forge a line nor flood the log with one. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
     // Escaping for one line never shortens a text, so this part of the text is enough to fill the limit.
-    let head = &text[..text.floor_char_boundary(LOG_BYTES + CLUSTER_BYTES)];
+    let head = &text[..text.floor_char_boundary(LOG_BYTES + MAX_CLUSTER_BYTES)];
     match for_line(head) {
         Cow::Borrowed(line) => clip(line, LOG_BYTES),
         Cow::Owned(line) => Cow::Owned(clip(&line, LOG_BYTES).into_owned()),
@@ -70,7 +70,7 @@ pub fn for_log(text: &str) -> Cow<'_, str> {
 /// Makes text safe for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become
 /// character references. Not idempotent, like any HTML escaping: apply it once, when the page is built.
 pub fn for_html(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: Kind::Lines, html: true })
+    escape(text, Sink { kind: SinkKind::Lines, html: true })
 }
 
 /// Returns text for models and programs, without characters that are invisible or act on a display, otherwise
@@ -81,7 +81,7 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
 /// that are spelled with joiners, joiners inside an emoji, and selectors that turn a character into an emoji or back.
 /// Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
 pub fn without_invisible(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: Kind::Model, html: false })
+    escape(text, Sink { kind: SinkKind::Model, html: false })
 }
 
 /// Applies `change` to every text in `value`, including the names of members. So a function that hides secrets leaves
@@ -105,8 +105,8 @@ pub fn map_texts(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, 
 }
 
 /// Makes untrusted text fit for an error: one safe, clipped line.
-pub(crate) fn quote(foreign: &str) -> String {
-    let clipped = clip(foreign.trim(), QUOTE_BYTES);
+pub(crate) fn quote(untrusted: &str) -> String {
+    let clipped = clip(untrusted.trim(), MAX_QUOTE_BYTES);
     for_line(&clipped).into_owned()
 }
 
@@ -141,13 +141,13 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 /// The kind of output, and whether the output is HTML, so that markup must be escaped.
 #[derive(Clone, Copy)]
 struct Sink {
-    kind: Kind,
+    kind: SinkKind,
     html: bool,
 }
 
 /// The treatment of line ends, and of characters that are not plain text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SinkKind {
     /// Lines stay, other such characters are escaped.
     Lines,
     /// All such characters are escaped, including line ends.
@@ -160,8 +160,8 @@ impl Sink {
     /// Returns whether a byte is ASCII that never needs a change here. [`escape`] returns a text of such bytes at once.
     fn keeps_byte(self, byte: u8) -> bool {
         match byte {
-            b'\n' | b'\t' => self.kind != Kind::Line,
-            b'\r' => self.kind == Kind::Model,
+            b'\n' | b'\t' => self.kind != SinkKind::Line,
+            b'\r' => self.kind == SinkKind::Model,
             b'&' | b'<' | b'>' | b'"' | b'\'' => !self.html,
             0x20..=0x7e => true,
             _ => false,
@@ -209,10 +209,10 @@ enum Replacement {
 fn replacement(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
     use Replacement::{Code, Fixed, Nothing};
     match c {
-        '\n' | '\t' if sink.kind != Kind::Line => None,
-        '\r' if sink.kind == Kind::Model => None,
-        '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' if sink.kind == Kind::Model => Some(Fixed("\n")),
-        '\r' if sink.kind == Kind::Lines && after == '\n' => Some(Nothing),
+        '\n' | '\t' if sink.kind != SinkKind::Line => None,
+        '\r' if sink.kind == SinkKind::Model => None,
+        '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' if sink.kind == SinkKind::Model => Some(Fixed("\n")),
+        '\r' if sink.kind == SinkKind::Lines && after == '\n' => Some(Nothing),
         '\n' => Some(Fixed(r"\n")),
         '\r' => Some(Fixed(r"\r")),
         '\t' => Some(Fixed(r"\t")),
@@ -224,7 +224,7 @@ fn replacement(sink: Sink, before: char, c: char, after: char) -> Option<Replace
         ZWJ | ZWNJ if joins_letters(before) && joins_letters(after) => None,
         ZWJ if joins_emoji(before) && is_pictograph(after) => None,
         '\u{fe0e}' | '\u{fe0f}' if takes_variant(before) => None,
-        c if is_unsafe(c) => Some(if sink.kind == Kind::Model { Nothing } else { Code(c) }),
+        c if is_unsafe(c) => Some(if sink.kind == SinkKind::Model { Nothing } else { Code(c) }),
         _ => None,
     }
 }
@@ -290,11 +290,12 @@ fn is_pictograph(c: char) -> bool {
         | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Returns the last offset at or before `max` that splits neither a character nor, within [`CLUSTER_BYTES`], a cluster.
+/// Returns the last offset at or before `max` that splits neither a character nor, within [`MAX_CLUSTER_BYTES`], a
+/// cluster.
 fn cluster_boundary(text: &str, max: usize) -> usize {
     let floor = text.floor_char_boundary(max);
     let mut at = floor;
-    while at > 0 && floor - at <= CLUSTER_BYTES {
+    while at > 0 && floor - at <= MAX_CLUSTER_BYTES {
         if !inside_cluster(text, at) {
             return at;
         }
@@ -315,7 +316,7 @@ fn inside_cluster(text: &str, at: usize) -> bool {
     let is_crlf = before == '\r' && after == '\n';
     let in_flag = is_regional(before)
         && is_regional(after)
-        && head.chars().rev().take_while(|&c| is_regional(c)).take(CLUSTER_BYTES).count() % 2 == 1;
+        && head.chars().rev().take_while(|&c| is_regional(c)).take(MAX_CLUSTER_BYTES).count() % 2 == 1;
     extends || is_crlf || in_flag || matches!(before, ZWJ | ZWNJ)
 }
 

@@ -6,11 +6,11 @@ use serde_json::Value;
 use tracing::Span;
 
 /// The longest `traceparent` of a later version, in bytes.
-const MAX_PARENT: usize = 512;
+const MAX_TRACEPARENT_BYTES: usize = 512;
 /// The longest `tracestate`, in bytes, that every hop must pass on.
-const MAX_STATE: usize = 512;
+const MAX_TRACESTATE_BYTES: usize = 512;
 /// The longest `baggage`, in bytes, that every hop must pass on.
-const MAX_BAGGAGE: usize = 8_192;
+const MAX_BAGGAGE_BYTES: usize = 8_192;
 
 /// The place of a piece of work in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +35,14 @@ impl TraceContext {
     /// ASCII.
     #[must_use]
     pub fn state(mut self, tracestate: &str) -> Self {
-        self.tracestate = checked_state(tracestate, MAX_STATE);
+        self.tracestate = checked_state(tracestate, MAX_TRACESTATE_BYTES);
         self
     }
 
     /// Adds the state of applications (`baggage`). Left out if it is longer than 8,192 bytes or not printable ASCII.
     #[must_use]
     pub fn baggage(mut self, baggage: &str) -> Self {
-        self.baggage = checked_state(baggage, MAX_BAGGAGE);
+        self.baggage = checked_state(baggage, MAX_BAGGAGE_BYTES);
         self
     }
 
@@ -50,8 +50,8 @@ impl TraceContext {
     /// `_meta`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
-        context.tracestate = field("tracestate").and_then(|state| checked_state(state, MAX_STATE));
-        context.baggage = field("baggage").and_then(|baggage| checked_state(baggage, MAX_BAGGAGE));
+        context.tracestate = field("tracestate").and_then(|state| checked_state(state, MAX_TRACESTATE_BYTES));
+        context.baggage = field("baggage").and_then(|baggage| checked_state(baggage, MAX_BAGGAGE_BYTES));
         Some(context)
     }
 
@@ -74,18 +74,18 @@ impl TraceContext {
 /// A host makes a [`tracing`] span for each call (`call`) and each attempt to connect (`connect`). An exporter sends
 /// the context of the span to servers, so that their spans continue the trace.
 pub trait Tracer: std::fmt::Debug + Send + Sync {
-    /// Returns the context to send to the server. Called once for each call, before `span` is entered; `from` is the
+    /// Returns the context to send to the server. Called once for each call, before `span` is entered; `parent` is the
     /// context of the call.
-    fn follow(&self, span: &Span, from: Option<&TraceContext>) -> Option<TraceContext>;
+    fn follow(&self, span: &Span, parent: Option<&TraceContext>) -> Option<TraceContext>;
 }
 
 /// Exports nothing, and forwards the context of a call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PassOn;
+pub(crate) struct ForwardingTracer;
 
-impl Tracer for PassOn {
-    fn follow(&self, _: &Span, from: Option<&TraceContext>) -> Option<TraceContext> {
-        from.cloned()
+impl Tracer for ForwardingTracer {
+    fn follow(&self, _: &Span, parent: Option<&TraceContext>) -> Option<TraceContext> {
+        parent.cloned()
     }
 }
 
@@ -103,7 +103,7 @@ fn is_traceparent(text: &str) -> bool {
         && flags.len() == 2
         && is_hex(flags)
         && (rest.is_empty()
-            || *version != "00" && text.len() <= MAX_PARENT && text.bytes().all(|b| b.is_ascii_graphic()))
+            || *version != "00" && text.len() <= MAX_TRACEPARENT_BYTES && text.bytes().all(|b| b.is_ascii_graphic()))
 }
 
 /// Returns the text of a `tracestate` or `baggage`; `None` if it must not be forwarded.
@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(TraceContext::new(wrong), None, "{wrong}");
         }
         assert!(TraceContext::new("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more").is_some());
-        let context = TraceContext::new(PARENT).unwrap().state("a\nb").baggage(&"x".repeat(MAX_BAGGAGE + 1));
+        let context = TraceContext::new(PARENT).unwrap().state("a\nb").baggage(&"x".repeat(MAX_BAGGAGE_BYTES + 1));
         assert_eq!(context.fields().collect::<Vec<_>>(), [("traceparent", PARENT)]);
     }
 }

@@ -57,10 +57,10 @@ const MAX_STEPS_FOR_FIRST_MESSAGE: u64 = 250_000;
 const MAX_MESSAGES: usize = 8;
 
 /// The longest message in bytes.
-const MESSAGE_BYTES: usize = 200;
+const MAX_MESSAGE_BYTES: usize = 200;
 
 /// The most bytes of a compiled regular expression.
-const PATTERN_BYTES: usize = 2 << 20;
+const MAX_PATTERN_BYTES: usize = 2 << 20;
 
 /// How often a regular expression with look-around may backtrack.
 const MAX_BACKTRACKS: usize = 1_000;
@@ -216,10 +216,10 @@ impl Validator {
             .offline()
             .should_validate_formats(false)
             .with_pattern_options(
-                PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(MAX_BACKTRACKS),
+                PatternOptions::fancy_regex().size_limit(MAX_PATTERN_BYTES).backtrack_limit(MAX_BACKTRACKS),
             )
             .build(schema)
-            .map_err(|error| SchemaProblem::Invalid { reason: limited(&Mismatch::of(&error)) })?;
+            .map_err(|error| SchemaProblem::Invalid { reason: clipped_message(&Mismatch::of(&error)) })?;
         Ok(Self { graph, inner })
     }
 
@@ -277,15 +277,19 @@ impl Mismatch {
     fn of(error: &ValidationError<'_>) -> Self {
         let kind = match error.kind() {
             ValidationErrorKind::Required { property } => {
-                MismatchKind::Missing { property: limited(&property.as_str().unwrap_or_default()) }
+                MismatchKind::Missing { property: clipped_message(&property.as_str().unwrap_or_default()) }
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let names = unexpected.iter().take(MAX_MESSAGES);
-                MismatchKind::Unexpected { names: names.map(|name| limited(name)).collect() }
+                MismatchKind::Unexpected { names: names.map(|name| clipped_message(name)).collect() }
             }
             _ => MismatchKind::Other,
         };
-        Self { place: limited(&error.instance_path().as_str()), kind, message: limited(&error.masked()) }
+        Self {
+            place: clipped_message(&error.instance_path().as_str()),
+            kind,
+            message: clipped_message(&error.masked()),
+        }
     }
 }
 
@@ -301,27 +305,27 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// Returns the text of `shown`, cut to at most [`MESSAGE_BYTES`].
-fn limited(shown: &dyn fmt::Display) -> String {
-    let mut text = Limited { text: String::new() };
+/// Returns the text of `shown`, cut to at most [`MAX_MESSAGE_BYTES`].
+fn clipped_message(shown: &dyn fmt::Display) -> String {
+    let mut text = BoundedString { text: String::new() };
     // The writer fails once it is full, which ends the formatting.
     let _ = write!(text, "{shown}");
     text.text
 }
 
-/// A string of at most [`MESSAGE_BYTES`], because a message can quote a huge `enum`.
-struct Limited {
+/// A string of at most [`MAX_MESSAGE_BYTES`], because a message can quote a huge `enum`.
+struct BoundedString {
     text: String,
 }
 
-impl fmt::Write for Limited {
+impl fmt::Write for BoundedString {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         const ELLIPSIS: &str = "…";
-        if self.text.len() + more.len() <= MESSAGE_BYTES - ELLIPSIS.len() {
+        if self.text.len() + more.len() <= MAX_MESSAGE_BYTES - ELLIPSIS.len() {
             self.text.push_str(more);
             return Ok(());
         }
-        let room = MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
+        let room = MAX_MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
         self.text.push_str(&more[..more.floor_char_boundary(room)]);
         self.text.push_str(ELLIPSIS);
         Err(fmt::Error)
@@ -500,7 +504,10 @@ mod tests {
         };
         assert_eq!(mismatches.len(), MAX_MESSAGES);
         for Mismatch { place, message, .. } in mismatches {
-            assert!(place.len() <= 3 && message.len() <= MESSAGE_BYTES && message.ends_with('…'), "{place} {message}");
+            assert!(
+                place.len() <= 3 && message.len() <= MAX_MESSAGE_BYTES && message.ends_with('…'),
+                "{place} {message}"
+            );
             assert!(!message.contains("secret"), "{message}");
         }
     }

@@ -172,21 +172,21 @@ impl fmt::Debug for Evidence {
 impl Evidence {
     /// Computes the evidence of `arguments`. If `in_full` is `true`, it contains the text of the arguments.
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
-        let mut measured = Measured { hash: Sha256::new(), bytes: 0 };
+        let mut writer = HashingWriter { hash: Sha256::new(), bytes: 0 };
         // Neither a map of JSON values nor this writer can fail.
-        let _ = serde_json::to_writer(&mut measured, &CanonicalMap(arguments));
+        let _ = serde_json::to_writer(&mut writer, &CanonicalMap(arguments));
         let full = in_full.then(|| serde_json::to_string(arguments).unwrap_or_default());
-        Self { sha256: measured.hash.finalize().into(), bytes: measured.bytes, full }
+        Self { sha256: writer.hash.finalize().into(), bytes: writer.bytes, full }
     }
 }
 
 /// Hashes and counts bytes without storing them.
-struct Measured {
+struct HashingWriter {
     hash: Sha256,
     bytes: usize,
 }
 
-impl std::io::Write for Measured {
+impl std::io::Write for HashingWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.hash.update(bytes);
         self.bytes += bytes.len();
@@ -242,7 +242,7 @@ impl Decision {
 }
 
 /// The most bytes of a name in a [`Caller`]; a longer one is cut.
-const MAX_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// The caller: the principal, the way in, and the known facts about the client.
 ///
@@ -253,12 +253,12 @@ pub struct Caller {
     principal: Principal,
     way: Way,
     /// `None` if nothing is known, which costs no allocation. Shared otherwise, so that a clone costs none either.
-    known: Option<Arc<Known>>,
+    details: Option<Arc<CallerDetails>>,
 }
 
 /// The known facts about a caller besides its way in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct CallerDetails {
     client: Option<Arc<str>>,
     transport: Option<ClientTransport>,
     session: Option<Arc<str>>,
@@ -270,7 +270,7 @@ struct Known {
 
 impl Caller {
     /// The program that embeds this library.
-    pub(crate) const PROGRAM: Self = Self { principal: Principal::LOCAL, way: Way::Program, known: None };
+    pub(crate) const PROGRAM: Self = Self { principal: Principal::LOCAL, way: Way::Program, details: None };
 
     /// Creates the caller for the person of a machine with a single user, by this way in.
     #[must_use]
@@ -281,55 +281,55 @@ impl Caller {
     /// Creates a caller whose identity was proved, by this way in.
     #[must_use]
     pub fn of(principal: Principal, way: Way) -> Self {
-        Self { principal, way, known: None }
+        Self { principal, way, details: None }
     }
 
-    fn with_known(mut self, set: impl FnOnce(&mut Known)) -> Self {
-        set(Arc::make_mut(self.known.get_or_insert_default()));
+    fn with_details(mut self, set: impl FnOnce(&mut CallerDetails)) -> Self {
+        set(Arc::make_mut(self.details.get_or_insert_default()));
         self
     }
 
     /// Sets the client's own name for itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
     pub fn with_client(self, client: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.client = Some(bounded(client.into())))
+        self.with_details(|details| details.client = Some(clipped_name(client.into())))
     }
 
     /// Sets how a client of the [gateway](Way::Gateway) is connected.
     #[must_use]
     pub fn with_transport(self, transport: ClientTransport) -> Self {
-        self.with_known(|known| known.transport = Some(transport))
+        self.with_details(|details| details.transport = Some(transport))
     }
 
     /// Sets a text that distinguishes this client from others of its name. Never use a whole session id that grants
     /// access, because the text is shown with questions.
     #[must_use]
     pub fn with_session(self, session: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.session = Some(bounded(session.into())))
+        self.with_details(|details| details.session = Some(clipped_name(session.into())))
     }
 
     /// Sets the client's id of this one request; untrusted.
     #[must_use]
     pub fn with_request(self, request: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.request = Some(bounded(request.into())))
+        self.with_details(|details| details.request = Some(clipped_name(request.into())))
     }
 
     /// Sets the conversation with a model whose turn makes the call.
     #[must_use]
     pub fn with_conversation(self, conversation: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.conversation = Some(bounded(conversation.into())))
+        self.with_details(|details| details.conversation = Some(clipped_name(conversation.into())))
     }
 
     /// Sets the agent of `toolrack.toml` in whose world (the host with the agent's own rules) the call is made.
     #[must_use]
     pub fn with_agent(self, agent: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.agent = Some(bounded(agent.into())))
+        self.with_details(|details| details.agent = Some(clipped_name(agent.into())))
     }
 
     /// Sets the profile of `toolrack.toml` at whose endpoint the client is connected.
     #[must_use]
     pub fn with_profile(self, profile: impl Into<Arc<str>>) -> Self {
-        self.with_known(|known| known.profile = Some(bounded(profile.into())))
+        self.with_details(|details| details.profile = Some(clipped_name(profile.into())))
     }
 
     /// Returns the principal.
@@ -347,49 +347,49 @@ impl Caller {
     /// Returns the client's own name for itself; untrusted.
     #[must_use]
     pub fn client_name(&self) -> Option<&str> {
-        self.known.as_ref()?.client.as_deref()
+        self.details.as_ref()?.client.as_deref()
     }
 
     /// Returns how a client of the gateway is connected.
     #[must_use]
     pub fn transport(&self) -> Option<ClientTransport> {
-        self.known.as_ref()?.transport
+        self.details.as_ref()?.transport
     }
 
     /// Returns the text that distinguishes this client from others of its name.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
-        self.known.as_ref()?.session.as_deref()
+        self.details.as_ref()?.session.as_deref()
     }
 
     /// Returns the client's id of this one request; untrusted.
     #[must_use]
     pub fn request(&self) -> Option<&str> {
-        self.known.as_ref()?.request.as_deref()
+        self.details.as_ref()?.request.as_deref()
     }
 
     /// Returns the conversation with a model whose turn makes the call.
     #[must_use]
     pub fn conversation(&self) -> Option<&str> {
-        self.known.as_ref()?.conversation.as_deref()
+        self.details.as_ref()?.conversation.as_deref()
     }
 
     /// Returns the profile at whose endpoint the client is connected.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
-        self.known.as_ref()?.profile.as_deref()
+        self.details.as_ref()?.profile.as_deref()
     }
 
     /// Returns the agent in whose world the call is made.
     #[must_use]
     pub fn agent(&self) -> Option<&str> {
-        self.known.as_ref()?.agent.as_deref()
+        self.details.as_ref()?.agent.as_deref()
     }
 }
 
-/// Returns at most [`MAX_NAME`] bytes of a name.
-fn bounded(name: Arc<str>) -> Arc<str> {
-    match &*text::clip(&name, MAX_NAME) {
+/// Returns at most [`MAX_NAME_BYTES`] bytes of a name.
+fn clipped_name(name: Arc<str>) -> Arc<str> {
+    match &*text::clip(&name, MAX_NAME_BYTES) {
         cut if cut.len() != name.len() => Arc::from(cut),
         _ => name,
     }
@@ -413,11 +413,12 @@ impl fmt::Display for Caller {
                 write!(f, "{}, through the gateway", client.as_deref().unwrap_or("a client that gives no name"))?;
             }
         }
-        if let Some(over) = self.transport() {
-            write!(f, " over {}", over.word())?;
+        if let Some(transport) = self.transport() {
+            write!(f, " over {}", transport.word())?;
         }
-        let more = [("session", self.session()), ("conversation", self.conversation()), ("agent", self.agent())];
-        for (label, value) in more {
+        let labelled_details =
+            [("session", self.session()), ("conversation", self.conversation()), ("agent", self.agent())];
+        for (label, value) in labelled_details {
             if let Some(value) = value {
                 write!(f, ", {label} {}", text::for_line(value))?;
             }
@@ -479,8 +480,8 @@ impl Way {
 }
 
 impl Serialize for Way {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.word())
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
     }
 }
 
@@ -495,7 +496,7 @@ mod tests {
     fn a_caller_is_shown_on_one_line_with_the_bounded_name_of_its_client() {
         let caller =
             Caller::local(Way::Gateway).with_client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
-        assert!(caller.client_name().unwrap().len() <= MAX_NAME);
+        assert!(caller.client_name().unwrap().len() <= MAX_NAME_BYTES);
         let text =
             caller.with_transport(ClientTransport::Http).with_session("0f3a91c2").with_agent("helper").to_string();
         assert!(text.starts_with("a client that calls itself `nice"), "{text}");

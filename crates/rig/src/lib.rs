@@ -155,7 +155,7 @@ impl ToolCaller {
             Value::Null => Map::new(),
             _ => return Err(ToolExecutionError::invalid_args("the arguments of a tool must be a JSON object")),
         };
-        let mut call = Call::from_map(name, arguments).pinned(self.catalog.clone());
+        let mut call = Call::from_map(name, arguments).in_catalog(self.catalog.clone());
         if let Some(asker) = &self.asker {
             call = call.asker(asker.clone());
         }

@@ -110,7 +110,7 @@ impl Agent {
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
         let mut request = Call::from_map(&call.name, arguments)
-            .pinned(Arc::clone(catalog))
+            .in_catalog(Arc::clone(catalog))
             .on_progress(on_progress)
             .send_if(Arc::new(move || sending.begin()))
             .caller(self.caller.clone());

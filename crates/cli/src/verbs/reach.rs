@@ -120,7 +120,7 @@ impl Target {
             })
             .collect();
         let owners =
-            servers.clone().filter(|server| namings.iter().any(|naming| naming.may_be_of(server.as_str(), selector)));
+            servers.clone().filter(|server| namings.iter().any(|naming| naming.may_produce(server.as_str(), selector)));
         let owners: BTreeSet<_> = owners.cloned().collect();
         Ok(Self::ModelName(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }

@@ -388,7 +388,7 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
 fn denies(loaded: &Loaded, tool: &str) -> bool {
     let (server, arguments) = (ServerName::new("fs").unwrap(), serde_json::Map::new());
     let (caller, annotations) = (Caller::local(Way::Cli), Annotations::default());
-    let request = GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller);
+    let request = GateRequest::unlisted(&server, tool, &arguments, &annotations).with_caller(&caller);
     matches!(loaded.settings.policy.judge(&request), Verdict::Deny { .. })
 }
 

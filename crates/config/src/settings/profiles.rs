@@ -111,7 +111,7 @@ impl Reader<'_> {
         let mut names = BTreeMap::new();
         let mut profile = ToolProfile::new(selection);
         if let Some(limits) = node.get("limits") {
-            profile = profile.bounded_by(self.limits(&limits.node));
+            profile = profile.with_quotas(self.limits(&limits.node));
         }
         for tool in shown.unwrap_or_default() {
             let Some(((server, tool), shown)) = self.shown_tool(tool, &mut names) else { continue };

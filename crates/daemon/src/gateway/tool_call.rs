@@ -46,7 +46,7 @@ impl Inner {
         let ListedCall { server, catalog, tool_call } = call;
         let ToolCall { name, arguments, host_caller, wants_progress, trace } = tool_call;
         let mut call = Call::of(server, name, arguments.unwrap_or_default())
-            .pinned(catalog)
+            .in_catalog(catalog)
             .verbatim()
             .trace(trace)
             .caller(host_caller)

@@ -11,7 +11,7 @@ use super::{
     Call, CallContext, CallError,
     answered::{GivenAnswer, RememberedAnswers},
     gate::{Gate, GateRequest, Verdict},
-    running::Running,
+    running::RunningCall,
 };
 use crate::{
     ask::{AnswerLifetime, AnswerScope, Callers, Confirm, Confirmed, Review, SharedAsker},
@@ -46,7 +46,7 @@ struct UnderReview {
 impl UnderReview {
     /// Returns the rule that now denies the call with these arguments, if there is one.
     fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
-        match self.gate.judge(&GateRequest::of(&self.tool, arguments).by(&self.caller)) {
+        match self.gate.judge(&GateRequest::of(&self.tool, arguments).with_caller(&self.caller)) {
             Verdict::Deny { why } => Some(why.to_string()),
             _ => None,
         }
@@ -62,9 +62,9 @@ impl Review for UnderReview {
         answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
     }
 
-    fn answered_by(&self, by: Caller) {
+    fn set_answerer(&self, answerer: Caller) {
         // Only the first user is kept, because a question has one answer.
-        let _ = self.answerer.set(by);
+        let _ = self.answerer.set(answerer);
     }
 
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
@@ -102,7 +102,7 @@ async fn check_arguments(tool: &CatalogTool, arguments: Map<String, Value>) -> R
 }
 
 /// A call that the gate lets run only when a user agrees.
-pub(super) struct ToConfirm<'a> {
+pub(super) struct UnconfirmedCall<'a> {
     pub(super) call: &'a Call,
     pub(super) server: &'a Server,
     pub(super) asker: &'a SharedAsker,
@@ -117,10 +117,10 @@ impl CallContext {
     /// only if it asks a question.
     pub(super) async fn confirm(
         &self,
-        running: &mut Running<'_>,
-        to_confirm: ToConfirm<'_>,
+        running: &mut RunningCall<'_>,
+        unconfirmed: UnconfirmedCall<'_>,
     ) -> Result<Map<String, Value>, CallError> {
-        let ToConfirm { call, server, asker, ref why, lasting } = to_confirm;
+        let UnconfirmedCall { call, server, asker, ref why, lasting } = unconfirmed;
         let fingerprint = server.spec.fingerprint();
         if lasting && let Some(answer) = self.recall(running.tool, &fingerprint, call.caller.principal()).await {
             running.record_decision(Decision::Remembered, answer);
@@ -137,7 +137,7 @@ impl CallContext {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
             return Err(running.refuse(Decision::Unasked, why));
         }
-        let arguments = self.ask(running, to_confirm, fingerprint).await?;
+        let arguments = self.ask(running, unconfirmed, fingerprint).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
@@ -164,8 +164,8 @@ impl CallContext {
     /// Asks the user, and carries out the answer. Returns the arguments to send.
     async fn ask(
         &self,
-        running: &mut Running<'_>,
-        ToConfirm { call, server, asker, why, lasting }: ToConfirm<'_>,
+        running: &mut RunningCall<'_>,
+        UnconfirmedCall { call, server, asker, why, lasting }: UnconfirmedCall<'_>,
         fingerprint: String,
     ) -> Result<Map<String, Value>, CallError> {
         let tool = running.tool;
@@ -180,24 +180,26 @@ impl CallContext {
         let question = question.with_review(Arc::<UnderReview>::clone(&review));
         // This decision is recorded if the caller abandons the call before the user answers.
         running.record_decision(Decision::Unanswered, why.clone());
-        let (keep, callers, arguments) = match asker.confirm(question).await {
+        let (scope, callers, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (AnswerScope::Once, Callers::Same, None),
             Confirmed::Edited(arguments) => (AnswerScope::Once, Callers::Same, Some(arguments)),
-            Confirmed::Kept { keep, callers, arguments } => (keep, callers, arguments),
+            Confirmed::Kept { keep: scope, callers, arguments } => (scope, callers, arguments),
             Confirmed::No { why: reason } => {
                 running.report_answer(Decision::Declined, &why, review.answerer.get());
                 return Err(running.refuse(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
             }
         };
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
-        let why = match keep {
+        let why = match scope {
             AnswerScope::Once => why,
-            keep if lasting => format!("{why}; {}", self.remember(keep, callers, &review, server).await),
+            scope if lasting => format!("{why}; {}", self.remember(scope, callers, &review, server).await),
             _ => why,
         };
         running.report_answer(decision, &why, review.answerer.get());
         let why = match review.answerer.get().map(Caller::principal) {
-            Some(by) if !by.is_same(call.caller.principal()) => format!("{why}; {} decided", by.name()),
+            Some(answerer) if !answerer.is_same(call.caller.principal()) => {
+                format!("{why}; {} decided", answerer.name())
+            }
             _ => why,
         };
         let Some(arguments) = arguments else {
@@ -252,14 +254,14 @@ impl CallContext {
     /// Remembers that calls like this one may run. Returns for how long and for which tools, as text.
     async fn remember(
         &self,
-        keep: AnswerScope,
+        scope: AnswerScope,
         callers: Callers,
         review: &UnderReview,
         server: &Server,
     ) -> &'static str {
         let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
-        let of_server = keep == AnswerScope::Server;
+        let of_server = scope == AnswerScope::Server;
         let tools: Vec<_> = match of_server {
             true => {
                 let tools = server.snapshot().tools.clone();
@@ -267,7 +269,7 @@ impl CallContext {
             }
             false => vec![(tool.tool().name.clone(), tool.definition())],
         };
-        let stored = match (&self.answer_store, keep) {
+        let stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
                 answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await

@@ -71,15 +71,15 @@ impl Admitted {
     /// Work that no quota bounds.
     pub const UNBOUNDED: Self = Self(None);
 
-    /// Creates admitted work whose use `work` counts; `work` is dropped when the work ends.
-    pub fn counted_by(work: impl UsageMeter + 'static) -> Self {
-        Self(Some(Box::new(work)))
+    /// Creates admitted work whose use `meter` counts; `meter` is dropped when the work ends.
+    pub fn counted_by(meter: impl UsageMeter + 'static) -> Self {
+        Self(Some(Box::new(meter)))
     }
 
     /// Counts what the work has used.
     pub fn used(&self, quantity: Quantity, amount: u64) {
-        if let Some(work) = &self.0 {
-            work.used(quantity, amount);
+        if let Some(meter) = &self.0 {
+            meter.used(quantity, amount);
         }
     }
 }

@@ -53,7 +53,7 @@ impl<'a> GateRequest<'a> {
 
     /// Sets the caller. Default: the program that embeds this library.
     #[must_use]
-    pub fn by(self, caller: &'a Caller) -> Self {
+    pub fn with_caller(self, caller: &'a Caller) -> Self {
         Self { caller, ..self }
     }
 
@@ -77,7 +77,8 @@ pub enum Verdict {
     Confirm {
         /// The rule that requires the confirmation.
         why: String,
-        /// Whether the user's answer may be [remembered](crate::ask::Keep), and whether remembered answers are used.
+        /// Whether the user's answer may be [remembered](crate::ask::AnswerScope), and whether remembered answers are
+        /// used.
         lasting: bool,
     },
     /// The call does not run.

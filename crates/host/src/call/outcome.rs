@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{repeats::repeats, shape::fit};
+use super::{repeats::repeats_structured, shape::fit};
 use crate::{
     call::ScriptCall,
     catalog::{CatalogTool, CheckFailure, ListedTool},
@@ -123,16 +123,16 @@ pub struct ShapedContent {
 }
 
 /// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
-pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> ShapedContent {
-    let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
-    outcome.text = shape.store_files(&mut outcome).await;
-    shape.cut_text(&mut outcome).await;
+pub(crate) async fn shape_content(shaper: &Shaper<'_>, content: Vec<Content>) -> ShapedContent {
+    let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shaper.server.clone(), shaper.name.to_owned()) };
+    outcome.text = shaper.take_text_and_store_files(&mut outcome).await;
+    shaper.cut_text(&mut outcome).await;
     let ToolOutcome { text, content: media, warnings, truncated, artifacts, .. } = outcome;
     ShapedContent { text, media, warnings, truncated, artifacts }
 }
 
 /// Turns decoded blocks into text and media for a model. The fields name the source of the blocks and their limits.
-pub(crate) struct Shape<'a> {
+pub(crate) struct Shaper<'a> {
     pub(crate) server: &'a ServerName,
     /// The name for the artifacts: the name of a tool, a prompt or a resource.
     pub(crate) name: &'a str,
@@ -144,12 +144,12 @@ pub(crate) struct Shape<'a> {
     pub(crate) output_schema: OutputSchema,
 }
 
-impl Shape<'_> {
+impl Shaper<'_> {
     /// Shapes the result of a call: checks structured content, cuts the text, and stores media that are too large.
     pub(super) async fn outcome(&self, decoded: CallResult, tool: &CatalogTool) -> ToolOutcome {
         let mut outcome = ToolOutcome {
             is_error: decoded.is_error,
-            text: text_of(&decoded),
+            text: result_text(&decoded),
             content: decoded.content,
             structured: decoded.structured,
             warnings: decoded.warnings,
@@ -218,10 +218,10 @@ impl Shape<'_> {
 
     /// Removes all blocks except media that a model can see. Returns their text, with a line for each part that is
     /// stored elsewhere.
-    async fn store_files(&self, outcome: &mut ToolOutcome) -> String {
+    async fn take_text_and_store_files(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
-            match (file_in(&block), text_in(&block)) {
+            match (file_to_store(&block), block_text(&block)) {
                 (Some(file), _) => texts.push(self.store_file(&file, outcome).await),
                 (None, Some(text)) => texts.push(text),
                 (None, None) => outcome.content.push(block),
@@ -271,7 +271,7 @@ async fn output_mismatch(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Optio
         return Some("the tool promises structured content and gave none".into());
     };
     match check_failure(tool, structured, ListedTool::check_output).await? {
-        CheckFailure::Broken(why) => Some(format!("structured content does not match the output schema: {why}")),
+        CheckFailure::Mismatch(why) => Some(format!("structured content does not match the output schema: {why}")),
         CheckFailure::Unchecked(why) => {
             outcome.warnings.push(format!("structured content was not checked against the output schema: {why}"));
             None
@@ -290,7 +290,7 @@ pub(super) async fn check_failure(
     let checking = tokio::task::spawn_blocking(move || check(&listed, &value));
     Some(match timeout(VALIDATION_TIME, checking).await {
         Ok(Ok(checked)) => match checked.err()? {
-            CheckFailure::Broken(why) => CheckFailure::Broken(quote(&why)),
+            CheckFailure::Mismatch(why) => CheckFailure::Mismatch(quote(&why)),
             CheckFailure::Unchecked(why) => CheckFailure::Unchecked(quote(&why)),
         },
         Ok(Err(_)) => CheckFailure::Unchecked("the check failed".into()),
@@ -320,7 +320,7 @@ struct File<'a> {
 }
 
 /// Returns the file in `block`, if it is too large or cannot be shown.
-fn file_in(block: &Content) -> Option<File<'_>> {
+fn file_to_store(block: &Content) -> Option<File<'_>> {
     match block {
         Content::Image { data, mime_type } if data.len() > MAX_INLINE_MEDIA => {
             Some(File { name: "a picture", media_type: mime_type, data })
@@ -339,8 +339,8 @@ fn file_in(block: &Content) -> Option<File<'_>> {
 }
 
 /// Returns the text of `block`, if it has a text form. For content other than the result of a call, so unlike
-/// [`text_of`], this includes blocks of unknown types, as JSON.
-fn text_in(block: &Content) -> Option<String> {
+/// [`result_text`], this includes blocks of unknown types, as JSON.
+fn block_text(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),
         Content::Resource { resource } => resource.text.clone().or_else(|| resource.blob.is_none().then(String::new)),
@@ -352,14 +352,14 @@ fn text_in(block: &Content) -> Option<String> {
 
 /// Returns the text for a model: text blocks and embedded texts, then structured content unless the texts already
 /// contain it.
-fn text_of(decoded: &CallResult) -> String {
+fn result_text(decoded: &CallResult) -> String {
     let texts = decoded.content.iter().filter_map(|block| match block {
         Content::Text { text } => Some(text.as_str()),
         Content::Resource { resource } => resource.text.as_deref(),
         Content::ResourceLink { uri, .. } => Some(uri.as_str()),
         _ => None,
     });
-    let is_in_text = |structured: &Value| decoded.is_text_whole || repeats(&decoded.content, structured);
+    let is_in_text = |structured: &Value| decoded.is_text_whole || repeats_structured(&decoded.content, structured);
     let structured = decoded.structured.as_ref().filter(|structured| !is_in_text(structured)).map(Value::to_string);
     texts.chain(structured.as_deref()).collect::<Vec<_>>().join("\n")
 }

@@ -16,7 +16,7 @@ use crate::mcp::Content;
 ///
 /// This function builds no tree from a text. It compares the text with `structured` while it reads, and stops at the
 /// first difference.
-pub(super) fn repeats(content: &[Content], structured: &Value) -> bool {
+pub(super) fn repeats_structured(content: &[Content], structured: &Value) -> bool {
     blocks_contain(content, structured) || only_member(structured).is_some_and(|member| blocks_contain(content, member))
 }
 
@@ -30,17 +30,17 @@ fn blocks_contain(content: &[Content], value: &Value) -> bool {
     let blocks_are_items = |items: &Vec<Value>| {
         !items.is_empty()
             && items.len() == content.len()
-            && content.iter().zip(items).all(|(block, item)| block_says(block, item))
+            && content.iter().zip(items).all(|(block, item)| block_contains(block, item))
     };
-    content.iter().any(|block| block_says(block, value)) || value.as_array().is_some_and(blocks_are_items)
+    content.iter().any(|block| block_contains(block, value)) || value.as_array().is_some_and(blocks_are_items)
 }
 
-fn block_says(block: &Content, value: &Value) -> bool {
+fn block_contains(block: &Content, value: &Value) -> bool {
     match block {
         Content::Text { text } => {
-            text_is(text, value) || value.as_object().is_some_and(|object| is_text_block(object, text))
+            text_equals(text, value) || value.as_object().is_some_and(|object| is_text_block(object, text))
         }
-        Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_is(text, value)),
+        Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_equals(text, value)),
         // An object with the same `data` is the JSON of this block. The model gets the picture or sound already, so it
         // must not get the Base64 once more, as text.
         Content::Image { data, .. } | Content::Audio { data, .. } => {
@@ -56,20 +56,20 @@ fn is_text_block(object: &Map<String, Value>, text: &str) -> bool {
 }
 
 /// Returns whether `text` is `value`: the string itself, or its JSON.
-fn text_is(text: &str, value: &Value) -> bool {
+fn text_equals(text: &str, value: &Value) -> bool {
     if let Value::String(string) = value
         && string == text
     {
         return true;
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    Same(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
+    EqualTo(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
 /// Reads JSON that must equal this value; any other JSON is an error. The order of members does not matter.
-struct Same<'a>(&'a Value);
+struct EqualTo<'a>(&'a Value);
 
-impl<'a> Same<'a> {
+impl<'a> EqualTo<'a> {
     fn ok_if<E: Error>(is_same: bool) -> Result<(), E> {
         if is_same { Ok(()) } else { Err(E::custom("another value")) }
     }
@@ -79,7 +79,7 @@ impl<'a> Same<'a> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Same<'_> {
+impl<'de> DeserializeSeed<'de> for EqualTo<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -87,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for Same<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Same<'_> {
+impl<'de> Visitor<'de> for EqualTo<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,7 +123,7 @@ impl<'de> Visitor<'de> for Same<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Array(items) = self.0 else { return Self::ok_if(false) };
         for item in items {
-            Self::ok_if(actual.next_element_seed(Same(item))?.is_some())?;
+            Self::ok_if(actual.next_element_seed(EqualTo(item))?.is_some())?;
         }
         // Any further element is an error, without reading it.
         Self::ok_if(actual.next_element_seed(NoElement)?.is_none())
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for Same<'_> {
         while let Some((name, member)) = actual.next_key_seed(MemberOf(members))? {
             // A repeated name is ambiguous, and counts as a difference.
             Self::ok_if(unmatched.remove(name.as_str()))?;
-            actual.next_value_seed(Same(member))?;
+            actual.next_value_seed(EqualTo(member))?;
         }
         Self::ok_if(unmatched.is_empty())
     }
@@ -210,13 +210,16 @@ mod tests {
             (vec!["{\"x\": 1}".into(), "{\"x\": 2}".into()], json!({"result": [{"x": 1}, {"x": 2}]}), "of objects"),
             (vec!["{\"x\": 1}".into(), "2".into()], json!([{"x": 1}, 2]), "an array without a wrapper"),
         ] {
-            assert!(repeats(&texts(content.iter().map(String::as_str)), &structured), "{servers}: {content:?}");
+            assert!(
+                repeats_structured(&texts(content.iter().map(String::as_str)), &structured),
+                "{servers}: {content:?}"
+            );
         }
         let blocks = texts(["a"]);
-        assert!(repeats(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
+        assert!(repeats_structured(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
         let picture = Content::Image { data: "AAEC".into(), mime_type: "image/png".into() };
         let again = json!({"content": [{"type": "image", "data": "AAEC", "mimeType": "image/png"}]});
-        assert!(repeats(&[picture], &again), "a picture is not repeated as Base64 in a text");
+        assert!(repeats_structured(&[picture], &again), "a picture is not repeated as Base64 in a text");
     }
 
     #[test]
@@ -238,11 +241,11 @@ mod tests {
             (vec!["1"], json!({"a": "1", "b": 1})),
             (vec!["9007199254740993"], json!({"n": 9_007_199_254_740_992_i64})),
         ] {
-            assert!(!repeats(&texts(content.iter().copied()), &structured), "{content:?} and {structured}");
+            assert!(!repeats_structured(&texts(content.iter().copied()), &structured), "{content:?} and {structured}");
         }
         let structured = json!({"result": {"data": "AAEC", "note": "x"}});
         let other = Content::Image { data: "AAED".into(), mime_type: "image/png".into() };
-        assert!(!repeats(&[other], &structured));
+        assert!(!repeats_structured(&[other], &structured));
     }
 
     fn json_value() -> impl Strategy<Value = Value> {
@@ -266,8 +269,8 @@ mod tests {
         #[test]
         fn scanning_finds_the_same_values_as_parsing(one in json_value(), other in json_value()) {
             for text in [one.to_string(), serde_json::to_string_pretty(&one).unwrap()] {
-                prop_assert!(text_is(&text, &one));
-                if text_is(&text, &other) {
+                prop_assert!(text_equals(&text, &one));
+                if text_equals(&text, &other) {
                     prop_assert!(one == other || other == text.as_str(), "{one} is taken for {other}");
                 }
             }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A call, from the gate to its end.
-pub(super) struct Running<'a> {
+pub(super) struct RunningCall<'a> {
     call_context: &'a CallContext,
     pub(super) call: EventCall,
     pub(super) tool: &'a CatalogTool,
@@ -28,14 +28,14 @@ pub(super) struct Running<'a> {
     decision: Decision,
     why: Cow<'static, str>,
     /// When the call passed the gate.
-    started: Option<Instant>,
+    started_at: Option<Instant>,
     /// How the call ended; cancelled until [`Self::finish`] is called.
     end: CallEnd,
     code: Option<&'static str>,
     bytes: usize,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningCall<'a> {
     pub(super) fn new(call_context: &'a CallContext, number: u64, tool: &'a CatalogTool, caller: Caller) -> Self {
         Self {
             call_context,
@@ -45,7 +45,7 @@ impl<'a> Running<'a> {
             arguments: None,
             decision: Decision::Unanswered,
             why: Cow::Borrowed(""),
-            started: None,
+            started_at: None,
             end: CallEnd::Cancelled,
             code: None,
             bytes: 0,
@@ -63,15 +63,15 @@ impl<'a> Running<'a> {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a user's answer to the question that the rule `why` caused. `by` is the user who answered, if it was not
-    /// the caller.
-    pub(super) fn report_answer(&self, decision: Decision, why: &str, by: Option<&Caller>) {
+    /// Reports a user's answer to the question that the rule `why` caused. `answerer` is the user who answered, if it
+    /// was not the caller.
+    pub(super) fn report_answer(&self, decision: Decision, why: &str, answerer: Option<&Caller>) {
         if let Some(witness) = &self.call_context.witness {
             witness.record(Fact::Answered {
                 server: self.tool.server.clone(),
                 tool: self.tool.tool().name.clone(),
                 caller: self.caller.clone(),
-                by: by.cloned(),
+                by: answerer.cloned(),
                 decision,
                 why: why.to_owned(),
             });
@@ -119,7 +119,7 @@ impl<'a> Running<'a> {
     pub(super) fn start(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
         (self.call_context.events)(Event::ToolStarted { call: self.call.clone(), server, tool });
-        self.started = Some(Instant::now());
+        self.started_at = Some(Instant::now());
     }
 
     /// Records how the call ended. The end is reported when `self` is dropped.
@@ -141,15 +141,15 @@ impl<'a> Running<'a> {
 
     /// Returns the time since the call passed the gate.
     pub(super) fn elapsed(&self) -> Duration {
-        self.started.map_or(Duration::ZERO, |started| started.elapsed())
+        self.started_at.map_or(Duration::ZERO, |started_at| started_at.elapsed())
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         let duration = self.elapsed();
-        if self.started.is_some() {
+        if self.started_at.is_some() {
             // This still runs within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.call_context.events)(Event::ToolCompleted {
@@ -169,7 +169,7 @@ impl Drop for Running<'_> {
                 arguments,
                 decision: self.decision,
                 why: mem::take(&mut self.why).into_owned(),
-                end: self.started.is_some().then_some(self.end),
+                end: self.started_at.is_some().then_some(self.end),
                 code: self.code,
                 duration,
                 bytes: self.bytes,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-pub(super) use self::kept::Blocks;
+pub(super) use self::kept::BlockCache;
 pub use self::wire::{UnknownWire, Wire};
 use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 
@@ -97,9 +97,9 @@ impl ToolBlock {
         let json: Arc<RawValue> = wire.write(&tools).into();
         let tokens = tools
             .iter()
-            .map(|tool| tokens::of_definition(&tool.name, &tool.description, tool.input_schema.get()))
+            .map(|tool| tokens::estimate_definition(&tool.name, &tool.description, tool.input_schema.get()))
             .fold(0, usize::saturating_add);
-        Self { wire, tools, bytes: Bytes::from_owner(Shared(json.clone())), json, tokens }
+        Self { wire, tools, bytes: Bytes::from_owner(JsonBytes(json.clone())), json, tokens }
     }
 
     pub(super) fn of<'a>(tools: impl Iterator<Item = &'a CatalogTool>, kind: &BlockKind) -> Self {
@@ -159,9 +159,9 @@ impl ToolBlock {
 }
 
 /// Gives access to the JSON as bytes, without a copy.
-struct Shared(Arc<RawValue>);
+struct JsonBytes(Arc<RawValue>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for JsonBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.get().as_bytes()
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{cleaned::CleanedSchemas, param_headers::ParamHeaders, tokens};
 use crate::{
-    definition::{DefinitionHash, canonical},
+    definition::{DefinitionHash, canonical_definition},
     invisible,
     mcp::Tool,
     spec::Invisible,
@@ -44,7 +44,7 @@ struct Derived {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CheckFailure {
     /// The value does not match the schema: the place and the reason.
-    Broken(String),
+    Mismatch(String),
     /// The check could not be made: the reason.
     Unchecked(String),
 }
@@ -76,7 +76,7 @@ impl ListedTool {
     /// Applies the setting for invisible characters, from the server's configuration, to the shown form of the tool.
     pub(crate) fn shown_as(mut self, invisible: Invisible) -> Self {
         self.shown = match invisible {
-            Invisible::Remove => invisible::without(&self.tool).map(Box::new),
+            Invisible::Remove => invisible::cleaned_tool(&self.tool).map(Box::new),
             Invisible::Keep => None,
         };
         self
@@ -89,7 +89,7 @@ impl ListedTool {
 
     /// Returns the estimated tokens of its definition in a model's context.
     pub(crate) fn tokens(&self) -> usize {
-        let count = || u32::try_from(tokens::of_tool(self.shown())).unwrap_or(u32::MAX);
+        let count = || u32::try_from(tokens::estimate_tool(self.shown())).unwrap_or(u32::MAX);
         *self.tokens.get_or_init(count) as usize
     }
 
@@ -99,7 +99,7 @@ impl ListedTool {
 
     /// Returns the hash of the tool's definition.
     pub(crate) fn definition(&self) -> DefinitionHash {
-        *self.derived().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
+        *self.derived().definition.get_or_init(|| DefinitionHash::of(&canonical_definition(&self.tool)))
     }
 
     /// Checks structured content against the output schema. Slow: not for an async thread.
@@ -135,7 +135,7 @@ fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(
     let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
     let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
     validator.validate(value).map_err(|unfit| match unfit {
-        Unfit::Mismatch { mismatches } => CheckFailure::Broken(Mismatches(&mismatches).to_string()),
+        Unfit::Mismatch { mismatches } => CheckFailure::Mismatch(Mismatches(&mismatches).to_string()),
         Unfit::TooExpensive => unchecked(&unfit.to_string()),
     })
 }

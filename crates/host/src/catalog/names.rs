@@ -34,7 +34,7 @@ use sha2::{Digest, Sha256};
 const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 
 /// The maximum number of literal characters in a template, so that every cap leaves room for the names.
-const LITERAL_MAX: usize = 16;
+const MAX_LITERAL_CHARS: usize = 16;
 
 /// How names are built from the pair (server, tool).
 ///
@@ -128,26 +128,26 @@ const TOOL: &str = "{tool}";
 
 impl Template {
     fn parse(text: &str) -> Result<Self, BadNameStyle> {
-        let bad = |problem| BadNameStyle { given: text.to_owned(), problem };
+        let bad_style = |problem| BadNameStyle { given: text.to_owned(), problem };
         if text.matches(TOOL).count() != 1 {
-            return Err(bad("it must hold {tool} exactly once"));
+            return Err(bad_style("it must hold {tool} exactly once"));
         }
         if text.matches(SERVER).count() > 1 {
-            return Err(bad("it may hold {server} only once"));
+            return Err(bad_style("it may hold {server} only once"));
         }
         let template = Self::split(text);
         let literals = match template.form() {
             Form::Both { separator: "", .. } => {
-                return Err(bad("something must separate {server} from {tool}"));
+                return Err(bad_style("something must separate {server} from {tool}"));
             }
             Form::Both { head, separator, tail, .. } => [head, separator, tail].concat(),
             Form::ToolOnly { head, tail } => [head, tail].concat(),
         };
         if literals.chars().any(|c| !is_name_char(c)) {
-            return Err(bad("apart from {server} and {tool} it may contain only A-Z a-z 0-9 _ -"));
+            return Err(bad_style("apart from {server} and {tool} it may contain only A-Z a-z 0-9 _ -"));
         }
-        if literals.len() > LITERAL_MAX {
-            return Err(bad("its fixed text is longer than 16 characters"));
+        if literals.len() > MAX_LITERAL_CHARS {
+            return Err(bad_style("its fixed text is longer than 16 characters"));
         }
         Ok(template)
     }
@@ -235,10 +235,10 @@ impl Naming {
     /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. A
     /// plain name has only one owner if the style shows the server and dashes are kept; a name with a suffix can have
     /// several.
-    pub fn may_be_of(&self, server: &str, name: &str) -> bool {
+    pub fn may_produce(&self, server: &str, name: &str) -> bool {
         match self.dashes {
-            Dashes::Keep => self.style.form().may_be_of(server, name),
-            Dashes::Underscore => self.style.form().may_be_of(&server.replace('-', "_"), name),
+            Dashes::Keep => self.style.form().may_produce(server, name),
+            Dashes::Underscore => self.style.form().may_produce(&server.replace('-', "_"), name),
         }
     }
 
@@ -264,7 +264,7 @@ pub(crate) fn assign<'a>(
     let pairs: BTreeSet<_> = pairs.into_iter().collect();
     let (form, cap) = (naming.style.form(), naming.cap);
     let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    let mut to_suffix = Vec::new();
+    let mut needing_suffix = Vec::new();
     for pair in pairs {
         let proposal = match naming.dashes {
             Dashes::Keep => form.propose(cap, pair),
@@ -272,7 +272,7 @@ pub(crate) fn assign<'a>(
         };
         match proposal {
             Proposal::Plain(name) => by_name.entry(name).or_default().push(pair),
-            Proposal::Stem(stem) => to_suffix.push((pair, stem)),
+            Proposal::Stem(stem) => needing_suffix.push((pair, stem)),
         }
     }
     let mut names = BTreeMap::new();
@@ -282,30 +282,30 @@ pub(crate) fn assign<'a>(
                 names.insert(pair, name);
             }
             // Two pairs share a plain name only if the style hides the server or dashes are replaced.
-            _ => to_suffix.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
+            _ => needing_suffix.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
         }
     }
-    add_suffixes(cap, to_suffix, &mut names);
+    add_suffixes(cap, needing_suffix, &mut names);
     names
 }
 
 /// Names the pairs that need a suffix, with as many digits as are needed to distinguish them.
 fn add_suffixes<'a>(
     cap: NameCap,
-    mut to_suffix: Vec<((&'a str, &'a str), String)>,
+    mut needing_suffix: Vec<((&'a str, &'a str), String)>,
     names: &mut BTreeMap<(&'a str, &'a str), String>,
 ) {
-    let [.., longest] = SUFFIX_DIGITS;
+    let [.., max_digits] = SUFFIX_DIGITS;
     for digits in SUFFIX_DIGITS {
         let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for (pair, stem) in to_suffix.drain(..) {
+        for (pair, stem) in needing_suffix.drain(..) {
             by_name.entry(suffixed(&stem, pair, digits, cap)).or_default().push((pair, stem));
         }
         for (name, rivals) in by_name {
-            if rivals.len() == 1 || digits == longest {
+            if rivals.len() == 1 || digits == max_digits {
                 names.extend(rivals.into_iter().map(|(pair, _)| (pair, name.clone())));
             } else {
-                to_suffix.extend(rivals);
+                needing_suffix.extend(rivals);
             }
         }
     }
@@ -362,7 +362,7 @@ impl Form<'_> {
 }
 
 impl Form<'_> {
-    fn may_be_of(self, server: &str, name: &str) -> bool {
+    fn may_produce(self, server: &str, name: &str) -> bool {
         let Self::Both { head, first, separator, tail } = self else {
             return true;
         };
@@ -411,8 +411,8 @@ fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCa
     hash.update(tool);
     let hex = HEXLOWER.encode(&hash.finalize()[..digits / 2]);
     // A stem is ASCII, so any offset is a boundary.
-    let kept = stem.len().min(cap.chars() - digits - 1);
-    format!("{}_{hex}", &stem[..kept])
+    let stem_length = stem.len().min(cap.chars() - digits - 1);
+    format!("{}_{hex}", &stem[..stem_length])
 }
 
 #[cfg(test)]
@@ -532,7 +532,7 @@ mod tests {
         fn a_name_may_be_of_its_own_server(style in style(), cap in cap(), pairs in pairs(), keeps in any::<bool>()) {
             let naming = Naming { style, cap, dashes: if keeps { Dashes::Keep } else { Dashes::Underscore } };
             for ((server, _), name) in assign(&naming, borrowed(&pairs)) {
-                prop_assert!(naming.may_be_of(server, &name), "{server} {name}");
+                prop_assert!(naming.may_produce(server, &name), "{server} {name}");
             }
         }
 
@@ -563,14 +563,14 @@ mod tests {
         let naming = Naming { style: style.clone(), ..Naming::default() };
         let owners = |name: &str| {
             let servers = ["git", "git-hub", "github", "hub", "git.hub", "git_hub", "mcp", "echo"];
-            servers.into_iter().filter(|server| naming.may_be_of(server, name)).collect::<Vec<_>>()
+            servers.into_iter().filter(|server| naming.may_produce(server, name)).collect::<Vec<_>>()
         };
         assert_eq!(owners("mcp__github__echo"), ["github"]);
         assert_eq!(owners("mcp__git__hub__echo"), ["git"]);
         assert_eq!(owners("mcp__git-hub__echo"), ["git-hub"]);
         assert_eq!(owners(&name(&style, "git.hub", "echo")), ["git.hub", "git_hub"]);
         assert_eq!(owners("echo"), [""; 0]);
-        assert!(Naming { style: NameStyle::Tool, ..Naming::default() }.may_be_of("git", "echo"));
+        assert!(Naming { style: NameStyle::Tool, ..Naming::default() }.may_produce("git", "echo"));
     }
 
     #[test]

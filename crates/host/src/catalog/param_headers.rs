@@ -42,7 +42,7 @@ struct ParamHeader {
 /// The reason why a tool must not be offered over HTTP. Names that the server chose are quoted, with control characters
 /// escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadAnnotation {
+pub(crate) enum BadMark {
     /// The mark is at a place where it does not identify one argument.
     #[error("x-mcp-header is in {place:?}, not on a property that can be reached through `properties` alone")]
     Misplaced {
@@ -98,8 +98,8 @@ impl ParamHeaders {
     ///
     /// # Errors
     /// The first broken rule. The tool must then be left out of the list, with this reason.
-    pub(crate) fn from_schema(schema: &Value) -> Result<Self, BadAnnotation> {
-        let mut search = Search::default();
+    pub(crate) fn from_schema(schema: &Value) -> Result<Self, BadMark> {
+        let mut search = MarkSearch::default();
         if let Value::Object(schema) = schema {
             search.visit_reachable(schema, &mut Vec::new())?;
         }
@@ -110,13 +110,13 @@ impl ParamHeaders {
     /// an array or an object, which the schema does not allow there.
     ///
     /// The values are marked sensitive: arguments must not be logged.
-    pub(crate) fn apply(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
+    pub(crate) fn headers_for(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 
-    /// Returns the headers as [`Self::apply`] does, and in addition the headers that a call with these arguments must
-    /// not have, with `None` as the value.
-    pub(crate) fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    /// Returns the headers as [`Self::headers_for`] does, and in addition the headers that a call with these arguments
+    /// must not have, with `None` as the value.
+    pub(crate) fn mirrored_headers(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
     }
 }
@@ -162,19 +162,15 @@ pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
 
 /// A walk through a schema. It recurses as deep as the schema nests, which the JSON parser has limited.
 #[derive(Default)]
-struct Search {
+struct MarkSearch {
     found: Vec<ParamHeader>,
     /// The names of the headers in `found`, to notice a repeated one.
     names: HashSet<HeaderName>,
 }
 
-impl Search {
+impl MarkSearch {
     /// Searches a schema that is reached through `properties` only, along `path`.
-    fn visit_reachable<'a>(
-        &mut self,
-        schema: &'a Map<String, Value>,
-        path: &mut Vec<&'a str>,
-    ) -> Result<(), BadAnnotation> {
+    fn visit_reachable<'a>(&mut self, schema: &'a Map<String, Value>, path: &mut Vec<&'a str>) -> Result<(), BadMark> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
                 (KEYWORD, header) => self.add_header(header, schema.get("type"), path)?,
@@ -187,33 +183,33 @@ impl Search {
                         }
                     }
                 }
-                (keyword, value) => no_annotation_under(keyword, value)?,
+                (keyword, value) => check_no_mark_under(keyword, value)?,
             }
         }
         Ok(())
     }
 
     /// Adds the header that the mark of the property at `path` asks for. `kind` is the `type` in the property's schema.
-    fn add_header(&mut self, header: &Value, kind: Option<&Value>, path: &[&str]) -> Result<(), BadAnnotation> {
+    fn add_header(&mut self, header: &Value, kind: Option<&Value>, path: &[&str]) -> Result<(), BadMark> {
         if path.is_empty() {
-            return Err(BadAnnotation::Misplaced { place: String::new() });
+            return Err(BadMark::Misplaced { place: String::new() });
         }
         let property = path.join(".");
         let Value::String(header) = header else {
-            return Err(BadAnnotation::NotAString { property });
+            return Err(BadMark::NotAString { property });
         };
         let name = HeaderName::from_bytes(format!("{PREFIX}{header}").as_bytes());
         let Some(name) = name.ok().filter(|_| !header.is_empty()) else {
-            return Err(BadAnnotation::NotAToken { property, header: header.clone() });
+            return Err(BadMark::NotAToken { property, header: header.clone() });
         };
         if !matches!(kind.and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-            return Err(BadAnnotation::NotPrimitive { property });
+            return Err(BadMark::NotPrimitive { property });
         }
         if !self.names.insert(name.clone()) {
-            return Err(BadAnnotation::Repeated { property, header: header.clone() });
+            return Err(BadMark::Repeated { property, header: header.clone() });
         }
         if self.found.len() == MAX_HEADERS {
-            return Err(BadAnnotation::TooMany { limit: MAX_HEADERS });
+            return Err(BadMark::TooMany { limit: MAX_HEADERS });
         }
         self.found.push(ParamHeader { name, path: path.iter().map(|name| (*name).into()).collect() });
         Ok(())
@@ -223,7 +219,7 @@ impl Search {
 /// Checks that the schemas under a keyword contain no mark.
 ///
 /// Names and keywords must be distinguished: a property may be called `x-mcp-header` or `default`.
-fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation> {
+fn check_no_mark_under(keyword: &str, value: &Value) -> Result<(), BadMark> {
     match (keyword, value) {
         // Values, not schemas.
         ("default" | "const" | "enum" | "examples" | "required" | "dependentRequired", _) => Ok(()),
@@ -231,20 +227,18 @@ fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation
         (
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies",
             Value::Object(schemas),
-        ) => schemas.values().try_for_each(|schema| no_annotation_in(keyword, schema)),
+        ) => schemas.values().try_for_each(|schema| check_no_mark_in(keyword, schema)),
         // A schema, a list of schemas, or a value of no interest.
-        _ => no_annotation_in(keyword, value),
+        _ => check_no_mark_in(keyword, value),
     }
 }
 
 /// Checks that a schema or a list of schemas, which is under the keyword `place`, contains no mark.
-fn no_annotation_in(place: &str, value: &Value) -> Result<(), BadAnnotation> {
+fn check_no_mark_in(place: &str, value: &Value) -> Result<(), BadMark> {
     match value {
-        Value::Object(schema) if schema.contains_key(KEYWORD) => {
-            Err(BadAnnotation::Misplaced { place: place.to_owned() })
-        }
-        Value::Object(schema) => schema.iter().try_for_each(|(keyword, value)| no_annotation_under(keyword, value)),
-        Value::Array(schemas) => schemas.iter().try_for_each(|schema| no_annotation_in(place, schema)),
+        Value::Object(schema) if schema.contains_key(KEYWORD) => Err(BadMark::Misplaced { place: place.to_owned() }),
+        Value::Object(schema) => schema.iter().try_for_each(|(keyword, value)| check_no_mark_under(keyword, value)),
+        Value::Array(schemas) => schemas.iter().try_for_each(|schema| check_no_mark_in(place, schema)),
         _ => Ok(()),
     }
 }
@@ -256,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    fn with(properties: Value) -> Result<ParamHeaders, BadAnnotation> {
+    fn with(properties: Value) -> Result<ParamHeaders, BadMark> {
         ParamHeaders::from_schema(&json!({"type": "object", "properties": properties}))
     }
 
@@ -273,7 +267,7 @@ mod tests {
 
     fn applied(headers: &ParamHeaders, arguments: &Value) -> Vec<String> {
         let text = |(name, value): &(HeaderName, HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
-        headers.apply(arguments.as_object().unwrap()).iter().map(text).collect()
+        headers.headers_for(arguments.as_object().unwrap()).iter().map(text).collect()
     }
 
     #[test]
@@ -383,7 +377,7 @@ mod tests {
     #[test]
     fn a_value_does_not_show_in_debug_output() {
         let headers = with(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
-        let applied = headers.apply(json!({"a": "hunter2"}).as_object().unwrap());
+        let applied = headers.headers_for(json!({"a": "hunter2"}).as_object().unwrap());
         assert!(!format!("{applied:?}").contains("hunter2"));
     }
 
@@ -449,7 +443,7 @@ mod tests {
             json!("String"),
         ] {
             let error = with(json!({"v": {"type": kind, "x-mcp-header": "V"}})).unwrap_err();
-            assert_eq!(error, BadAnnotation::NotPrimitive { property: "v".to_owned() }, "{kind}");
+            assert_eq!(error, BadMark::NotPrimitive { property: "v".to_owned() }, "{kind}");
         }
         assert!(with(json!({"v": {"enum": ["a"], "x-mcp-header": "V"}})).is_err());
     }
@@ -475,7 +469,7 @@ mod tests {
         ];
         for (schema, place) in table {
             let error = ParamHeaders::from_schema(&schema).unwrap_err();
-            assert_eq!(error, BadAnnotation::Misplaced { place: place.to_owned() }, "{schema}");
+            assert_eq!(error, BadMark::Misplaced { place: place.to_owned() }, "{schema}");
         }
     }
 
@@ -505,7 +499,7 @@ mod tests {
             (0..count).map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("H{n}")}))).collect()
         };
         assert!(with(many(MAX_HEADERS)).is_ok());
-        assert_eq!(with(many(MAX_HEADERS + 1)), Err(BadAnnotation::TooMany { limit: MAX_HEADERS }));
+        assert_eq!(with(many(MAX_HEADERS + 1)), Err(BadMark::TooMany { limit: MAX_HEADERS }));
         assert!(with(json!({"v": {"type": "string", "x-mcp-header": "V".repeat(100_000)}})).is_err());
     }
 

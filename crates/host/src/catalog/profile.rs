@@ -6,7 +6,7 @@ use super::{Catalog, CatalogTool, Selection};
 use crate::{quota::QuotaSet, spec::ServerName};
 
 /// The longest name of a tool that every model takes.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A selection of tools, some of which models see under another name or with another description.
 ///
@@ -39,8 +39,8 @@ impl ToolProfile {
     /// `_`, which fit into an address and into the request to every model.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
-        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_usual)
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_name_byte)
     }
 
     /// Shows the tool that `server` calls `tool` in another way.
@@ -55,7 +55,7 @@ impl ToolProfile {
 
     /// Limits what all clients of the profile use together.
     #[must_use]
-    pub fn bounded_by(mut self, quotas: QuotaSet) -> Self {
+    pub fn with_quotas(mut self, quotas: QuotaSet) -> Self {
         self.quotas = quotas;
         self
     }
@@ -98,7 +98,7 @@ impl ToolProfile {
             Some((server, tool)) => catalog.tool_of(server, tool),
             None => catalog.get(name).or_else(|| catalog.quarantined_tool(name)),
         };
-        // `in_quarantine` also accepts other spellings, by which a renamed tool must not be found.
+        // `quarantined_tool` also accepts other spellings, by which a renamed tool must not be found.
         found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
     }
 

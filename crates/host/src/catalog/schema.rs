@@ -93,8 +93,8 @@ pub fn clean(schema: &Value, provider: Provider) -> Cleaned {
     let schema = dialect::normalise(schema, &mut report);
     let mut root = root::flatten(schema, &mut report);
     match provider {
-        Provider::OpenAi => openai(&mut root, &mut report),
-        Provider::Anthropic => anthropic(&mut root, &mut report),
+        Provider::OpenAi => apply_openai_rules(&mut root, &mut report),
+        Provider::Anthropic => apply_anthropic_rules(&mut root, &mut report),
         Provider::Gemini => root = gemini::convert_root(root, &mut report),
         Provider::None => {}
     }
@@ -103,23 +103,23 @@ pub fn clean(schema: &Value, provider: Provider) -> Cleaned {
 
 /// Applies the rules of OpenAI: every array has `items`, every object has `properties`, and there are no exclusive
 /// bounds.
-fn openai(schema: &mut Map<String, Value>, report: &mut Report) {
+fn apply_openai_rules(schema: &mut Map<String, Value>, report: &mut Report) {
     soften_exclusive_bounds(schema, report);
     unroll_tuple(schema, report);
-    if has_type(schema, "array") && !schema.contains_key("items") {
+    if allows_type(schema, "array") && !schema.contains_key("items") {
         report.note("added `items`, which arrays must have");
         schema.insert("items".into(), Value::Object(Map::new()));
     }
-    if has_type(schema, "object") && !schema.contains_key("properties") {
+    if allows_type(schema, "object") && !schema.contains_key("properties") {
         report.note("added empty `properties`, which objects must have");
         schema.insert("properties".into(), Value::Object(Map::new()));
     }
-    dialect::for_each_subschema(schema, report, &mut openai);
+    dialect::for_each_subschema(schema, report, &mut apply_openai_rules);
 }
 
 /// Applies the rules of Anthropic: the names of the properties at the root consist of `[a-zA-Z0-9_.-]` and have at most
 /// 64 characters.
-fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
+fn apply_anthropic_rules(root: &mut Map<String, Value>, report: &mut Report) {
     let is_allowed = |name: &str| {
         (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
     };
@@ -135,7 +135,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
 }
 
 /// Returns whether the schema allows this type.
-fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
+fn allows_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
         Some(Value::Array(types)) => types.iter().any(|allowed| allowed == name),
@@ -193,13 +193,13 @@ fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
 }
 
 /// The maximum length of a description together with its hints, in bytes. Hints beyond it are left out.
-const HINT_BYTES: usize = 4_096;
+const MAX_DESCRIPTION_BYTES: usize = 4_096;
 
 /// Adds to the description a constraint that the schema cannot express.
 fn add_hint(schema: &mut Map<String, Value>, hint: &str) {
     let description = schema.entry("description").or_insert_with(|| Value::String(String::new()));
     if let Value::String(text) = description
-        && text.len() + hint.len() < HINT_BYTES
+        && text.len() + hint.len() < MAX_DESCRIPTION_BYTES
         && !text.contains(hint)
     {
         if !text.is_empty() {

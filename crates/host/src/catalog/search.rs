@@ -34,17 +34,17 @@ pub struct Hit {
 }
 
 /// Hits below this share of the best score are dropped.
-const FLOOR: f32 = 0.2;
+const MIN_SCORE_SHARE: f32 = 0.2;
 
 /// The index of one server's tools, made on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Indexed(OnceCell<ServerIndex>);
+pub(crate) struct LazyIndex(OnceCell<ServerIndex>);
 
-impl Indexed {
-    /// Returns the index of `tools`, which must be the same in each call. `None` if `stop` returned `true`.
-    fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
+impl LazyIndex {
+    /// Returns the index of `tools`, which must be the same in each call. `None` if `should_stop` returned `true`.
+    fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, should_stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
         // While one thread builds the index, others wait instead of building another.
-        self.0.get_or_try_init(|| ServerIndex::of(tools, stop).ok_or(Stopped)).ok()
+        self.0.get_or_try_init(|| ServerIndex::of(tools, should_stop).ok_or(Stopped)).ok()
     }
 
     /// Returns the memory of the index, in bytes; 0 until the index is made.
@@ -53,13 +53,13 @@ impl Indexed {
     }
 }
 
-/// The index was not built, because `stop` returned `true`.
+/// The index was not built, because `should_stop` returned `true`.
 struct Stopped;
 
 impl ToolSet {
-    /// Returns the index of these tools, and builds it if it is missing. `None` if `stop` returned `true`.
-    pub(crate) fn search_index(&self, stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
-        self.indexed.get(self.tools.iter().map(|listed| listed.shown()), stop)
+    /// Returns the index of these tools, and builds it if it is missing. `None` if `should_stop` returned `true`.
+    pub(crate) fn search_index(&self, should_stop: &dyn Fn() -> bool) -> Option<&ServerIndex> {
+        self.search_index.get(self.tools.iter().map(|listed| listed.shown()), should_stop)
     }
 }
 
@@ -89,20 +89,20 @@ impl Catalog {
             .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
             .filter_map(|ranked| {
                 let (server, index) = servers[ranked.index];
-                let listed = &server.set.tools[index.listed_at(ranked.position)];
-                let tool = self.of_pair(&server.server, &listed.tool.name)?;
+                let listed = &server.set.tools[index.list_position(ranked.position)];
+                let tool = self.find_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
-            .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * FLOOR)
+            .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * MIN_SCORE_SHARE)
             .take(limit)
             .collect()
     }
 
-    /// Indexes all tools that are not indexed yet, so that no search has to build an index. Stops when `stop` returns
-    /// `true`.
-    pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
+    /// Indexes all tools that are not indexed yet, so that no search has to build an index. Stops when `should_stop`
+    /// returns `true`.
+    pub(crate) fn index(&self, should_stop: &dyn Fn() -> bool) {
         for server in &self.server_tools {
-            if server.set.search_index(stop).is_none() {
+            if server.set.search_index(should_stop).is_none() {
                 return;
             }
         }
@@ -112,7 +112,7 @@ impl Catalog {
     /// once they are built.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.server_tools.iter().map(|server| server.set.indexed.bytes()).sum()
+        self.server_tools.iter().map(|server| server.set.search_index.bytes()).sum()
     }
 }
 
@@ -120,7 +120,7 @@ impl Catalog {
 pub(super) fn server_words(server: &str) -> Box<[String]> {
     let mut stems = Vec::new();
     for word in words::words(server) {
-        words::parts(word, &mut |part| stems.push(words::stem(part)));
+        words::for_each_part(word, &mut |part| stems.push(words::stem(part)));
     }
     stems.into()
 }

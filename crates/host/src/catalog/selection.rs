@@ -87,7 +87,7 @@ impl Selection {
     }
 
     /// Returns the part of the selection that belongs to this server.
-    pub(crate) fn within(&self, server: ServerName) -> Self {
+    pub(crate) fn restricted_to(&self, server: ServerName) -> Self {
         if self.may_have(&server) {
             Self { servers: BTreeSet::from([server]), ..self.clone() }
         } else {

@@ -37,16 +37,16 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
         .unwrap_or_default();
 
     let printer = TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) };
-    let argument = |name: &str, mark: &str| {
-        let kind = properties.get(name).map_or_else(any, |schema| printer.kind(schema, 0));
+    let format_argument = |name: &str, mark: &str| {
+        let kind = properties.get(name).map_or_else(any_type, |schema| printer.type_name(schema, 0));
         format!("{}{mark}: {kind}", text::for_line(name))
     };
-    let mut arguments: Vec<String> = required.iter().map(|name| argument(name, "")).collect();
+    let mut arguments: Vec<String> = required.iter().map(|name| format_argument(name, "")).collect();
     let required_names: HashSet<&str> = required.iter().copied().collect();
     let optional: Vec<&String> = properties.keys().filter(|name| !required_names.contains(name.as_str())).collect();
     // A single further argument is shown, because `+1 optional` would hardly be shorter.
     let shown = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
-    arguments.extend(optional[..shown].iter().map(|name| argument(name, "?")));
+    arguments.extend(optional[..shown].iter().map(|name| format_argument(name, "?")));
     if optional.len() > shown {
         arguments.push(format!("+{} optional", optional.len() - shown));
     }
@@ -54,11 +54,11 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
 }
 
 /// Returns the type of a schema as a [`signature`] shows it.
-pub(crate) fn kind(schema: &Value) -> String {
-    TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) }.kind(schema, 0)
+pub(crate) fn type_name(schema: &Value) -> String {
+    TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) }.type_name(schema, 0)
 }
 
-fn any() -> String {
+fn any_type() -> String {
     "any".to_owned()
 }
 
@@ -71,17 +71,17 @@ struct TypePrinter<'a> {
 }
 
 impl TypePrinter<'_> {
-    fn kind(&self, schema: &Value, depth: usize) -> String {
+    fn type_name(&self, schema: &Value, depth: usize) -> String {
         let types_left = self.types_left.get();
         if depth > MAX_DEPTH || types_left == 0 {
-            return any();
+            return any_type();
         }
         self.types_left.set(types_left - 1);
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
             return target
                 .strip_prefix('#')
                 .and_then(|pointer| self.root.pointer(pointer))
-                .map_or_else(any, |schema| self.kind(schema, depth + 1));
+                .map_or_else(any_type, |schema| self.type_name(schema, depth + 1));
         }
         if let Some(value) = schema.get("const") {
             return literal(value);
@@ -95,16 +95,16 @@ impl TypePrinter<'_> {
         }
         let branches = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
         if let Some(branches) = branches {
-            return union(branches, |schema| self.kind(schema, depth + 1));
+            return union(branches, |schema| self.type_name(schema, depth + 1));
         }
         match schema.get("type") {
             Some(Value::Array(names)) => {
-                union(names, |name| name.as_str().map_or_else(any, |name| self.named_type(name, schema, depth)))
+                union(names, |name| name.as_str().map_or_else(any_type, |name| self.named_type(name, schema, depth)))
             }
             Some(Value::String(name)) => self.named_type(name, schema, depth),
             _ if schema.get("properties").is_some() => "object".to_owned(),
             _ if schema.get("items").is_some() => self.named_type("array", schema, depth),
-            _ => any(),
+            _ => any_type(),
         }
     }
 
@@ -112,7 +112,7 @@ impl TypePrinter<'_> {
         if name != "array" {
             return text::for_line(name).into_owned();
         }
-        let item = schema.get("items").map_or_else(any, |schema| self.kind(schema, depth + 1));
+        let item = schema.get("items").map_or_else(any_type, |schema| self.type_name(schema, depth + 1));
         if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
     }
 }
@@ -129,7 +129,7 @@ fn union(alternatives: &[Value], print: impl Fn(&Value) -> String) -> String {
     if alternatives.len() > MAX_ALTERNATIVES {
         distinct.push("...".to_owned());
     }
-    if distinct.is_empty() { any() } else { distinct.join("|") }
+    if distinct.is_empty() { any_type() } else { distinct.join("|") }
 }
 
 fn literal(value: &Value) -> String {

@@ -17,39 +17,39 @@ use crate::mcp::Tool;
 const FRAME_TOKENS: usize = 10;
 
 /// Estimates the tokens of a tool's definition, with its input schema as the server wrote it.
-pub(crate) fn of_tool(tool: &Tool) -> usize {
-    of_definition(&tool.name, tool.description.as_deref().unwrap_or_default(), tool.input_schema.get())
+pub(crate) fn estimate_tool(tool: &Tool) -> usize {
+    estimate_definition(&tool.name, tool.description.as_deref().unwrap_or_default(), tool.input_schema.get())
 }
 
 /// Estimates the tokens of a definition from its three values; the schema is JSON.
-pub(crate) fn of_definition(name: &str, description: &str, schema: &str) -> usize {
-    [name, description, schema].into_iter().map(of_text).fold(FRAME_TOKENS, usize::saturating_add)
+pub(crate) fn estimate_definition(name: &str, description: &str, schema: &str) -> usize {
+    [name, description, schema].into_iter().map(estimate_text).fold(FRAME_TOKENS, usize::saturating_add)
 }
 
 /// Estimates the tokens of a text.
-fn of_text(text: &str) -> usize {
+fn estimate_text(text: &str) -> usize {
     let mut tokens = 0;
     // Characters of other scripts count in halves.
     let mut halves = 0;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let class = Class::of(first);
-        let end = rest.find(|c| Class::of(c) != class).unwrap_or(rest.len());
+        let class = CharClass::of(first);
+        let end = rest.find(|c| CharClass::of(c) != class).unwrap_or(rest.len());
         let run = &rest[..end];
         rest = &rest[end..];
         match class {
-            Class::Space => {}
-            Class::Letter => tokens += run.len().div_ceil(12),
-            Class::Digit => tokens += run.len().div_ceil(3),
-            Class::Punctuation => tokens += run.len().div_ceil(4),
-            Class::Other => halves += run.chars().map(halves_of).sum::<usize>(),
+            CharClass::Space => {}
+            CharClass::Letter => tokens += run.len().div_ceil(12),
+            CharClass::Digit => tokens += run.len().div_ceil(3),
+            CharClass::Punctuation => tokens += run.len().div_ceil(4),
+            CharClass::Other => halves += run.chars().map(half_tokens).sum::<usize>(),
         }
     }
     tokens + halves.div_ceil(2)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Space,
     Letter,
     Digit,
@@ -57,7 +57,7 @@ enum Class {
     Other,
 }
 
-impl Class {
+impl CharClass {
     fn of(c: char) -> Self {
         match c {
             'a'..='z' | 'A'..='Z' => Self::Letter,
@@ -71,7 +71,7 @@ impl Class {
 
 /// Returns the tokens of a character outside ASCII, in halves: one half for alphabets, two for the rest of the basic
 /// plane, four for emoji and rare scripts.
-fn halves_of(c: char) -> usize {
+fn half_tokens(c: char) -> usize {
     match u32::from(c) {
         ..0x2000 => 1,
         0x2000..0x1_0000 => 2,
@@ -88,12 +88,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_costs_more_than_twice_its_characters(text in any::<String>()) {
-            prop_assert!(of_text(&text) <= 2 * text.chars().count());
+            prop_assert!(estimate_text(&text) <= 2 * text.chars().count());
         }
 
         #[test]
         fn joining_texts_is_never_dearer_than_the_parts(one in "[a-z0-9 .é漢]{0,20}", other in "[a-z0-9 .é漢]{0,20}") {
-            prop_assert!(of_text(&[one.as_str(), other.as_str()].concat()) <= of_text(&one) + of_text(&other));
+            let joined = [one.as_str(), other.as_str()].concat();
+            prop_assert!(estimate_text(&joined) <= estimate_text(&one) + estimate_text(&other));
         }
     }
 
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn definitions_of_real_servers_are_estimated_within_an_eighth() {
         for &(name, description, schema, o200k, cl100k) in MEASURED {
-            let estimate = of_definition(name, description, schema);
+            let estimate = estimate_definition(name, description, schema);
             for exact in [o200k, cl100k] {
                 assert!(estimate.abs_diff(exact) * 8 <= exact, "{name}: {estimate} for {exact}");
             }
@@ -155,11 +156,11 @@ mod tests {
 
     #[test]
     fn runs_are_counted_as_tokenizers_do() {
-        assert_eq!(of_text(""), 0);
-        assert_eq!(of_text("hello world"), 2);
-        assert_eq!(of_text("internationalization"), 2);
-        assert_eq!(of_text("1234567"), 3);
-        assert_eq!(of_text(r#"{"a":1}"#), 5);
-        assert_eq!(of_text("文件"), 2);
+        assert_eq!(estimate_text(""), 0);
+        assert_eq!(estimate_text("hello world"), 2);
+        assert_eq!(estimate_text("internationalization"), 2);
+        assert_eq!(estimate_text("1234567"), 3);
+        assert_eq!(estimate_text(r#"{"a":1}"#), 5);
+        assert_eq!(estimate_text("文件"), 2);
     }
 }

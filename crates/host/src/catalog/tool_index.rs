@@ -18,12 +18,12 @@ impl ToolIndex {
     /// Indexes the tools of this list, whose names are all different. Tools after the first 2^32 are not found.
     pub(super) fn new(tools: &[CatalogTool]) -> Self {
         let mut index = Self::default();
-        index.by_name = index.table(tools, |tool| tool.name.as_str());
-        index.by_pair = index.table(tools, pair);
+        index.by_name = index.build_table(tools, |tool| tool.name.as_str());
+        index.by_pair = index.build_table(tools, pair);
         index
     }
 
-    fn table<'a, K: Hash>(&self, tools: &'a [CatalogTool], key: impl Fn(&'a CatalogTool) -> K) -> HashTable<u32> {
+    fn build_table<'a, K: Hash>(&self, tools: &'a [CatalogTool], key: impl Fn(&'a CatalogTool) -> K) -> HashTable<u32> {
         let mut table = HashTable::with_capacity(tools.len());
         for (position, tool) in (0..).zip(tools) {
             // The table has room for all tools, so the closure that would hash a tool again is never called.

@@ -8,9 +8,9 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    catalog::{Listed, ListedTool, UnusableTool, search::Indexed},
+    catalog::{Listed, ListedTool, UnusableTool, search::LazyIndex},
     glob::ToolFilter,
-    pins::{Cause, Judged, Pin, Quarantined, judge},
+    pins::{Cause, ListComparison, Pin, Quarantined, judge},
     spec::Invisible,
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct ToolSet {
     /// The generation of the pins that the tools were checked against, tool by tool.
     pub(crate) generation: Option<u64>,
     /// The index that searches use.
-    pub(crate) indexed: Indexed,
+    pub(crate) search_index: LazyIndex,
 }
 
 /// A tool that does not match its pin.
@@ -45,7 +45,7 @@ impl MismatchedTool {
         &self.listed.tool.name
     }
 
-    pub(crate) fn report(&self) -> Quarantined {
+    pub(crate) fn to_quarantined(&self) -> Quarantined {
         Quarantined {
             tool: self.listed.tool.name.clone(),
             definition: self.listed.definition(),
@@ -76,19 +76,20 @@ impl ToolSet {
             unusable: listed.unusable,
             mismatched: Box::default(),
             generation: None,
-            indexed: Indexed::default(),
+            search_index: LazyIndex::default(),
         }
     }
 
     /// Returns the same set, with unchanged tools taken from `before`: this keeps their derived data, such as schemas
     /// for providers.
-    pub(crate) fn adopting(mut self, before: &Self) -> Self {
-        let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.tool.name.as_str(), kept)).collect();
+    pub(crate) fn reusing_unchanged(mut self, before: &Self) -> Self {
+        let previous: HashMap<_, _> =
+            before.tools.iter().map(|previous_tool| (previous_tool.tool.name.as_str(), previous_tool)).collect();
         for tool in &mut self.tools {
-            if let Some(kept) = known.get(tool.tool.name.as_str())
-                && *kept == tool
+            if let Some(previous_tool) = previous.get(tool.tool.name.as_str())
+                && *previous_tool == tool
             {
-                tool.clone_from(kept);
+                tool.clone_from(previous_tool);
             }
         }
         self
@@ -108,15 +109,16 @@ impl ToolSet {
     /// Returns the mismatched tools that are new or differ from `before`. There may be thousands, so each is compared
     /// only with the tool of its name.
     pub(crate) fn mismatched_since(&self, before: &Self) -> Vec<&MismatchedTool> {
-        let known: HashMap<_, _> = before.mismatched.iter().map(|mismatched| (mismatched.name(), mismatched)).collect();
-        self.mismatched.iter().filter(|mismatched| known.get(mismatched.name()) != Some(mismatched)).collect()
+        let previous: HashMap<_, _> =
+            before.mismatched.iter().map(|mismatched| (mismatched.name(), mismatched)).collect();
+        self.mismatched.iter().filter(|mismatched| previous.get(mismatched.name()) != Some(mismatched)).collect()
     }
 
     /// Returns the tools that cannot be used, if they were usable in `before` or were unusable there for another
     /// reason.
     pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&UnusableTool> {
-        let known: HashSet<_> = before.unusable.iter().collect();
-        self.unusable.iter().filter(|unusable| !known.contains(unusable)).collect()
+        let previous: HashSet<_> = before.unusable.iter().collect();
+        self.unusable.iter().filter(|unusable| !previous.contains(unusable)).collect()
     }
 
     /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only lists with
@@ -145,14 +147,14 @@ impl ToolSet {
     }
 
     /// Checks the tools against `pins`. Slow for very many tools.
-    pub(crate) fn check_against(&self, pins: &BTreeMap<String, Pin>) -> Judged {
+    pub(crate) fn check_against(&self, pins: &BTreeMap<String, Pin>) -> ListComparison {
         let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition())).collect();
         judge(&listed, &self.hidden, pins)
     }
 
     /// Returns this set with other mismatches: a tool is mismatched if `cause` returns a value for its name. `usable`
     /// says whether mismatched tools can be used nevertheless.
-    pub(crate) fn split_by(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
+    pub(crate) fn with_mismatches(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
         let (mut tools, mut mismatched) = (Vec::new(), Vec::new());
         for listed in self.all() {
             if let Some(cause) = cause(&listed.tool.name) {
@@ -169,7 +171,7 @@ impl ToolSet {
             generation: None,
             hidden: self.hidden.clone(),
             unusable: self.unusable.clone(),
-            indexed: Indexed::default(),
+            search_index: LazyIndex::default(),
         }
     }
 
@@ -192,7 +194,7 @@ mod tests {
             let tools: Vec<_> = (0..20_000)
                 .map(|n| made::tool(&format!("tool{n}"), if changed == format!("tool{n}") { "other" } else { "" }, &[]))
                 .collect();
-            made::set(&tools).split_by(|_| Some(Cause::TooMany), false)
+            made::set(&tools).with_mismatches(|_| Some(Cause::TooMany), false)
         };
         let (before, same, other) = (listed(""), listed(""), listed("tool7"));
         let started = Instant::now();

@@ -33,7 +33,7 @@ const MARKS: &[&str] =
 const MAX_GAP_WORDS: usize = 3;
 
 /// Returns the first phrase in `text`, in lower case and without invisible characters.
-pub(super) fn first_in(text: &str) -> Option<String> {
+pub(super) fn find_phrase(text: &str) -> Option<String> {
     let visible: String = text.chars().filter(|c| !super::is_invisible(*c)).collect();
     let lower = visible.to_lowercase().replace('’', "'");
     if let Some(mark) = MARKS.iter().find(|mark| lower.contains(**mark)) {

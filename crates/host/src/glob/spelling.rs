@@ -84,7 +84,7 @@ impl Pattern {
 
     /// Returns whether the pattern can cover a tool of this server, in any spelling.
     #[must_use]
-    pub fn may_be_of(&self, server: &str) -> bool {
+    pub fn may_cover_server(&self, server: &str) -> bool {
         let fits = |pattern: &Self| {
             let glob = pattern.server.as_ref();
             glob.is_none_or(|glob| glob.is_match(server) || (pattern.is_folded && glob.is_match_folded(server)))
@@ -164,7 +164,7 @@ mod tests {
             ("f*/x", true),
             ("mcp__other", false),
         ] {
-            assert_eq!(pattern(written).may_be_of("fake"), expected, "{written}");
+            assert_eq!(pattern(written).may_cover_server("fake"), expected, "{written}");
         }
     }
 }

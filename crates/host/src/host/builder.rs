@@ -27,9 +27,9 @@ use crate::{
     },
     pins::Pins,
     principal::Principal,
-    resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
+    resolve::{Answers, Artifacts, Authorizer, InheritingResolver, Memory, Resolver},
     server::ServerContext,
-    trace::{PassOn, Tracer},
+    trace::{ForwardingTracer, Tracer},
     witness::{Fact, Witness},
 };
 
@@ -277,13 +277,13 @@ impl HostBuilder {
         let (inbox, messages) = mpsc::channel(INBOX_LENGTH);
         let capacity = if self.lender.is_some() { MAX_EVENTS_BEHIND_BORROWER } else { MAX_EVENTS_BEHIND };
         let (sender, _) = broadcast::channel(capacity);
-        let events = report_events(sender.clone(), self.witness.clone());
+        let events = event_reporter(sender.clone(), self.witness.clone());
         let tasks = TaskTracker::new();
         let watched = Arc::<WatchedResources>::default();
         let asker = self.asker.unwrap_or_else(|| Arc::new(NoAsker));
         let context = ServerContext {
             connector: Connector {
-                resolver: self.resolver.unwrap_or_else(|| Arc::new(Inheriting(self.environment))),
+                resolver: self.resolver.unwrap_or_else(|| Arc::new(InheritingResolver(self.environment))),
                 authorizer: self.authorizer,
                 asker: asker.clone(),
                 events: events.clone(),
@@ -330,8 +330,8 @@ impl HostBuilder {
                 witness: self.witness,
                 answer_store: self.answers,
                 session_answers: Arc::default(),
-                calls: Arc::default(),
-                tracer: self.tracer.unwrap_or_else(|| Arc::new(PassOn)),
+                last_call_number: Arc::default(),
+                tracer: self.tracer.unwrap_or_else(|| Arc::new(ForwardingTracer)),
             }),
             tasks,
             is_shut_down: Arc::default(),
@@ -340,9 +340,9 @@ impl HostBuilder {
 }
 
 /// Returns the function that sends events to all listeners, and the facts in them to the witness.
-fn report_events(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
+fn event_reporter(sender: broadcast::Sender<Event>, witness: Option<Arc<dyn Witness>>) -> Events {
     Arc::new(move |event| {
-        if let Some((witness, fact)) = witness.as_ref().zip(fact(&event)) {
+        if let Some((witness, fact)) = witness.as_ref().zip(witness_fact(&event)) {
             witness.record(fact);
         }
         // The only failure is that no receiver exists.
@@ -357,7 +357,7 @@ fn own_client_info() -> ClientInfo {
 
 /// Returns the fact that a witness gets for `event`; `None` if the event is not for witnesses. Witnesses get calls from
 /// [`CallContext`], with more detail than events have.
-fn fact(event: &Event) -> Option<Fact> {
+fn witness_fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {
             Some(Fact::Connected { server: server.clone(), tools: *tool_count })

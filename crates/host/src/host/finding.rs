@@ -20,7 +20,7 @@ use crate::{
 
 /// The tool to call, and its server. The inner call is `Some` if the requested call was one of `call_tool`, and then
 /// replaces the requested call.
-type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
+type Route = (Option<InnerCall>, CatalogTool, Arc<Server>);
 
 /// The reason why a call has no tool.
 enum RouteError {
@@ -33,9 +33,9 @@ impl Host {
     /// Waits until the tool `selector` (in any form that [`Call::new`] accepts) is in the catalog, or until all servers
     /// that could have the tool have finished starting. Waits for no other server. The caller bounds the time.
     pub async fn wait_for_tool(&self, selector: &str) {
-        let named = ToolReference::Written(selector.to_owned());
-        if !self.inbox.is_closed() && !self.catalog().has(&named) {
-            self.wait_for(&named, |_| Duration::MAX).await;
+        let reference = ToolReference::Written(selector.to_owned());
+        if !self.inbox.is_closed() && !self.catalog().has(&reference) {
+            self.wait_for(&reference, |_| Duration::MAX).await;
         }
     }
 
@@ -50,15 +50,15 @@ impl Host {
     /// Finds the tool of a call, and its server. If the call is one of [`call_tool`](Self::discovery), returns the call
     /// that its arguments describe instead.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
-        let routed = match self.route(&call) {
+        let route = match self.route(&call) {
             // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
-            Err(RouteError::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
-                Box::pin(self.wait_and_route(&call, named)).await
+            Err(RouteError::Missing(reference, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
+                Box::pin(self.wait_and_route(&call, reference)).await
             }
-            routed => routed,
+            route => route,
         };
-        let (inner, tool, server) = routed.map_err(|error| match error {
-            RouteError::Missing(named, unknown) => self.missing_error(&named, unknown),
+        let (inner, tool, server) = route.map_err(|error| match error {
+            RouteError::Missing(reference, unknown) => self.missing_error(&reference, unknown),
             RouteError::Failed(error) => error,
         })?;
         let call = match inner {
@@ -70,7 +70,7 @@ impl Host {
 
     /// Waits until the tool `missing`, which is not in the catalog yet, appears or cannot appear. Then finds the tool
     /// of the call.
-    async fn wait_and_route(&self, call: &Call, missing: ToolReference) -> Result<Routed, RouteError> {
+    async fn wait_and_route(&self, call: &Call, missing: ToolReference) -> Result<Route, RouteError> {
         let idle_timeout = |server: &Server| call.idle_timeout(server);
         self.wait_for(&missing, idle_timeout).await;
         match self.route(call) {
@@ -79,31 +79,35 @@ impl Host {
                 self.wait_for(&other, idle_timeout).await;
                 self.route(call)
             }
-            routed => routed,
+            route => route,
         }
     }
 
-    /// Waits until one of the servers that may have the tool `named` has it, or until all of them have listed their
+    /// Waits until one of the servers that may have the tool `reference` has it, or until all of them have listed their
     /// tools.
-    async fn wait_for(&self, named: &ToolReference, idle_timeout: impl Fn(&Server) -> Duration) {
+    async fn wait_for(&self, reference: &ToolReference, idle_timeout: impl Fn(&Server) -> Duration) {
         let servers = self.servers.load_full();
-        let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
-        let starting = owners.filter(|server| !server.is_settled());
+        let candidate_servers = self.candidate_servers(reference, &servers).into_iter().map(|(_, server)| server);
+        let starting = candidate_servers.filter(|server| !server.is_settled());
         let mut starting: FuturesUnordered<_> =
             starting.map(|server| timeout(idle_timeout(server), server.settled())).collect();
         loop {
             // A server connects a moment before its tools are in the catalog.
             self.publish().await;
-            if self.catalog().has(named) || starting.next().await.is_none() {
+            if self.catalog().has(reference) || starting.next().await.is_none() {
                 return;
             }
         }
     }
 
-    /// Returns the servers that may have the tool `named`, judging by names only; at most one server if `named` names a
-    /// server.
-    fn owners<'s>(&self, named: &ToolReference, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
-        let written = match named {
+    /// Returns the servers that may have the tool `reference`, judging by names only; at most one server if
+    /// `reference` names a server.
+    fn candidate_servers<'s>(
+        &self,
+        reference: &ToolReference,
+        servers: &'s Servers,
+    ) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
+        let written = match reference {
             ToolReference::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
             ToolReference::Written(written) => written,
         };
@@ -113,15 +117,15 @@ impl Host {
             return vec![owner];
         }
         let naming = self.naming();
-        let is_owner = |server: &str| {
+        let is_candidate = |server: &str| {
             let rest = written.strip_prefix(server);
-            rest.is_some_and(|rest| rest.starts_with('.')) || naming.may_be_of(server, written)
+            rest.is_some_and(|rest| rest.starts_with('.')) || naming.may_produce(server, written)
         };
-        servers.iter().filter(|(name, _)| is_owner(name.as_str())).collect()
+        servers.iter().filter(|(name, _)| is_candidate(name.as_str())).collect()
     }
 
     /// Finds the tool of a call in the catalog of the call if it has one, else in the current catalog.
-    fn route(&self, call: &Call) -> Result<Routed, RouteError> {
+    fn route(&self, call: &Call) -> Result<Route, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         // A tool in quarantine is found as well: the call then fails with the reason.
         let Some(tool) = catalog.tool_named(call.tool_reference()) else {
@@ -151,9 +155,9 @@ impl Host {
     }
 
     /// Returns the error for a tool that is not in the catalog, often because its server is not connected.
-    fn missing_error(&self, named: &ToolReference, unknown: UnknownTool) -> CallError {
+    fn missing_error(&self, reference: &ToolReference, unknown: UnknownTool) -> CallError {
         let servers = self.servers.load();
-        let [(name, server)] = self.owners(named, &servers)[..] else {
+        let [(name, server)] = self.candidate_servers(reference, &servers)[..] else {
             return self.shut_down_error().unwrap_or(CallError::Unknown(unknown));
         };
         let snapshot = server.snapshot();
@@ -165,6 +169,6 @@ impl Host {
         if knows_its_tools {
             return CallError::Unknown(unknown);
         }
-        Target { name, what: "", server }.not_ready(snapshot)
+        Target { server_name: name, item_name: "", server }.not_ready_error(snapshot)
     }
 }

@@ -31,22 +31,22 @@ pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 const PAUSE_FACTOR: u32 = 9;
 
 /// Tells the sender of a message that the keeper has done what the message asks for.
-type Done = oneshot::Sender<()>;
+type DoneSender = oneshot::Sender<()>;
 
 /// A message to the keeper.
 pub(super) enum Message {
     /// Start, stop and replace servers until the host has exactly these.
-    Apply(Desired, Done),
+    Apply(Desired, DoneSender),
     /// Add one server to the desired set, or change it.
-    Add(ServerName, Box<ServerSpec>, Done),
+    Add(ServerName, Box<ServerSpec>, DoneSender),
     /// Remove one server from the desired set. The answer says whether the set contained the server.
     Remove(String, oneshot::Sender<bool>),
     /// Start a server outside of the desired set. The receiver of the answer keeps it running.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with everything that servers published before this message.
-    Publish(Done),
+    Publish(DoneSender),
     /// Stop all servers, and end the keeper.
-    Shutdown(Done),
+    Shutdown(DoneSender),
 }
 
 /// A server outside of the desired set, and the naming of its tools.
@@ -67,7 +67,7 @@ pub(super) struct Lender {
 impl Lender {
     pub(super) fn new(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
         let (servers_changed, events) = (host.servers_changed.subscribe(), host.events.subscribe());
-        let source = LentServers { all: host.servers.clone(), seen: Arc::default(), principal };
+        let source = LentServers { lender_servers: host.servers.clone(), last_seen: Arc::default(), principal };
         Self { source, servers_changed, events, own_events }
     }
 
@@ -100,25 +100,25 @@ impl Lender {
 /// The servers of a lender that a principal may use.
 #[derive(Clone)]
 struct LentServers {
-    all: Arc<ArcSwap<Servers>>,
+    lender_servers: Arc<ArcSwap<Servers>>,
     /// All servers of the lender, as [`Self::refresh`] last found them.
-    seen: Arc<Servers>,
+    last_seen: Arc<Servers>,
     principal: Principal,
 }
 
 impl LentServers {
     /// Returns whether the lender's servers have changed since the last [`Self::refresh`].
     fn have_changed(&self) -> bool {
-        !Arc::ptr_eq(&self.all.load(), &self.seen)
+        !Arc::ptr_eq(&self.lender_servers.load(), &self.last_seen)
     }
 
     /// Looks at the lender's servers, and returns those that the principal may use now.
     fn refresh(&mut self) -> Arc<Servers> {
-        self.seen = self.all.load_full();
-        if self.seen.values().all(|server| server.spec.is_for(&self.principal)) {
-            return self.seen.clone();
+        self.last_seen = self.lender_servers.load_full();
+        if self.last_seen.values().all(|server| server.spec.is_for(&self.principal)) {
+            return self.last_seen.clone();
         }
-        let mut lent = Servers::clone(&self.seen);
+        let mut lent = Servers::clone(&self.last_seen);
         lent.retain(|_, server| server.spec.is_for(&self.principal));
         Arc::new(lent)
     }
@@ -145,9 +145,9 @@ pub(super) struct Keeper {
     /// Ends the tasks of the keeper when it is dropped.
     stop_on_drop: DropGuard,
     /// The tool sets in the published catalog.
-    published: BTreeMap<ServerName, Arc<ToolSet>>,
+    published_tools: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Stopped servers that may not have ended yet. A new server of the same name waits for the end.
-    ending: BTreeMap<ServerName, CancellationToken>,
+    ending_servers: BTreeMap<ServerName, CancellationToken>,
     /// The earliest moment for the next catalog, unless a caller asks for one.
     next_publish_at: Instant,
 }
@@ -173,8 +173,8 @@ impl Keeper {
             naming,
             indexer,
             stop_on_drop: stop.drop_guard(),
-            published: BTreeMap::new(),
-            ending: BTreeMap::new(),
+            published_tools: BTreeMap::new(),
+            ending_servers: BTreeMap::new(),
             next_publish_at: Instant::now(),
         }
     }
@@ -218,9 +218,9 @@ impl Keeper {
                     (None, Some(done), false)
                 }
                 Some(Message::Remove(name, done)) => {
-                    let was_there = self.remove(&name);
+                    let existed = self.remove(&name);
                     self.publish();
-                    let _ = done.send(was_there);
+                    let _ = done.send(existed);
                     continue;
                 }
                 Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),
@@ -254,11 +254,11 @@ impl Keeper {
 
     /// Adds a server, or replaces it unless its spec is the same.
     fn add(&mut self, name: ServerName, spec: Box<ServerSpec>) {
-        let present = self.servers.load().get(&name).filter(|server| !self.is_lent(&name, server)).cloned();
-        if present.as_ref().is_some_and(|server| *server.spec == *spec) {
+        let existing = self.servers.load().get(&name).filter(|server| !self.is_lent(&name, server)).cloned();
+        if existing.as_ref().is_some_and(|server| *server.spec == *spec) {
             return;
         }
-        let stop = present.map(|_| Action::Stop(name.clone()));
+        let stop = existing.map(|_| Action::Stop(name.clone()));
         self.carry_out(stop.into_iter().chain([Action::Start(name, spec)]).collect());
     }
 
@@ -266,25 +266,25 @@ impl Keeper {
     fn remove(&mut self, name: &str) -> bool {
         let found = self.servers.load().get_key_value(name).map(|(name, server)| (name.clone(), server.clone()));
         let found = found.filter(|(name, server)| !self.is_lent(name, server)).map(|(name, _)| name);
-        let was_there = found.is_some();
+        let existed = found.is_some();
         self.carry_out(found.map(Action::Stop).into_iter().collect());
-        was_there
+        existed
     }
 
     /// Stops and starts servers of this host, and stores the resulting set.
     fn carry_out(&mut self, actions: Vec<Action>) {
-        self.ending.retain(|_, ended| !ended.is_cancelled());
+        self.ending_servers.retain(|_, ended| !ended.is_cancelled());
         let mut servers = self.own_servers();
         for action in actions {
             match action {
                 Action::Stop(name) => {
                     if let Some(server) = servers.remove(&name) {
                         server.stop();
-                        self.ending.insert(name, server.ended());
+                        self.ending_servers.insert(name, server.ended());
                     }
                 }
                 Action::Start(name, spec) => {
-                    let predecessor = self.ending.get(&name).cloned();
+                    let predecessor = self.ending_servers.get(&name).cloned();
                     let server = Server::start(name.clone(), *spec, &self.context, predecessor);
                     servers.insert(name, Arc::new(server));
                 }
@@ -343,8 +343,8 @@ impl Keeper {
         let naming = self.naming.load_full();
         let changed: BTreeSet<_> = sets
             .keys()
-            .chain(self.published.keys())
-            .filter(|name| match (sets.get(*name), self.published.get(*name)) {
+            .chain(self.published_tools.keys())
+            .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
                 (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.published_naming != naming,
                 _ => true,
             })
@@ -358,7 +358,7 @@ impl Keeper {
         let catalog = Arc::new(Catalog::build(version, &sets, &naming));
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
-        self.published = sets;
+        self.published_tools = sets;
         self.published_naming = naming;
         // Collect all names in one pass over the catalog, because many servers with many tools may become ready
         // together.

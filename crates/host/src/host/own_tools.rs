@@ -59,7 +59,7 @@ fn serve(tools: Arc<impl OwnTools>) -> Native {
             tokio::select! {
                 () = stop.cancelled() => {}
                 // Ignore the error: the client sees that the connection has ended, and reports it.
-                _ = converse(&*tools, io, &stop) => {}
+                _ = serve_connection(&*tools, io, &stop) => {}
             }
         }
     })
@@ -67,7 +67,7 @@ fn serve(tools: Arc<impl OwnTools>) -> Native {
 
 /// Answers requests until the client closes its end of the pipe. Runs calls concurrently, and answers each call when it
 /// ends.
-async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
+async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
     let (input, mut output) = split(io);
     let mut lines = BufReader::new(input).lines();
     let mut calls = FuturesUnordered::new();
@@ -87,7 +87,7 @@ async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationTo
                         subscription = id;
                         acknowledgement(&subscription, &params)
                     }
-                    method => answer(tools, &id, method),
+                    method => respond(tools, &id, method),
                 },
                 // Ignore notifications. A cancelled call runs to its end, which comes soon.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
@@ -109,9 +109,9 @@ struct Request {
     params: Value,
 }
 
-fn answer(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
+fn respond(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
     match method {
-        "server/discover" => result(
+        "server/discover" => success_response(
             id,
             json!({
                 "supportedVersions": [MODERN],
@@ -121,21 +121,21 @@ fn answer(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
                 } },
             }),
         ),
-        "tools/list" => result(id, json!({ "tools": tools.tools() })),
-        "ping" => result(id, json!({})),
-        _ => error(id, METHOD_NOT_FOUND, "this server has tools only"),
+        "tools/list" => success_response(id, json!({ "tools": tools.tools() })),
+        "ping" => success_response(id, json!({})),
+        _ => error_response(id, METHOD_NOT_FOUND, "this server has tools only"),
     }
 }
 
 async fn call(tools: &impl OwnTools, id: Value, params: Value) -> Value {
     let Some(tool) = params["name"].as_str() else {
-        return error(&id, INVALID_PARAMS, "a call needs `name`, the name of a tool");
+        return error_response(&id, INVALID_PARAMS, "a call needs `name`, the name of a tool");
     };
     let no_arguments = Map::new();
     let called = tools.call(tool, params["arguments"].as_object().unwrap_or(&no_arguments)).await;
     let is_error = called.is_err();
     let (Ok(text) | Err(text)) = called;
-    result(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
+    success_response(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
 }
 
 fn acknowledgement(subscription: &Value, params: &Value) -> Value {
@@ -148,12 +148,12 @@ fn notification(method: &str, subscription: &Value, mut params: Map<String, Valu
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-fn result(id: &Value, mut result: Value) -> Value {
+fn success_response(id: &Value, mut result: Value) -> Value {
     result["resultType"] = "complete".into();
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-fn error(id: &Value, code: i64, message: &str) -> Value {
+fn error_response(id: &Value, code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 

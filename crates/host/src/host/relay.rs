@@ -108,7 +108,7 @@ impl Host {
     }
 
     /// Waits until the server has answered a subscription to a resource.
-    pub(crate) async fn subscribed(
+    pub(crate) async fn wait_until_subscribed(
         &self,
         server: &str,
         uri: &str,
@@ -167,7 +167,7 @@ impl Host {
 
     /// Admits the reading of a resource, a prompt or a completion for `caller`, unless a quota is used up.
     async fn begin_read(&self, server: &str, name: &str, caller: &Caller) -> Result<Admitted, CallError> {
-        let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        let server = ServerName::new(server).map_err(|error| CallError::UnknownServer { server: error.name })?;
         self.call_context.admit_work(caller, Work::Read).await.map_err(|over| {
             let what = quote(name);
             self.call_context.report_over_quota(caller, Some(&server), &what, &over);

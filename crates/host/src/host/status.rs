@@ -52,14 +52,14 @@ pub struct ServerStatus {
     pub instructions: Option<String>,
     /// The tools of the server. Only their estimated number of tokens is serialized.
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
-    set: Arc<ToolSet>,
+    tool_set: Arc<ToolSet>,
 }
 
 impl ServerStatus {
     pub(super) fn of(name: &ServerName, server: &Server) -> Self {
         let Snapshot { state, tools, session, .. } = server.snapshot();
         let invisible = server.spec.invisible.unwrap_or_default();
-        let mismatch = |mismatched: &MismatchedTool| {
+        let mismatch_warning = |mismatched: &MismatchedTool| {
             let state = if mismatched.usable { "should be looked at" } else { "is in quarantine" };
             let line = format!("the tool {} {state}: {}", mismatched.listed.tool.name, mismatched.cause);
             text::for_line(&line).into_owned()
@@ -79,24 +79,24 @@ impl ServerStatus {
                 .unusable
                 .iter()
                 .map(UnusableTool::to_string)
-                .chain(tools.mismatched.iter().map(mismatch))
+                .chain(tools.mismatched.iter().map(mismatch_warning))
                 .collect(),
             unusable: tools.unusable.clone(),
-            quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
+            quarantined: tools.mismatched.iter().map(MismatchedTool::to_quarantined).collect(),
             instructions: session.and_then(|session| session.instructions.clone()).map(
                 |instructions| match invisible {
                     Invisible::Remove => text::without_invisible(&instructions).into_owned(),
                     Invisible::Keep => instructions,
                 },
             ),
-            set: tools,
+            tool_set: tools,
         }
     }
 
     /// Returns how many tokens the server's tools take in a model's context, by an estimate that is made on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
-        self.set.tokens()
+        self.tool_set.tokens()
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
 /// Explains as [`why`] does, for a known server and tool.
 pub(super) fn why_of(server: &str, tool: &str, selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let mut trail = Trail { steps: Vec::new(), is_unknown: false };
-    let present = trail.follow(server, tool, servers, catalog).is_some();
+    let present = trail.check_server(server, tool, servers, catalog).is_some();
     Why { selector: text::for_line(selector).into_owned(), present, known: !trail.is_unknown, steps: trail.steps }
 }
 
@@ -185,7 +185,7 @@ impl Trail {
     }
 
     /// Checks the steps up to the first that fails.
-    fn follow(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
+    fn check_server(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
             self.is_unknown = true;
             let known: Vec<_> = servers.keys().map(ServerName::as_str).collect();
@@ -212,12 +212,12 @@ impl Trail {
                 Trust::Pending => "it is not trusted in this folder yet".to_owned(),
             },
         )?;
-        self.connection(&snapshot)?;
-        self.tool(tool, &snapshot, catalog, name)
+        self.check_connection(&snapshot)?;
+        self.check_tool(tool, &snapshot, catalog, name)
     }
 
     /// Checks the steps from the start of the server to the list of its tools.
-    fn connection(&mut self, snapshot: &Snapshot) -> Option<()> {
+    fn check_connection(&mut self, snapshot: &Snapshot) -> Option<()> {
         if let State::NeedsAuth { how } = &snapshot.state {
             self.step("start", true, "reached")?;
             return self.step("sign-in", false, how);
@@ -228,12 +228,12 @@ impl Trail {
         match &snapshot.session {
             None => self.step("start", false, snapshot.state.error().unwrap_or(snapshot.state.word()))?,
             Some(session) => {
-                let live = snapshot.link.is_some();
+                let is_connected = snapshot.link.is_some();
                 self.step(
                     "start",
-                    live,
+                    is_connected,
                     match snapshot.state.error() {
-                        Some(error) if !live => error,
+                        Some(error) if !is_connected => error,
                         _ => "connected",
                     },
                 )?;
@@ -247,7 +247,7 @@ impl Trail {
     }
 
     /// Checks the steps from the list of tools to the model-visible name.
-    fn tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
+    fn check_tool(&mut self, tool: &str, snapshot: &Snapshot, catalog: &Catalog, server: &str) -> Option<()> {
         let set = &snapshot.tools;
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
@@ -256,15 +256,15 @@ impl Trail {
             self.step("list", true, "listed")?;
             return self.step("pins", false, format!("in quarantine: {}", quarantined.cause));
         }
-        let listed = set.tools.iter().any(|listed| listed.tool.name == tool);
-        if let Some(unusable) = set.unusable.iter().find(|unusable| unusable.name == tool && !listed) {
+        let is_listed = set.tools.iter().any(|listed| listed.tool.name == tool);
+        if let Some(unusable) = set.unusable.iter().find(|unusable| unusable.name == tool && !is_listed) {
             return self.step("list", false, format!("listed, but it cannot be used: {}", unusable.why));
         }
         if set.hidden.iter().any(|name| name == tool) {
             self.step("list", true, "listed")?;
             return self.step("filter", false, "hidden by the entry's `tools` allow and deny lists");
         }
-        if !listed {
+        if !is_listed {
             self.is_unknown = true;
             let count = set.tools.len();
             return self.step("list", false, format!("the server lists {count} tools, and this is not one of them"));

@@ -21,12 +21,12 @@ use tokio::sync::Notify;
 pub struct Subscriptions {
     /// Wakes the listener when a resource has changed, and when a new subscription may have missed a change.
     wake: Arc<Notify>,
-    held: Mutex<Held>,
+    subscriptions: Mutex<SubscriptionMap>,
     /// The maximum number of resources.
     limit: usize,
 }
 
-type Held = BTreeMap<(ServerName, String), Subscription>;
+type SubscriptionMap = BTreeMap<(ServerName, String), Subscription>;
 
 /// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl Subscriptions {
     /// Creates a listener that may subscribe to at most `limit` resources.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { wake: Arc::default(), held: Mutex::default(), limit }
+        Self { wake: Arc::default(), subscriptions: Mutex::default(), limit }
     }
 
     /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as the
@@ -56,34 +56,38 @@ impl Subscriptions {
     /// # Errors
     /// [`SubscribeError`].
     pub async fn subscribe(&self, host: &Host, server: &str, uri: &str) -> Result<(), SubscribeError> {
-        let unknown = |bad: crate::spec::BadServerName| CallError::UnknownServer { server: bad.name };
+        let unknown = |error: crate::spec::BadServerName| CallError::UnknownServer { server: error.name };
         let key = (ServerName::new(server).map_err(unknown)?, uri.to_owned());
-        if self.has_already(&self.held.lock(), &key)? {
+        if self.check_subscribed(&self.subscriptions.lock(), &key)? {
             return Ok(());
         }
         let topics = host.watched().topics_for(&key.0);
         let subscription = Subscription::new(topics, uri, &self.wake);
         let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { limit: MAX_RESOURCES_PER_SERVER })?;
-        host.subscribed(server, uri, state).await?;
+        host.wait_until_subscribed(server, uri, state).await?;
         self.add(key, subscription)
     }
 
     /// Returns whether this listener has already subscribed to the resource. Fails for a new resource if the listener
     /// has reached its limit.
-    fn has_already(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
-        match held.contains_key(key) {
+    fn check_subscribed(
+        &self,
+        subscriptions: &SubscriptionMap,
+        key: &(ServerName, String),
+    ) -> Result<bool, SubscribeError> {
+        match subscriptions.contains_key(key) {
             true => Ok(true),
-            false if held.len() < self.limit => Ok(false),
+            false if subscriptions.len() < self.limit => Ok(false),
             false => Err(SubscribeError::TooMany { limit: self.limit }),
         }
     }
 
     /// Adds the subscription, and wakes the listener, because the resource may already have changed.
     fn add(&self, key: (ServerName, String), subscription: Subscription) -> Result<(), SubscribeError> {
-        let mut held = self.held.lock();
+        let mut subscriptions = self.subscriptions.lock();
         // Another task may have subscribed to the same resource meanwhile: keep that subscription.
-        if !self.has_already(&held, &key)? {
-            held.insert(key, subscription);
+        if !self.check_subscribed(&subscriptions, &key)? {
+            subscriptions.insert(key, subscription);
             self.wake.notify_one();
         }
         Ok(())
@@ -91,7 +95,7 @@ impl Subscriptions {
 
     /// Ends a subscription, and returns whether there was one. The host tells the server later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
-        let ended = self.held.lock().remove(&(server.clone(), uri.to_owned()));
+        let ended = self.subscriptions.lock().remove(&(server.clone(), uri.to_owned()));
         ended.is_some()
     }
 
@@ -99,9 +103,9 @@ impl Subscriptions {
     /// change of a resource below that URI. Several changes between two calls of this method count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
-            let woken = self.wake.notified();
+            let wakeup = self.wake.notified();
             let changed = self
-                .held
+                .subscriptions
                 .lock()
                 .iter()
                 .find(|(_, subscription)| subscription.take_change())
@@ -109,7 +113,7 @@ impl Subscriptions {
             if let Some(changed) = changed {
                 return changed;
             }
-            woken.await;
+            wakeup.await;
         }
     }
 }

@@ -193,7 +193,7 @@ pub fn tool_decoder(data: &[u8]) {
         assert!(schema.trim_start().starts_with('{'), "the schema is not an object: {schema}");
         if let Some(schema) = serde_json::from_str::<Value>(schema).ok().filter(|_| ParamHeaders::may_be_in(schema)) {
             let headers = ParamHeaders::from_schema(&schema);
-            let _ = headers.map(|headers| headers.apply(schema.as_object().unwrap_or(&serde_json::Map::new())));
+            let _ = headers.map(|headers| headers.headers_for(schema.as_object().unwrap_or(&serde_json::Map::new())));
         }
     }
     let _ = decode::answer(data);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Cause, Definition, MAX_PINS, Pin, PinMismatch};
 use crate::{
-    definition::{DefinitionHash, canonical},
+    definition::{DefinitionHash, canonical_definition},
     mcp::Tool,
 };
 
@@ -16,38 +16,42 @@ const MAX_PAIRS: usize = 10_000;
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct ListComparison {
     /// The new tools that do not resemble a removed one.
     pub(crate) new: Vec<(String, Definition)>,
     pub(crate) mismatches: Vec<PinMismatch>,
 }
 
 /// Compares `listed` with `pins`; `hidden` are listed names that the entry's filter hides.
-pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins: &BTreeMap<String, Pin>) -> Judged {
-    let mut judged = Judged::default();
+pub(crate) fn judge(
+    listed: &[(&Tool, DefinitionHash)],
+    hidden: &[String],
+    pins: &BTreeMap<String, Pin>,
+) -> ListComparison {
+    let mut comparison = ListComparison::default();
     let mut unpinned = Vec::new();
     for (tool, hash) in listed {
         match pins.get(&tool.name) {
             Some(pin) if pin.definition.hash == *hash => {}
-            Some(_) => judged.mismatches.push(mismatch(tool, *hash, Cause::Changed)),
+            Some(_) => comparison.mismatches.push(mismatch(tool, *hash, Cause::Changed)),
             None => unpinned.push((*tool, *hash)),
         }
     }
     let mut missing = MissingPins::new(listed, hidden, pins, unpinned.len());
     for (tool, hash) in unpinned {
         match missing.take_similar(tool) {
-            Some(was) => judged.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
-            None if pins.len() + judged.new.len() >= MAX_PINS => {
-                judged.mismatches.push(mismatch(tool, hash, Cause::TooMany));
+            Some(was) => comparison.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
+            None if pins.len() + comparison.new.len() >= MAX_PINS => {
+                comparison.mismatches.push(mismatch(tool, hash, Cause::TooMany));
             }
-            None => judged.new.push((tool.name.clone(), Definition { hash, text: canonical(tool) })),
+            None => comparison.new.push((tool.name.clone(), Definition { hash, text: canonical_definition(tool) })),
         }
     }
-    judged
+    comparison
 }
 
 fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
-    let definition = Definition { hash, text: canonical(tool) };
+    let definition = Definition { hash, text: canonical_definition(tool) };
     PinMismatch { tool: tool.name.clone(), definition, cause }
 }
 
@@ -73,9 +77,10 @@ impl<'a> MissingPins<'a> {
         }
         let listed_names: BTreeSet<&str> =
             listed.iter().map(|(tool, _)| tool.name.as_str()).chain(hidden.iter().map(String::as_str)).collect();
-        let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !listed_names.contains(name.as_str()));
+        let missing_pins =
+            pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !listed_names.contains(name.as_str()));
         let (mut tools, mut by_definition) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
-        for (name, pin) in gone {
+        for (name, pin) in missing_pins {
             let NamelessDefinition { body, words } = NamelessDefinition::of(&pin.definition.text);
             by_definition.entry(body).or_default().push_back(tools.len());
             tools.push(Some((name.as_str(), words)));
@@ -90,11 +95,12 @@ impl<'a> MissingPins<'a> {
         if self.tools.is_empty() {
             return None;
         }
-        let sought = NamelessDefinition::of(&canonical(tool));
-        let found = self.position_of_same(&sought.body).or_else(|| {
-            let is_similar = |(_, words): &(&str, BTreeSet<String>)| similarity(words, &sought.words) >= MIN_SIMILARITY;
+        let new_definition = NamelessDefinition::of(&canonical_definition(tool));
+        let found = self.position_of_same(&new_definition.body).or_else(|| {
+            let is_similar =
+                |(_, words): &(&str, BTreeSet<String>)| similarity(words, &new_definition.words) >= MIN_SIMILARITY;
             if self.compares_words {
-                self.tools.iter().position(|gone| gone.as_ref().is_some_and(is_similar))
+                self.tools.iter().position(|missing| missing.as_ref().is_some_and(is_similar))
             } else {
                 None
             }
@@ -139,9 +145,9 @@ impl NamelessDefinition {
 /// Returns the share of words that both have, from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "a definition has fewer than 2^52 words")]
 fn similarity(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f64 {
-    let both = a.intersection(b).count();
-    let all = a.len() + b.len() - both;
-    if all == 0 { 1.0 } else { both as f64 / all as f64 }
+    let common = a.intersection(b).count();
+    let total = a.len() + b.len() - common;
+    if total == 0 { 1.0 } else { common as f64 / total as f64 }
 }
 
 #[cfg(test)]

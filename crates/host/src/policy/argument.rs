@@ -66,13 +66,13 @@ pub struct ArgumentRule {
     argument_path: String,
     /// The glob or regular expression, as the user wrote it.
     written: String,
-    kind: Kind,
+    matcher: Matcher,
     /// The number of the glob, if it is a number.
     number: Option<ExpectedNumber>,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum Matcher {
     Glob(Glob),
     Regex(Box<Regex>),
 }
@@ -83,8 +83,8 @@ impl ArgumentRule {
     /// # Errors
     /// [`BadRule`].
     pub fn glob(argument_path: &str, glob: &str) -> Result<Self, BadRule> {
-        let kind = Kind::Glob(Glob::read(glob, glob)?);
-        Self::new(argument_path, glob, kind)
+        let matcher = Matcher::Glob(Glob::read(glob, glob)?);
+        Self::new(argument_path, glob, matcher)
     }
 
     /// Requires that the whole argument at `argument_path` matches this regular expression, in the syntax of the crate
@@ -109,25 +109,25 @@ impl ArgumentRule {
             })
         };
         compile(regex)?;
-        let kind = Kind::Regex(Box::new(compile(&format!(r"\A(?:{regex})\z"))?));
-        Self::new(argument_path, regex, kind)
+        let matcher = Matcher::Regex(Box::new(compile(&format!(r"\A(?:{regex})\z"))?));
+        Self::new(argument_path, regex, matcher)
     }
 
-    fn new(argument_path: &str, written: &str, kind: Kind) -> Result<Self, BadRule> {
+    fn new(argument_path: &str, written: &str, matcher: Matcher) -> Result<Self, BadRule> {
         if argument_path.is_empty() {
             return Err(BadRule::NoArgument);
         }
-        let number = matches!(kind, Kind::Glob(_)).then(|| ExpectedNumber::read(written)).flatten();
-        Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), kind, number })
+        let number = matches!(matcher, Matcher::Glob(_)).then(|| ExpectedNumber::read(written)).flatten();
+        Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), matcher, number })
     }
 
     /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
     /// such a rule matches even if the match is uncertain, and a rule that allows does not.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
-        self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
+        self.find_argument(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
 
-    fn find<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
+    fn find_argument<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
         let Some(pointer) = self.argument_path.strip_prefix('/') else {
             return arguments.get(&self.argument_path);
         };
@@ -171,9 +171,9 @@ impl ArgumentRule {
     }
 
     fn matches_text(&self, text: &str) -> bool {
-        match &self.kind {
-            Kind::Glob(glob) => glob.is_match(text),
-            Kind::Regex(regex) => regex.is_match(text),
+        match &self.matcher {
+            Matcher::Glob(glob) => glob.is_match(text),
+            Matcher::Regex(regex) => regex.is_match(text),
         }
     }
 }
@@ -181,9 +181,9 @@ impl ArgumentRule {
 /// Writes the condition as a user would.
 impl fmt::Display for ArgumentRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Glob(_) => write!(f, "arguments.{} = \"{}\"", self.argument_path, self.written),
-            Kind::Regex(_) => write!(f, "arguments.{} = {{ regex = \"{}\" }}", self.argument_path, self.written),
+        match &self.matcher {
+            Matcher::Glob(_) => write!(f, "arguments.{} = \"{}\"", self.argument_path, self.written),
+            Matcher::Regex(_) => write!(f, "arguments.{} = {{ regex = \"{}\" }}", self.argument_path, self.written),
         }
     }
 }

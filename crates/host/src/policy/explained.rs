@@ -43,7 +43,7 @@ impl Policy {
         let verdict = self.judge(request);
         let mut rules = Vec::new();
         let mut has_decided = false;
-        for (number, layer) in self.layers().enumerate() {
+        for (layer_index, layer) in self.layers().enumerate() {
             let layer_verdict = layer.judge(request, self.context());
             // The first layer with the final verdict decides.
             let decides = !has_decided && self.broken.is_none() && layer_verdict == verdict;
@@ -51,7 +51,7 @@ impl Policy {
             rules.extend(self.parts(layer, request, decides).map(|(rule, part)| Matched {
                 rule,
                 part,
-                is_stricter: number > 0,
+                is_stricter: layer_index > 0,
             }));
         }
         Explained { verdict, rules }
@@ -65,9 +65,9 @@ impl Policy {
         request: &GateRequest<'_>,
         decides: bool,
     ) -> impl Iterator<Item = (&'a Rule, Part)> {
-        let of_tool = layer.rules.iter().filter(|rule| rule.is_about(request));
+        let rules_for_tool = layer.rules.iter().filter(|rule| rule.is_about(request));
         let mut winner: Option<&Rule> = None;
-        of_tool.map(move |rule| {
+        rules_for_tool.map(move |rule| {
             let part = match (rule.unmet_condition(request, self.context()), winner) {
                 (Some(why), _) => Part::NotMatching(why),
                 (None, Some(winner)) => Part::Overruled(reason_to_lose(rule, winner)),

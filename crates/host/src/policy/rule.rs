@@ -73,7 +73,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    fn fit(self, claims: &Annotations) -> bool {
+    fn are_met_by(self, claims: &Annotations) -> bool {
         let read_only = claims.read_only.unwrap_or(false);
         let agrees = |required: Option<bool>, claimed: bool| required.is_none_or(|required| required == claimed);
         agrees(self.read_only, read_only)
@@ -114,7 +114,7 @@ pub struct Rule {
     agent: Vec<WrittenGlob>,
     tenant: Vec<WrittenGlob>,
     who: Vec<Who>,
-    client: Vec<Client>,
+    client: Vec<ClientCondition>,
     arguments: Vec<ArgumentRule>,
     hints: Hints,
     origin: Option<Origin>,
@@ -144,12 +144,12 @@ impl WrittenGlob {
 /// A condition on the way by which a call reaches the host, and optionally on the name that the client gives itself:
 /// `gateway`, `gateway/claude-*`.
 #[derive(Clone, Debug)]
-struct Client {
+struct ClientCondition {
     way: WrittenGlob,
     name: Option<WrittenGlob>,
 }
 
-impl Client {
+impl ClientCondition {
     fn read(written: &str) -> Result<Self, BadRule> {
         let (way, name) = match written.split_once('/') {
             Some((way, name)) => (way, Some(WrittenGlob::read(name)?)),
@@ -239,7 +239,7 @@ impl Rule {
     /// # Errors
     /// As [`Self::agents`].
     pub fn clients(mut self, globs: &[String]) -> Result<Self, BadRule> {
-        self.client = globs.iter().map(|glob| Client::read(glob)).collect::<Result<_, _>>()?;
+        self.client = globs.iter().map(|glob| ClientCondition::read(glob)).collect::<Result<_, _>>()?;
         Ok(self.with_derived_fields())
     }
 
@@ -303,7 +303,7 @@ impl Rule {
             list("agent", texts(&self.agent)),
             list("tenant", texts(&self.tenant)),
             list("who", self.who.iter().map(|who| who.written().to_owned()).collect()),
-            list("client", self.client.iter().map(Client::written).collect()),
+            list("client", self.client.iter().map(ClientCondition::written).collect()),
             hint("read_only", read_only),
             hint("destructive", destructive),
             hint("idempotent", idempotent),
@@ -367,7 +367,7 @@ impl Rule {
         if !self.client.is_empty() && !self.client.iter().any(|client| client.fits(request.caller)) {
             return Some("it is for other clients");
         }
-        if !self.hints.fit(request.annotations) {
+        if !self.hints.are_met_by(request.annotations) {
             return Some("the server claims something else about the tool");
         }
         // If it is uncertain whether an argument matches, a rule that denies or confirms must cover the call, and a

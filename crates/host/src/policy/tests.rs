@@ -98,7 +98,9 @@ impl ModelCall {
         let server = ServerName::new(self.server).unwrap();
         let arguments: Map<_, _> = self.path.iter().map(|path| ("path".to_owned(), Value::from(*path))).collect();
         let annotations = Annotations { read_only: self.read_only, ..Annotations::default() };
-        about(&GateRequest::unlisted(&server, self.tool, &arguments, &annotations).by(&Caller::local(self.way)))
+        about(
+            &GateRequest::unlisted(&server, self.tool, &arguments, &annotations).with_caller(&Caller::local(self.way)),
+        )
     }
 }
 
@@ -215,7 +217,7 @@ fn a_regular_expression_is_bounded_and_cannot_escape_its_anchors() {
 
 fn judged(policy: &Policy, caller: &Caller, annotations: &Annotations) -> Effect {
     let server = ServerName::new("fs").unwrap();
-    effect(&policy.judge(&GateRequest::unlisted(&server, "wipe", &Map::new(), annotations).by(caller)))
+    effect(&policy.judge(&GateRequest::unlisted(&server, "wipe", &Map::new(), annotations).with_caller(caller)))
 }
 
 #[test]

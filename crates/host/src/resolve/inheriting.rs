@@ -8,9 +8,9 @@ use super::{ChildPlan, ResolveError, Resolver, Verbatim};
 use crate::spec::{Http, InheritEnv, ServerName, Stdio, affects_engine_client, passes_to_the_client};
 
 /// Resolves as [`Verbatim`], but child processes also inherit the variables of this list that their spec selects.
-pub(crate) struct Inheriting(pub(crate) Vec<(OsString, OsString)>);
+pub(crate) struct InheritingResolver(pub(crate) Vec<(OsString, OsString)>);
 
-impl Inheriting {
+impl InheritingResolver {
     /// Adds the inherited variables to `plan`.
     fn add_inherited(&self, spec: &Stdio, plan: &mut ChildPlan) {
         for (name, value) in &self.0 {
@@ -31,7 +31,7 @@ impl Inheriting {
     }
 }
 
-impl Resolver for Inheriting {
+impl Resolver for InheritingResolver {
     fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         Box::pin(async move {
             let mut plan = Verbatim.stdio(server, spec).await?;
@@ -68,7 +68,7 @@ mod tests {
             container: Some(Box::new(Container::default())),
             ..Stdio::default()
         };
-        let plan = Inheriting(variables.to_vec()).stdio(&ServerName::new("a").unwrap(), &spec).await.unwrap();
+        let plan = InheritingResolver(variables.to_vec()).stdio(&ServerName::new("a").unwrap(), &spec).await.unwrap();
         let given: Vec<_> = plan.env.iter().map(|(name, _)| name.to_str().unwrap()).collect();
         assert_eq!(given, ["MODE", "PATH", "DOCKER_HOST", "TEAM"]);
         assert_eq!(plan.container.unwrap().variables, ["MODE", "TEAM"]);

@@ -35,20 +35,23 @@ impl Task {
         let list = tools.hash();
         match pins.recall(&server, &list).await {
             Ok(StoredPins::Unchanged) => tools,
-            Ok(StoredPins::Pins { generation, pins: known }) => {
+            Ok(StoredPins::Pins { generation, pins: stored_pins }) => {
                 let check = move || {
-                    let judged = tools.check_against(&known);
-                    let causes: HashMap<_, _> =
-                        judged.mismatches.iter().map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause)).collect();
+                    let comparison = tools.check_against(&stored_pins);
+                    let causes: HashMap<_, _> = comparison
+                        .mismatches
+                        .iter()
+                        .map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause))
+                        .collect();
                     let cause_of = |tool: &str| causes.get(tool).map(|cause| (*cause).clone());
-                    let mut tools = tools.split_by(cause_of, mismatched_stay_usable);
+                    let mut tools = tools.with_mismatches(cause_of, mismatched_stay_usable);
                     tools.generation = Some(generation);
-                    (tools, judged)
+                    (tools, comparison)
                 };
                 // Checking thousands of definitions takes some time.
                 match tokio::task::spawn_blocking(check).await {
-                    Ok((tools, judged)) => {
-                        let (new, mismatches) = (judged.new, judged.mismatches);
+                    Ok((tools, comparison)) => {
+                        let (new, mismatches) = (comparison.new, comparison.mismatches);
                         pins.record_comparison(&server, PinComparison { list, generation, new, mismatches }).await;
                         tools
                     }
@@ -58,7 +61,7 @@ impl Task {
             }
             Err(unreadable) => {
                 let cause = |_: &str| Some(Cause::Unchecked { why: unreadable.why.clone() });
-                tools.split_by(cause, mismatched_stay_usable)
+                tools.with_mismatches(cause, mismatched_stay_usable)
             }
         }
     }
@@ -69,7 +72,7 @@ impl Task {
         loop {
             let has_mismatches = !self.publish.borrow().tools.mismatched.is_empty();
             tokio::select! {
-                done = &mut work => return done,
+                output = &mut work => return output,
                 () = self.wake.pins.notified() => self.recheck_pins().await,
                 () = async { sleep(CHECK_INTERVAL).await; self.until_repinned().await }, if has_mismatches => {
                     self.recheck_pins().await
@@ -84,27 +87,27 @@ impl Task {
             return;
         };
         let server = PinnedServer::of(&self.name, &self.spec);
-        let known = self.publish.borrow().tools.generation;
-        while known.is_some() && pins.generation(&server).await == known {
+        let checked_generation = self.publish.borrow().tools.generation;
+        while checked_generation.is_some() && pins.generation(&server).await == checked_generation {
             sleep(CHECK_INTERVAL).await;
         }
     }
 
     /// Checks the published tools against their pins again, and publishes the result.
     async fn recheck_pins(&self) {
-        let before = self.publish.borrow().tools.clone();
+        let previous = self.publish.borrow().tools.clone();
         // The same tools, without any mismatch; so the second argument has no effect.
-        let unchecked = before.split_by(|_| None, true);
-        let now = self.checked_against_pins(unchecked).await;
-        let differs = now.mismatched != before.mismatched;
+        let unchecked = previous.with_mismatches(|_| None, true);
+        let current = self.checked_against_pins(unchecked).await;
+        let differs = current.mismatched != previous.mismatched;
         if differs {
-            self.report_quarantined(&before, &now);
+            self.report_quarantined(&previous, &current);
         }
-        let count = now.tools.len();
+        let count = current.tools.len();
         self.publish(|snapshot| {
             snapshot.rechecks += 1;
-            if differs || now.generation != before.generation {
-                snapshot.tools = Arc::new(now);
+            if differs || current.generation != previous.generation {
+                snapshot.tools = Arc::new(current);
                 match &mut snapshot.state {
                     State::Connected { tools } | State::Idle { tools } => *tools = count,
                     _ => {}
@@ -114,9 +117,12 @@ impl Task {
     }
 
     /// Reports the tools that were not in quarantine before: the first few by name, the rest as a count.
-    pub(super) fn report_quarantined(&self, before: &ToolSet, now: &ToolSet) {
-        let rest = self.report_each(&now.mismatched_since(before), |mismatched| {
-            self.emit(Event::McpToolQuarantined { server: self.name.clone(), quarantined: mismatched.report() });
+    pub(super) fn report_quarantined(&self, previous: &ToolSet, current: &ToolSet) {
+        let rest = self.report_each(&current.mismatched_since(previous), |mismatched| {
+            self.emit(Event::McpToolQuarantined {
+                server: self.name.clone(),
+                quarantined: mismatched.to_quarantined(),
+            });
         });
         if rest > 0 {
             self.warn(&format!("{rest} more tools differ from their pins"));
@@ -141,7 +147,7 @@ impl Server {
     /// with them.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
         if let Transport::Native(native) = &self.spec.transport
-            && native.is_of_host()
+            && native.is_made_by_host()
         {
             return true;
         }

@@ -28,17 +28,17 @@ use crate::{
 /// A connection that lasts this long resets the count of attempts.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// The shortest pause between two listings of a server that reports changes.
-const SHORTEST_RELIST: Duration = Duration::from_millis(250);
+const MIN_RELIST_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest pause between two listings of a server whose tools keep changing.
-const LONGEST_RELIST: Duration = Duration::from_secs(30);
+const MAX_RELIST_INTERVAL: Duration = Duration::from_secs(30);
 /// How many tools of one list are reported by name. Of the others, only the number is reported.
-const MAX_REPORTED: usize = 20;
-/// Up to this many listings in a minute, the pause between two of them stays [`SHORTEST_RELIST`].
+const MAX_REPORTED_TOOLS: usize = 20;
+/// Up to this many listings in a minute, the pause between two of them stays [`MIN_RELIST_INTERVAL`].
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The wait before a failed listing is tried again.
-const LIST_RETRY: Duration = Duration::from_secs(10);
+const LIST_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The longest `Retry-After` that the task accepts.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much longer an idle connection stays open, for a caller that has just taken its link.
@@ -73,7 +73,7 @@ enum Next {
 }
 
 /// The reason why the task no longer serves a connection.
-enum Ended {
+enum ServeEnd {
     /// The connection ended.
     Broken(LinkError),
     /// A caller requested a new connection.
@@ -164,8 +164,8 @@ impl Task {
         let Some(memory) = &self.context.memory else {
             return false;
         };
-        let kept = memory.tools(&self.spec.fingerprint()).await;
-        let Some(listed) = kept.and_then(|kept| Listed::from_stored(&kept, &self.spec.limits)) else {
+        let stored_tools = memory.tools(&self.spec.fingerprint()).await;
+        let Some(listed) = stored_tools.and_then(|stored| Listed::from_stored(&stored, &self.spec.limits)) else {
             return false;
         };
         let tools = self.checked_against_pins(self.as_configured(listed)).await;
@@ -182,13 +182,13 @@ impl Task {
         // Clear a nudge from before: the last connection has served its caller.
         let _ = self.wake.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
-        let wanted = async {
+        let wakeup = async {
             tokio::select! {
                 () = self.wake.nudge.notified() => {}
                 () = self.round_requested() => {}
             }
         };
-        self.while_checking_pins(wanted).await;
+        self.while_checking_pins(wakeup).await;
     }
 
     /// Connects. First tries the era (generation of MCP) of the last connection, which `era` or the host's memory
@@ -201,14 +201,14 @@ impl Task {
         {
             *era = memory.era(&fingerprint).await;
         }
-        let first = era.unwrap_or(Era::Modern);
+        let first_era = era.unwrap_or(Era::Modern);
         let span = info_span!("connect", server = %self.name);
-        let connection = self.context.connector.connect(&self.name, &self.spec, first).instrument(span).await?;
-        let found = connection.link.session().era;
-        if *era != Some(found) {
-            *era = Some(found);
+        let connection = self.context.connector.connect(&self.name, &self.spec, first_era).instrument(span).await?;
+        let actual_era = connection.link.session().era;
+        if *era != Some(actual_era) {
+            *era = Some(actual_era);
             if let Some(memory) = &self.context.memory {
-                memory.remember_era(&fingerprint, found).await;
+                memory.remember_era(&fingerprint, actual_era).await;
             }
         }
         Ok(connection)
@@ -220,11 +220,11 @@ impl Task {
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
         // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
         let was_published = self.publish.borrow().link.is_some();
-        let is_idle = matches!(ended, Some(Ended::Unused));
+        let is_idle = matches!(ended, Some(ServeEnd::Unused));
         self.publish(|snapshot| {
             snapshot.link = None;
             match ended {
-                Some(Ended::Unused) => snapshot.state = State::Idle { tools: snapshot.tools.tools.len() },
+                Some(ServeEnd::Unused) => snapshot.state = State::Idle { tools: snapshot.tools.tools.len() },
                 Some(_) => snapshot.state = State::Connecting,
                 None => {}
             }
@@ -241,9 +241,9 @@ impl Task {
         }
         connection.shutdown().await;
         let error = match ended {
-            Some(Ended::Broken(error)) => error,
-            Some(Ended::ReconnectRequested) => return Next::Now,
-            Some(Ended::Unused) | None => {
+            Some(ServeEnd::Broken(error)) => error,
+            Some(ServeEnd::ReconnectRequested) => return Next::Now,
+            Some(ServeEnd::Unused) | None => {
                 self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
                 return if is_idle { Next::Idle } else { Next::Stop };
             }
@@ -257,13 +257,13 @@ impl Task {
     }
 
     /// Lists, publishes and watches, until the connection ends or is no longer wanted.
-    async fn serve(&self, link: &Link) -> Ended {
+    async fn serve(&self, link: &Link) -> ServeEnd {
         let mut unused = pin!(link.wait_until_unused(self.spec.idle_stop));
         let mut pace = Pace::new();
         // Listen before listing, so that no change in between is lost, and no question of the server arrives before the
         // stream is open.
         tokio::select! {
-            why = link.closed() => return Ended::Broken(why),
+            error = link.closed() => return ServeEnd::Broken(error),
             _ = timeout(STREAM_OPEN_TIMEOUT, link.listen()) => {}
         }
         let mut listed = self.list(link).await;
@@ -272,29 +272,29 @@ impl Task {
             let refresh = match &listed {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
-                Err(_) if link.is_closed() => return Ended::Broken(link.closed().await),
-                Err(_) => Some(LIST_RETRY),
+                Err(_) if link.is_closed() => return ServeEnd::Broken(link.closed().await),
+                Err(_) => Some(LIST_RETRY_DELAY),
             };
-            let refresh = refresh.map(|after| Instant::now() + after.max(SHORTEST_RELIST));
-            let woken = async {
+            let refresh = refresh.map(|after| Instant::now() + after.max(MIN_RELIST_INTERVAL));
+            let wakeup = async {
                 tokio::select! {
-                    why = link.closed() => return Some(Ended::Broken(why)),
-                    () = self.round_requested() => return Some(Ended::ReconnectRequested),
-                    () = &mut unused => return Some(Ended::Unused),
+                    error = link.closed() => return Some(ServeEnd::Broken(error)),
+                    () = self.round_requested() => return Some(ServeEnd::ReconnectRequested),
+                    () = &mut unused => return Some(ServeEnd::Unused),
                     () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
                     () = link.tools_changed() => {
-                        if pace.changes_too_often() {
+                        if pace.is_warning_due() {
                             self.warn("its tools change all the time; they are listed less often now");
                         }
                         tokio::select! {
-                            why = link.closed() => return Some(Ended::Broken(why)),
+                            error = link.closed() => return Some(ServeEnd::Broken(error)),
                             () = pace.pause() => {}
                         }
                     }
                 }
                 None
             };
-            if let Some(ended) = self.while_checking_pins(woken).await {
+            if let Some(ended) = self.while_checking_pins(wakeup).await {
                 return ended;
             }
             listed = self.list(link).await;
@@ -305,7 +305,7 @@ impl Task {
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         let listed = tokio::select! {
             listed = link.list_tools(self.spec.start == Start::Lazy) => listed,
-            why = link.closed() => Err(why),
+            error = link.closed() => Err(error),
         };
         match listed {
             Ok(mut listed) => {
@@ -332,13 +332,13 @@ impl Task {
 
     /// Publishes a list of tools, unless it equals the current one.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
-        let before = self.publish.borrow().clone();
-        let is_same = *before.tools == tools;
+        let previous = self.publish.borrow().clone();
+        let is_same = *previous.tools == tools;
         if !is_same {
-            self.report_unusable(&before.tools, &tools);
-            self.report_quarantined(&before.tools, &tools);
+            self.report_unusable(&previous.tools, &tools);
+            self.report_quarantined(&previous.tools, &tools);
         }
-        let tools = if is_same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
+        let tools = if is_same { previous.tools } else { Arc::new(tools.reusing_unchanged(&previous.tools)) };
         let count = tools.tools.len();
         self.publish(|snapshot| {
             snapshot.set_connected(link);
@@ -346,24 +346,24 @@ impl Task {
             snapshot.tools = tools;
             snapshot.error = None;
         });
-        if before.link.is_none() {
+        if previous.link.is_none() {
             self.emit(Event::McpServerConnected { server: self.name.clone(), tool_count: count });
         }
     }
 
     /// Reports a warning for tools that have become unusable, or that are unusable for another reason than before: the
     /// first few by name, the rest as a count.
-    fn report_unusable(&self, before: &ToolSet, now: &ToolSet) {
-        let rest = self.report_each(&now.unusable_since(before), |tool| self.warn(&tool.to_string()));
+    fn report_unusable(&self, previous: &ToolSet, current: &ToolSet) {
+        let rest = self.report_each(&current.unusable_since(previous), |tool| self.warn(&tool.to_string()));
         if rest > 0 {
             self.warn(&format!("{rest} more tools cannot be used"));
         }
     }
 
-    /// Calls `emit` for the first [`MAX_REPORTED`] items, and returns the number of the others: thousands of events
-    /// would displace the events of other servers.
+    /// Calls `emit` for the first [`MAX_REPORTED_TOOLS`] items, and returns the number of the others: thousands of
+    /// events would displace the events of other servers.
     pub(super) fn report_each<T>(&self, items: &[&T], emit: impl Fn(&T)) -> usize {
-        let (reported, rest) = items.split_at(items.len().min(MAX_REPORTED));
+        let (reported, rest) = items.split_at(items.len().min(MAX_REPORTED_TOOLS));
         reported.iter().for_each(|item| emit(item));
         rest.len()
     }
@@ -489,7 +489,7 @@ impl Pace {
 
     /// Returns whether the number of listings has just reached four times [`MAX_CALM_LISTINGS`], so that a warning is
     /// due.
-    fn changes_too_often(&self) -> bool {
+    fn is_warning_due(&self) -> bool {
         self.listings == 4 * MAX_CALM_LISTINGS
     }
 
@@ -498,7 +498,7 @@ impl Pace {
     async fn pause(&self) {
         // The bound of the exponent keeps the shift from overflowing.
         let doublings = (self.listings / MAX_CALM_LISTINGS).min(10);
-        let gap = SHORTEST_RELIST.saturating_mul(1 << doublings).min(LONGEST_RELIST);
+        let gap = MIN_RELIST_INTERVAL.saturating_mul(1 << doublings).min(MAX_RELIST_INTERVAL);
         sleep_until(self.last_listed + gap).await;
     }
 }

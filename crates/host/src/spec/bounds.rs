@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::Field;
 
 /// The least and the largest value of a bound in bytes. A smaller value is most likely a mistake in the unit.
-const BYTES: (u64, u64) = (1024, 1024 * 1024 * 1024);
+const BYTES_RANGE: (u64, u64) = (1024, 1024 * 1024 * 1024);
 
 /// The least and the largest value of a bound on a number, such as the number of items or of calls.
-const COUNT: (u64, u64) = (1, 1_000_000);
+const COUNT_RANGE: (u64, u64) = (1, 1_000_000);
 
 macro_rules! bounds {
     (
@@ -115,24 +115,24 @@ bounds! {
     /// Size and count bounds of one server. The error or counted warning of a reached bound names its setting.
     Limits {
         /// The largest message: a line over stdio, a JSON body, an event.
-        MaxMessageBytes "max_message_bytes" message_bytes: usize = 8 * 1024 * 1024, BYTES;
+        MaxMessageBytes "max_message_bytes" message_bytes: usize = 8 * 1024 * 1024, BYTES_RANGE;
         /// The largest answer to a request for a list, and all pages of one list together.
-        MaxListBytes "max_list_bytes" listing_bytes: usize = 64 * 1024 * 1024, BYTES;
+        MaxListBytes "max_list_bytes" listing_bytes: usize = 64 * 1024 * 1024, BYTES_RANGE;
         /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper item is
         /// set aside.
         MaxSchemaDepth "max_schema_depth" schema_depth: usize = 64, (1, Self::MAX_SCHEMA_DEPTH as u64);
         /// How much text of a result goes to the model; the rest is kept as a file.
-        MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES.1);
+        MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES_RANGE.1);
         /// The pages of one list.
-        MaxListPages "max_list_pages" pages: usize = 1_000, COUNT;
+        MaxListPages "max_list_pages" pages: usize = 1_000, COUNT_RANGE;
         /// The items of one list.
-        MaxListItems "max_list_items" items: usize = 100_000, COUNT;
+        MaxListItems "max_list_items" items: usize = 100_000, COUNT_RANGE;
         /// The calls, and the lists of prompts and resources, that are under way at once. The next one waits for its
         /// turn.
-        MaxCallsInFlight "max_calls_in_flight" in_flight: usize = 64, COUNT;
+        MaxCallsInFlight "max_calls_in_flight" in_flight: usize = 64, COUNT_RANGE;
         /// The requests of the server that are answered at the same time. Further ones are refused; only questions that
         /// came together in one answer (2026-07-28) wait.
-        MaxServerRequests "max_server_requests" server_requests: usize = 8, COUNT;
+        MaxServerRequests "max_server_requests" server_requests: usize = 8, COUNT_RANGE;
     }
 
     others {

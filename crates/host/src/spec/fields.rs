@@ -90,7 +90,7 @@ pub(super) trait FieldType: Sized {
     const KIND: FieldKind;
 
     /// Returns the value; `None` if it is not of this type.
-    fn read(given: FieldValue<'_>) -> Option<Self>;
+    fn read(field_value: FieldValue<'_>) -> Option<Self>;
 
     /// Returns the value as JSON, for [`Field::shown`].
     fn shown(&self) -> Json;
@@ -99,8 +99,8 @@ pub(super) trait FieldType: Sized {
 impl FieldType for bool {
     const KIND: FieldKind = FieldKind::Flag;
 
-    fn read(given: FieldValue<'_>) -> Option<Self> {
-        match given {
+    fn read(field_value: FieldValue<'_>) -> Option<Self> {
+        match field_value {
             FieldValue::Flag(flag) => Some(flag),
             _ => None,
         }
@@ -114,8 +114,8 @@ impl FieldType for bool {
 impl FieldType for String {
     const KIND: FieldKind = FieldKind::Text;
 
-    fn read(given: FieldValue<'_>) -> Option<Self> {
-        match given {
+    fn read(field_value: FieldValue<'_>) -> Option<Self> {
+        match field_value {
             FieldValue::Text(text) => Some(text.to_owned()),
             _ => None,
         }
@@ -129,8 +129,8 @@ impl FieldType for String {
 impl FieldType for Vec<String> {
     const KIND: FieldKind = FieldKind::Texts;
 
-    fn read(given: FieldValue<'_>) -> Option<Self> {
-        match given {
+    fn read(field_value: FieldValue<'_>) -> Option<Self> {
+        match field_value {
             FieldValue::Texts(texts) => Some(texts.to_vec()),
             _ => None,
         }
@@ -144,8 +144,8 @@ impl FieldType for Vec<String> {
 impl FieldType for Duration {
     const KIND: FieldKind = FieldKind::Time;
 
-    fn read(given: FieldValue<'_>) -> Option<Self> {
-        match given {
+    fn read(field_value: FieldValue<'_>) -> Option<Self> {
+        match field_value {
             FieldValue::Time(time) => Some(time),
             _ => None,
         }
@@ -162,8 +162,8 @@ macro_rules! numbers {
         $(impl FieldType for $number {
             const KIND: FieldKind = FieldKind::Number { min: 0, max: u32::MAX as u64 };
 
-            fn read(given: FieldValue<'_>) -> Option<Self> {
-                match given {
+            fn read(field_value: FieldValue<'_>) -> Option<Self> {
+                match field_value {
                     FieldValue::Number(number) => Some(Self::try_from(number).unwrap_or(Self::MAX)),
                     _ => None,
                 }
@@ -182,8 +182,8 @@ numbers!(u32, usize);
 impl<T: FieldType> FieldType for Option<T> {
     const KIND: FieldKind = T::KIND;
 
-    fn read(given: FieldValue<'_>) -> Option<Self> {
-        T::read(given).map(Some)
+    fn read(field_value: FieldValue<'_>) -> Option<Self> {
+        T::read(field_value).map(Some)
     }
 
     fn shown(&self) -> Json {
@@ -210,7 +210,7 @@ macro_rules! http {
 }
 
 /// A part of a spec whose fields have rows.
-pub(super) trait Part: Sized {
+pub(super) trait SpecPart: Sized {
     /// Returns the part; `None` for a server that does not have it.
     fn of(spec: &ServerSpec) -> Option<&Self>;
 
@@ -219,7 +219,7 @@ pub(super) trait Part: Sized {
 
 macro_rules! parts {
     ($($part:ident: $spec:ident => $found:expr, $found_mut:expr;)+) => {
-        $(impl Part for $part {
+        $(impl SpecPart for $part {
             fn of($spec: &ServerSpec) -> Option<&Self> {
                 $found
             }
@@ -261,15 +261,15 @@ macro_rules! field {
                 let default: $type = $default;
                 $crate::spec::fields::FieldType::shown(&default)
             },
-            set: |spec, given| {
-                let value = $crate::spec::fields::FieldType::read(given);
-                let part = <$part as $crate::spec::fields::Part>::of_mut(spec);
+            set: |spec, field_value| {
+                let value = $crate::spec::fields::FieldType::read(field_value);
+                let part = <$part as $crate::spec::fields::SpecPart>::of_mut(spec);
                 let Some((part, value)) = part.zip(value) else { return false };
                 part.$field = value;
                 true
             },
             shown: |spec| {
-                let part = <$part as $crate::spec::fields::Part>::of(spec)?;
+                let part = <$part as $crate::spec::fields::SpecPart>::of(spec)?;
                 Some($crate::spec::fields::FieldType::shown(&part.$field))
             },
         }
@@ -377,8 +377,8 @@ macro_rules! words {
         impl $crate::spec::fields::FieldType for $name {
             const KIND: $crate::spec::FieldKind = $crate::spec::FieldKind::Words(Self::WORDS);
 
-            fn read(given: $crate::spec::FieldValue<'_>) -> Option<Self> {
-                match given {
+            fn read(field_value: $crate::spec::FieldValue<'_>) -> Option<Self> {
+                match field_value {
                     $crate::spec::FieldValue::Text(word) => Self::parse(word),
                     _ => None,
                 }
@@ -395,22 +395,22 @@ macro_rules! words {
 mod tests {
     use super::{super::PinMode, *};
 
-    fn read_and_shown<T: FieldType>(given: FieldValue<'_>) -> Option<Json> {
-        T::read(given).map(|value| value.shown())
+    fn read_and_shown<T: FieldType>(field_value: FieldValue<'_>) -> Option<Json> {
+        T::read(field_value).map(|value| value.shown())
     }
 
     #[test]
     fn each_type_of_a_row_takes_the_values_of_its_kind_alone() {
         let texts = ["a".to_owned(), "b".to_owned()];
         let time = Duration::from_millis(1500);
-        let given = [
+        let field_value = [
             FieldValue::Flag(true),
             FieldValue::Text("warn"),
             FieldValue::Texts(&texts),
             FieldValue::Time(time),
             FieldValue::Number(7),
         ];
-        let read = |read: fn(FieldValue<'_>) -> Option<Json>| given.map(read);
+        let read = |read: fn(FieldValue<'_>) -> Option<Json>| field_value.map(read);
         let (flag, word) = (Some(json!(true)), Some(json!("warn")));
         assert_eq!(read(read_and_shown::<bool>), [flag, None, None, None, None]);
         assert_eq!(read(read_and_shown::<Option<String>>), [None, word.clone(), None, None, None]);
@@ -428,8 +428,8 @@ mod tests {
         let (mut stdio, mut http) = (ServerSpec::stdio("x", [""; 0]), ServerSpec::http("https://x"));
         let field = Http::FIELDS.iter().find(|field| field.key == "open_timeout").unwrap();
         assert_eq!(((field.shown)(&stdio), (field.shown)(&http)), (None, Some((field.default)())));
-        let given = FieldValue::Time(Duration::from_secs(77));
-        assert_eq!(((field.set)(&mut stdio, given), (field.set)(&mut http, given)), (false, true));
+        let field_value = FieldValue::Time(Duration::from_secs(77));
+        assert_eq!(((field.set)(&mut stdio, field_value), (field.set)(&mut http, field_value)), (false, true));
         assert_eq!((field.shown)(&http), Some(json!(77.0)));
         assert!(!(field.set)(&mut http, FieldValue::Flag(true)));
     }

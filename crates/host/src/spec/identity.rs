@@ -17,85 +17,89 @@ use super::{Container, Http, InheritEnv, Stdio, Transport, fields::FieldsWithout
 const VERSION: &str = "toolrack server identity 1";
 
 /// Returns the identity of the server behind `transport`: 32 hexadecimal digits.
-pub(super) fn of(transport: &Transport) -> String {
-    let mut identity = Identity(Sha256::new());
-    identity.field("version", [VERSION]);
-    identity.field("transport", [transport.kind()]);
+pub(super) fn fingerprint(transport: &Transport) -> String {
+    let mut identity = IdentityHasher(Sha256::new());
+    identity.add_field("version", [VERSION]);
+    identity.add_field("transport", [transport.kind()]);
     match transport {
-        Transport::Stdio(stdio) => identity.stdio(stdio),
-        Transport::Http(http) | Transport::Sse(http) => identity.http(http),
-        Transport::Native(native) => identity.field("name", [native.name()]),
+        Transport::Stdio(stdio) => identity.add_stdio(stdio),
+        Transport::Http(http) | Transport::Sse(http) => identity.add_http(http),
+        Transport::Native(native) => identity.add_field("name", [native.name()]),
     }
     HEXLOWER.encode(&identity.0.finalize()[..16])
 }
 
-struct Identity(Sha256);
+struct IdentityHasher(Sha256);
 
-impl Identity {
+impl IdentityHasher {
     /// Writes a field: its name, the number of its values, and each value with its length as a prefix.
-    fn field<V: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = V, IntoIter: ExactSizeIterator>) {
+    fn add_field<V: AsRef<[u8]>>(
+        &mut self,
+        name: &str,
+        values: impl IntoIterator<Item = V, IntoIter: ExactSizeIterator>,
+    ) {
         let values = values.into_iter();
-        self.bytes(name.as_bytes());
+        self.add_bytes(name.as_bytes());
         self.0.update((values.len() as u64).to_be_bytes());
-        values.for_each(|value| self.bytes(value.as_ref()));
+        values.for_each(|value| self.add_bytes(value.as_ref()));
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    fn add_bytes(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
     }
 
     /// Writes pairs of a name and a value, with unresolved placeholders.
-    fn pairs(&mut self, field: &str, pairs: &BTreeMap<String, String>) {
+    fn add_pairs(&mut self, field: &str, pairs: &BTreeMap<String, String>) {
         if !pairs.is_empty() {
-            let both: Vec<_> = pairs.iter().flat_map(|(name, value)| [name, value]).collect();
-            self.field(field, both);
+            let names_and_values: Vec<_> = pairs.iter().flat_map(|(name, value)| [name, value]).collect();
+            self.add_field(field, names_and_values);
         }
     }
 
-    fn stdio(&mut self, stdio: &Stdio) {
+    fn add_stdio(&mut self, stdio: &Stdio) {
         // Fields with rows never count. A new field without a row must be added here, or be left out as `_sandbox` is.
         let (command, args, env, cwd, inherit_env, _sandbox, container) = stdio.fields_without_row();
-        self.field("command", [command]);
-        self.field("args", args);
-        self.pairs("env", env);
+        self.add_field("command", [command]);
+        self.add_field("args", args);
+        self.add_pairs("env", env);
         if let Some(cwd) = cwd {
-            self.field("cwd", [cwd.as_os_str().as_encoded_bytes()]);
+            self.add_field("cwd", [cwd.as_os_str().as_encoded_bytes()]);
         }
         match inherit_env {
             InheritEnv::Safe => {}
-            InheritEnv::All => self.field("inherit_env", ["all"]),
-            InheritEnv::None => self.field("inherit_env", ["none"]),
-            InheritEnv::Names(names) => self.field("inherit_env_names", names),
+            InheritEnv::All => self.add_field("inherit_env", ["all"]),
+            InheritEnv::None => self.add_field("inherit_env", ["none"]),
+            InheritEnv::Names(names) => self.add_field("inherit_env_names", names),
         }
         if let Some(container) = container {
-            self.container(container);
+            self.add_container(container);
         }
     }
 
-    fn container(&mut self, container: &Container) {
-        self.field("image", [&container.image]);
-        self.field("engine", [container.engine.word()]);
+    fn add_container(&mut self, container: &Container) {
+        self.add_field("image", [&container.image]);
+        self.add_field("engine", [container.engine.word()]);
         // A mount can replace the image's own program.
         for mount in &container.mounts {
-            self.field("mount", [&mount.source, &mount.target]);
+            self.add_field("mount", [&mount.source, &mount.target]);
         }
     }
 
-    fn http(&mut self, http: &Http) {
+    fn add_http(&mut self, http: &Http) {
         let (url, headers, headers_helper, oauth, added_by) = http.fields_without_row();
-        self.field("url", [url]);
+        self.add_field("url", [url]);
         // A header can select the tenant that answers.
-        self.pairs("headers", headers);
+        self.add_pairs("headers", headers);
         if let Some(helper) = headers_helper {
-            self.field("headers_helper", ["stdio"]);
-            self.stdio(helper);
+            self.add_field("headers_helper", ["stdio"]);
+            self.add_stdio(helper);
         }
         if let Some(account) = &oauth.account {
-            self.field("account", [account]);
+            self.add_field("account", [account]);
         }
         if let Some(added_by) = added_by {
-            self.field("added_by", [&added_by.member]);
+            self.add_field("added_by", [&added_by.member]);
         }
     }
 }
@@ -112,13 +116,13 @@ mod tests {
     fn stdio(change: impl FnOnce(&mut Stdio)) -> String {
         let mut stdio = Stdio { command: "npx".into(), args: vec!["-y".into(), "pkg".into()], ..Stdio::default() };
         change(&mut stdio);
-        of(&Transport::Stdio(stdio))
+        fingerprint(&Transport::Stdio(stdio))
     }
 
     fn http(change: impl FnOnce(&mut Http)) -> String {
         let mut http = Http { url: "https://a.example/mcp".into(), ..Http::default() };
         change(&mut http);
-        of(&Transport::Http(http))
+        fingerprint(&Transport::Http(http))
     }
 
     /// Another version of the program must find what this one has stored.
@@ -186,7 +190,7 @@ mod tests {
         ];
         let mut identities: Vec<_> = changes.into_iter().map(stdio).collect();
         let named = |http: &mut Http| http.url = "npx".into();
-        identities.extend([http(|_| {}), http(named), of(&Transport::Sse(Http::default()))]);
+        identities.extend([http(|_| {}), http(named), fingerprint(&Transport::Sse(Http::default()))]);
         let distinct: std::collections::BTreeSet<_> = identities.iter().collect();
         assert_eq!(distinct.len(), identities.len());
     }

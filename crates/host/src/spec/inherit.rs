@@ -12,7 +12,7 @@ use super::affects_engine_client;
 ///
 /// The first eight are the list of the official SDKs; servers behind a company's network need the proxies and
 /// certificate bundles.
-const SAFE: &[&str] = &[
+const SAFE_VARIABLES: &[&str] = &[
     "HOME",
     "LANG",
     "LOGNAME",
@@ -72,7 +72,7 @@ pub fn passes_to_the_client(name: &OsStr, value: &OsStr) -> bool {
 }
 
 fn is_safe(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| SAFE.contains(&name) || name.starts_with("LC_"))
+    name.to_str().is_some_and(|name| SAFE_VARIABLES.contains(&name) || name.starts_with("LC_"))
 }
 
 /// Returns whether the value is a shell function: old shells export functions as variables, and a shell would run their

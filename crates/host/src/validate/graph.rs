@@ -15,7 +15,7 @@ const CHEAP_PER_STEP: u64 = 16;
 
 /// The longest text for a regular expression that backtracks, in bytes: its cost can grow with the square of the
 /// length.
-const BACKTRACKING_BYTES: usize = 1_000;
+const MAX_BACKTRACKING_BYTES: usize = 1_000;
 
 /// The cost of an expression that backtracks for each text, in evaluations, in addition to the part that grows with the
 /// square of the length.
@@ -26,7 +26,7 @@ const BACKTRACKING_PAIRS_PER_STEP: u64 = 64;
 
 /// The number of items up to which `uniqueItems` compares each item with each other one. The validator finds equal
 /// items in a longer list by their hashes.
-const COMPARED_ITEMS: usize = 16;
+const MAX_COMPARED_ITEMS: usize = 16;
 
 /// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
 const UNIQUE_ITEM_STEPS: u64 = 4;
@@ -80,14 +80,14 @@ impl Graph {
     /// Reads a schema. Refuses a schema that is too large, or that refers outside itself.
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
         check_json(schema)?;
-        let mut reading = Reading { root: schema, anchors: None, ids: HashMap::new(), found: Vec::new() };
-        reading.id(schema);
+        let mut reader = GraphReader { root: schema, anchors: None, ids: HashMap::new(), subschemas: Vec::new() };
+        reader.id_of(schema);
         let mut graph = Self { nodes: Vec::new(), may_backtrack: false };
         // Nodes are read in the order in which they were found, so the position of a node in the list is its id.
-        while let Some(&value) = reading.found.get(graph.nodes.len()) {
-            let node = reading.node(value, graph.nodes.is_empty())?;
+        while let Some(&value) = reader.subschemas.get(graph.nodes.len()) {
+            let node = reader.read_node(value, graph.nodes.is_empty())?;
             // Unfolded, a schema has at least as many nodes, so the limit for unfolded nodes holds here as well.
-            if reading.found.len() as u64 > MAX_NODES {
+            if reader.subschemas.len() as u64 > MAX_NODES {
                 return Err(SchemaProblem::TooManyNodes);
             }
             graph.may_backtrack |= node.may_backtrack;
@@ -124,12 +124,13 @@ impl Graph {
 
     /// Returns the number of levels of in-place subschemas below a node. The first [`Self::check_unfolded`] has made
     /// sure that these levels form no circle.
-    fn height(&self, id: NodeId, known: &mut [Option<u64>]) -> u64 {
-        if let Some(height) = known[id] {
+    fn height(&self, id: NodeId, known_heights: &mut [Option<u64>]) -> u64 {
+        if let Some(height) = known_heights[id] {
             return height;
         }
-        let height = self.nodes[id].in_place.iter().map(|&next| 1 + self.height(next, known)).max().unwrap_or(0);
-        known[id] = Some(height);
+        let height =
+            self.nodes[id].in_place.iter().map(|&next| 1 + self.height(next, known_heights)).max().unwrap_or(0);
+        known_heights[id] = Some(height);
         height
     }
 
@@ -163,34 +164,34 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
 }
 
 /// Builds nodes, and numbers each subschema when it is first found.
-struct Reading<'s> {
+struct GraphReader<'s> {
     root: &'s Value,
     /// The subschemas by anchor. Collected when the first reference names an anchor.
     anchors: Option<HashMap<&'s str, &'s Value>>,
     /// The ids by address: a subschema is the same one on every path.
     ids: HashMap<*const Value, NodeId>,
     /// The subschemas by id.
-    found: Vec<&'s Value>,
+    subschemas: Vec<&'s Value>,
 }
 
-impl<'s> Reading<'s> {
+impl<'s> GraphReader<'s> {
     /// Returns the id of a subschema, a new one when it is found for the first time.
-    fn id(&mut self, schema: &'s Value) -> NodeId {
-        let found = &mut self.found;
+    fn id_of(&mut self, schema: &'s Value) -> NodeId {
+        let subschemas = &mut self.subschemas;
         *self.ids.entry(schema).or_insert_with(|| {
-            found.push(schema);
-            found.len() - 1
+            subschemas.push(schema);
+            subschemas.len() - 1
         })
     }
 
-    fn node(&mut self, schema: &'s Value, is_root: bool) -> Result<Node, SchemaProblem> {
+    fn read_node(&mut self, schema: &'s Value, is_root: bool) -> Result<Node, SchemaProblem> {
         let mut node = Node { weight: 1, in_place_times: 1, ..Node::default() };
         let Value::Object(keywords) = schema else {
             return Ok(node);
         };
         for (keyword, value) in keywords {
             node.weight += 1;
-            self.keyword(&mut node, keyword, value)?;
+            self.read_keyword(&mut node, keyword, value)?;
         }
         if !is_root && keywords.contains_key("$id") {
             return Err(SchemaProblem::Unsupported { keyword: "a nested $id" });
@@ -199,53 +200,55 @@ impl<'s> Reading<'s> {
     }
 
     /// Adds what a keyword makes the validator evaluate to the node of its schema.
-    fn keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
+    fn read_keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
         match keyword {
             "$ref" => node.in_place.push(self.reference(value)?),
             "$dynamicRef" => return Err(SchemaProblem::Unsupported { keyword: "$dynamicRef" }),
             "$recursiveRef" => return Err(SchemaProblem::Unsupported { keyword: "$recursiveRef" }),
-            "not" | "if" | "then" | "else" => node.in_place.push(self.id(value)),
-            "allOf" | "anyOf" | "oneOf" => node.in_place.extend(self.list(value)),
-            "dependentSchemas" | "dependencies" => node.in_place.extend(self.map(value).into_values()),
-            "properties" => node.properties = self.map(value),
+            "not" | "if" | "then" | "else" => node.in_place.push(self.id_of(value)),
+            "allOf" | "anyOf" | "oneOf" => node.in_place.extend(self.ids_in_list(value)),
+            "dependentSchemas" | "dependencies" => node.in_place.extend(self.ids_in_map(value).into_values()),
+            "properties" => node.properties = self.ids_in_map(value),
             "patternProperties" => {
                 for pattern in value.as_object().into_iter().flat_map(Map::keys) {
                     node.name_states = node.name_states.saturating_add(pattern::states(pattern));
                     node.may_backtrack |= pattern::may_backtrack(pattern);
                 }
-                node.each_property.extend(self.map(value).into_values());
+                node.each_property.extend(self.ids_in_map(value).into_values());
             }
-            "additionalProperties" => node.each_property.push(self.id(value)),
-            "propertyNames" => node.each_name.push(self.id(value)),
+            "additionalProperties" => node.each_property.push(self.id_of(value)),
+            "propertyNames" => node.each_name.push(self.id_of(value)),
             "unevaluatedProperties" => {
                 node.marks_evaluated = true;
-                node.each_property.push(self.id(value));
+                node.each_property.push(self.id_of(value));
             }
             "unevaluatedItems" => {
                 node.marks_evaluated = true;
-                node.each_item.push(self.id(value));
+                node.each_item.push(self.id_of(value));
             }
-            "items" if value.is_array() => node.prefix = self.list(value),
-            "prefixItems" => node.prefix = self.list(value),
-            "items" | "additionalItems" | "contains" => node.each_item.push(self.id(value)),
+            "items" if value.is_array() => node.prefix = self.ids_in_list(value),
+            "prefixItems" => node.prefix = self.ids_in_list(value),
+            "items" | "additionalItems" | "contains" => node.each_item.push(self.id_of(value)),
             "uniqueItems" => node.compares_items = value == &Value::Bool(true),
             "pattern" => {
                 let pattern = value.as_str().unwrap_or_default();
                 node.text_states = pattern::states(pattern);
                 node.may_backtrack |= pattern::may_backtrack(pattern);
             }
-            "enum" | "const" | "required" | "dependentRequired" => node.weight += size(value) / CHEAP_PER_STEP,
+            "enum" | "const" | "required" | "dependentRequired" => {
+                node.weight += comparison_cost(value) / CHEAP_PER_STEP
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn list(&mut self, value: &'s Value) -> Vec<NodeId> {
-        value.as_array().into_iter().flatten().map(|schema| self.id(schema)).collect()
+    fn ids_in_list(&mut self, value: &'s Value) -> Vec<NodeId> {
+        value.as_array().into_iter().flatten().map(|schema| self.id_of(schema)).collect()
     }
 
-    fn map(&mut self, value: &'s Value) -> BTreeMap<String, NodeId> {
-        value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id(schema))).collect()
+    fn ids_in_map(&mut self, value: &'s Value) -> BTreeMap<String, NodeId> {
+        value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id_of(schema))).collect()
     }
 
     /// Follows a reference within the schema: `#`, a JSON Pointer or an anchor, with or without the schema's own `$id`
@@ -259,22 +262,22 @@ impl<'s> Reading<'s> {
         }
         let target = match percent_decoded(fragment) {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => self.root.pointer(&pointer),
-            Some(anchor) => self.anchored(&anchor),
+            Some(anchor) => self.find_anchor(&anchor),
             None => None,
         };
         match target {
-            Some(schema) => Ok(self.id(schema)),
+            Some(schema) => Ok(self.id_of(schema)),
             None => Err(SchemaProblem::UnknownRef { reference: shortened(reference) }),
         }
     }
 
-    fn anchored(&mut self, anchor: &str) -> Option<&'s Value> {
+    fn find_anchor(&mut self, anchor: &str) -> Option<&'s Value> {
         self.anchors.get_or_insert_with(|| anchors(self.root)).get(anchor).copied()
     }
 }
 
 fn shortened(reference: &str) -> String {
-    reference[..reference.floor_char_boundary(super::MESSAGE_BYTES)].to_owned()
+    reference[..reference.floor_char_boundary(super::MAX_MESSAGE_BYTES)].to_owned()
 }
 
 /// Decodes the escapes of RFC 3986; `None` if the result is not UTF-8. A `%` that starts no escape stays.
@@ -294,16 +297,16 @@ fn percent_decoded(fragment: &str) -> Option<String> {
 
 /// Returns all subschemas that have an anchor.
 fn anchors(root: &Value) -> HashMap<&str, &Value> {
-    let (mut named, mut open) = (HashMap::new(), vec![root]);
-    while let Some(value) = open.pop() {
+    let (mut named, mut pending) = (HashMap::new(), vec![root]);
+    while let Some(value) = pending.pop() {
         match value {
             Value::Object(map) => {
                 for anchor in ["$anchor", "$dynamicAnchor"].iter().filter_map(|name| map.get(*name)?.as_str()) {
                     named.entry(anchor).or_insert(value);
                 }
-                open.extend(map.values());
+                pending.extend(map.values());
             }
-            Value::Array(items) => open.extend(items),
+            Value::Array(items) => pending.extend(items),
             _ => {}
         }
     }
@@ -330,8 +333,8 @@ impl Unfolding<'_> {
             return Err(SchemaProblem::TooManyNodes);
         }
         if let Some(at) = self.path.iter().position(|&(above, _)| above == id) {
-            let ends = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
-            return if ends { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
+            let terminates = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
+            return if terminates { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
         }
         if self.path.len() > MAX_DEPTH {
             return Err(SchemaProblem::TooDeep);
@@ -382,26 +385,26 @@ impl DryRun<'_> {
         match instance {
             Value::String(text) if node.text_states > 0 => self.run_patterns(node, text.len(), node.text_states),
             Value::String(text) => self.spend(text.len() as u64 / CHEAP_PER_STEP),
-            Value::Array(items) => self.items(node, items, depth),
-            Value::Object(map) => self.properties(node, map, depth),
+            Value::Array(items) => self.count_items(node, items, depth),
+            Value::Object(map) => self.count_properties(node, map, depth),
             _ => Some(()),
         }
     }
 
-    fn items(&mut self, node: &Node, items: &[Value], depth: usize) -> Option<()> {
+    fn count_items(&mut self, node: &Node, items: &[Value], depth: usize) -> Option<()> {
         for (at, item) in items.iter().enumerate() {
             for &next in node.prefix.get(at).into_iter().chain(&node.each_item) {
                 self.evaluate(next, item, depth + 1)?;
             }
             if node.compares_items {
-                let compared = items.len().min(COMPARED_ITEMS) as u64;
-                self.spend(size(item) * compared / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
+                let compared = items.len().min(MAX_COMPARED_ITEMS) as u64;
+                self.spend(comparison_cost(item) * compared / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
             }
         }
         Some(())
     }
 
-    fn properties(&mut self, node: &Node, map: &Map<String, Value>, depth: usize) -> Option<()> {
+    fn count_properties(&mut self, node: &Node, map: &Map<String, Value>, depth: usize) -> Option<()> {
         for (name, value) in map {
             if node.name_states > 0 {
                 self.run_patterns(node, name.len(), node.name_states)?;
@@ -423,7 +426,7 @@ impl DryRun<'_> {
     fn run_patterns(&mut self, node: &Node, bytes: usize, states: u64) -> Option<()> {
         let bytes_u64 = bytes as u64;
         if node.may_backtrack {
-            if bytes > BACKTRACKING_BYTES {
+            if bytes > MAX_BACKTRACKING_BYTES {
                 return None;
             }
             self.spend(BACKTRACKING_STEPS + bytes_u64 * bytes_u64 / BACKTRACKING_PAIRS_PER_STEP)?;
@@ -439,12 +442,12 @@ impl DryRun<'_> {
 
 /// Returns the cost of comparing a value, in compared values: one for the value and for each value in it, and one for
 /// each [`CHEAP_PER_STEP`] bytes of text.
-fn size(value: &Value) -> u64 {
-    let text = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
+fn comparison_cost(value: &Value) -> u64 {
+    let text_cost = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
     1 + match value {
-        Value::String(string) => text(string),
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(map) => map.iter().map(|(name, value)| text(name) + size(value)).sum(),
+        Value::String(string) => text_cost(string),
+        Value::Array(items) => items.iter().map(comparison_cost).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| text_cost(name) + comparison_cost(value)).sum(),
         _ => 0,
     }
 }

@@ -6,60 +6,60 @@
 pub(super) fn states(pattern: &str) -> u64 {
     let mut chars = pattern.chars().peekable();
     // The sums of the open groups, and the size of the last element, which a repetition would repeat.
-    let mut open = vec![0_u64];
-    let mut atom = 0_u64;
+    let mut group_sums = vec![0_u64];
+    let mut element_size = 0_u64;
     while let Some(c) = chars.next() {
-        let added = match c {
+        let added_size = match c {
             '(' => {
-                open.push(0);
+                group_sums.push(0);
                 continue;
             }
             ')' => {
-                atom = if open.len() > 1 { open.pop().unwrap_or_default() } else { 0 };
-                atom
+                element_size = if group_sums.len() > 1 { group_sums.pop().unwrap_or_default() } else { 0 };
+                element_size
             }
             '{' => {
                 let bounds: String = std::iter::from_fn(|| chars.next_if(|&c| c != '}')).collect();
                 let times = bounds.split(',').filter_map(|n| n.trim().parse::<u64>().ok()).max().unwrap_or(1);
-                let more = atom.saturating_mul(times.saturating_sub(1));
-                atom = atom.saturating_add(more);
-                more
+                let repeated_size = element_size.saturating_mul(times.saturating_sub(1));
+                element_size = element_size.saturating_add(repeated_size);
+                repeated_size
             }
             '[' => {
-                atom = class_size(&mut chars);
-                atom
+                element_size = class_size(&mut chars);
+                element_size
             }
             '\\' => {
-                atom = escape_size(&mut chars);
-                atom
+                element_size = escape_size(&mut chars);
+                element_size
             }
             '*' | '+' | '?' | '|' | '^' | '$' | '}' => 1,
             '.' => {
-                atom = CLASS_STATES;
-                atom
+                element_size = CLASS_STATES;
+                element_size
             }
             _ => {
-                atom = c.len_utf8() as u64;
-                atom
+                element_size = c.len_utf8() as u64;
+                element_size
             }
         };
-        if let Some(sum) = open.last_mut() {
-            *sum = sum.saturating_add(added);
+        if let Some(sum) = group_sums.last_mut() {
+            *sum = sum.saturating_add(added_size);
         }
     }
-    open.into_iter().fold(1, u64::saturating_add)
+    group_sums.into_iter().fold(1, u64::saturating_add)
 }
 
 /// Returns whether the expression may need an engine that backtracks: look-around, back-references, atomic groups.
 /// Returns `true` in uncertain cases.
 pub(super) fn may_backtrack(pattern: &str) -> bool {
-    let special_group = pattern.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
-    let reference = pattern
+    let has_special_group = pattern.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
+    let has_reference = pattern
         .split('\\')
         .skip(1)
         .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, 'k' | 'g' | 'G' | 'K')));
-    let possessive = ["*+", "++", "?+", "}+"].iter().any(|quantifier| pattern.contains(quantifier));
-    special_group || reference || possessive
+    let has_possessive_quantifier = ["*+", "++", "?+", "}+"].iter().any(|quantifier| pattern.contains(quantifier));
+    has_special_group || has_reference || has_possessive_quantifier
 }
 
 /// The states of a class whose members are not all ASCII, such as `.`, which takes a few bytes of UTF-8.

@@ -79,10 +79,10 @@ impl QuickCheck<'_> {
                 instance.as_object().is_none_or(|members| members.iter().all(fits))
             }),
             "required" => value.as_array().is_some_and(|names| {
-                let is_there =
+                let is_present =
                     |members: &Map<_, _>, name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
-                let has = |members: &Map<_, _>| names.iter().all(|name| is_there(members, name));
-                self.spend_checks(names.len()) && instance.as_object().is_none_or(has)
+                let has_all = |members: &Map<_, _>| names.iter().all(|name| is_present(members, name));
+                self.spend_checks(names.len()) && instance.as_object().is_none_or(has_all)
             }),
             "additionalProperties" => {
                 let named = schema.get("properties").and_then(Value::as_object);

@@ -134,7 +134,7 @@ async fn tokens_and_money_stop_the_next_request_to_a_model_and_no_call() {
 fn review(limits: &[(&str, f64)]) -> BTreeMap<Arc<str>, Arc<ToolProfile>> {
     let quota = |(name, most): &(&str, f64)| Quota::read(name, *most).unwrap();
     let quotas = limits.iter().map(quota).fold(QuotaSet::default(), QuotaSet::with);
-    BTreeMap::from([("review".into(), Arc::new(ToolProfile::default().bounded_by(quotas)))])
+    BTreeMap::from([("review".into(), Arc::new(ToolProfile::default().with_quotas(quotas)))])
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     let claims = known_claims(entry, tool, context).await;
     let assumed_claims = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
-    let request = GateRequest::unlisted(&name, tool, &arguments, &assumed_claims).by(&caller);
+    let request = GateRequest::unlisted(&name, tool, &arguments, &assumed_claims).with_caller(&caller);
     let answer = match context.store() {
         Ok(store) => {
             let answers = store.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
@@ -88,7 +88,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
 pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> CallVerdict {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
-    let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
+    let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).with_caller(&caller);
     CallVerdict::from(&policy_for(loaded, &caller).explain(&request).verdict)
 }
 
@@ -142,7 +142,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     }
     let policy = &loaded.settings.policy;
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
-    let (otherwise, allow_read_only) = policy.rest();
+    let (otherwise, allow_read_only) = policy.default_effect();
     if context.screen.json() {
         context.screen.document(&ListDocument { rules, otherwise, allow_read_only }).await?;
         return Ok(Exit::Ok);

@@ -406,7 +406,8 @@ pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_serve
     let configured = loaded.entries.iter().map(|entry| &*entry.name);
     let servers: Vec<&str> = configured.chain(own_servers.iter().map(|name| name.as_str())).collect();
     for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
-        for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_be_of(server))) {
+        for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_cover_server(server)))
+        {
             screen.warning(&format!(
                 "{option} {pattern} names no configured server, and does nothing: write server/tool, with a server \
                  that `toolrack list` shows"
@@ -422,7 +423,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
     let typed = options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |pattern| (option, pattern)));
     for (option, pattern) in typed {
-        let mut servers = status.iter().filter(|server| pattern.may_be_of(server.name.as_str())).peekable();
+        let mut servers = status.iter().filter(|server| pattern.may_cover_server(server.name.as_str())).peekable();
         let are_connected =
             servers.peek().is_some() && servers.all(|server| matches!(server.state, State::Connected { .. }));
         let readings = pattern.every_reading();

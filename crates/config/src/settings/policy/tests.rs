@@ -14,7 +14,7 @@ fn judged(policy: &Policy, tool: &str, path: &str, way: Way) -> String {
     let server = ServerName::new("fs").unwrap();
     let arguments = Map::from_iter([("path".to_owned(), json!(path))]);
     let (caller, annotations) = (Caller::local(way), Annotations::default());
-    match policy.judge(&GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller)) {
+    match policy.judge(&GateRequest::unlisted(&server, tool, &arguments, &annotations).with_caller(&caller)) {
         Verdict::Allow { why } => format!("allow: {why}"),
         Verdict::Confirm { why, .. } => format!("confirm: {why}"),
         Verdict::Deny { why } => format!("deny: {why}"),
@@ -179,7 +179,8 @@ fn the_gate_judges_the_arguments_that_are_sent() {
     ] {
         let arguments: Map<_, _> = serde_json::from_str(sent).unwrap();
         let (caller, annotations) = (Caller::local(Way::Agent), Annotations::default());
-        let verdict = policy.judge(&GateRequest::unlisted(&server, "read", &arguments, &annotations).by(&caller));
+        let verdict =
+            policy.judge(&GateRequest::unlisted(&server, "read", &arguments, &annotations).with_caller(&caller));
         assert_eq!(matches!(verdict, Verdict::Deny { .. }), is_denied, "{sent}");
         // What was judged is the one map that is written for the server, in which each name stands once.
         let written = serde_json::to_string(&arguments).unwrap();

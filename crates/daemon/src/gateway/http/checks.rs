@@ -222,7 +222,7 @@ pub(super) fn require_mirrored(
         return Ok(());
     }
     let Arguments { arguments } = serde_json::from_str(params).unwrap_or_default();
-    for (name, expected) in tool.mirrored(&arguments.unwrap_or_default()) {
+    for (name, expected) in tool.mirrored_headers(&arguments.unwrap_or_default()) {
         let received = header_text(headers, name.as_str())?;
         let expected = expected.as_ref().and_then(|expected| expected.to_str().ok());
         match (received, expected) {

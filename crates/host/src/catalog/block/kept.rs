@@ -15,9 +15,9 @@ type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
 
 /// Blocks by their kind. Readers never lock; two threads that request a new block at the same time get the same block.
 #[derive(Debug, Default)]
-pub(in crate::catalog) struct Blocks(ArcSwap<Vec<(BlockKind, Slot)>>);
+pub(in crate::catalog) struct BlockCache(ArcSwap<Vec<(BlockKind, Slot)>>);
 
-impl Blocks {
+impl BlockCache {
     /// Returns the block of this kind; `build` makes it once.
     pub(in crate::catalog) fn get(&self, kind: &BlockKind, build: impl FnOnce() -> ToolBlock) -> Arc<ToolBlock> {
         let found = find(&self.0.load(), kind);
@@ -27,14 +27,14 @@ impl Blocks {
 
     fn slot(&self, kind: &BlockKind) -> Slot {
         let fresh = Slot::default();
-        self.0.rcu(|kept| {
-            let mut kept = Vec::clone(kept);
-            if find(&kept, kind).is_none() {
-                kept.push((kind.clone(), fresh.clone()));
-                let excess = kept.len().saturating_sub(MAX_BLOCKS);
-                kept.drain(..excess);
+        self.0.rcu(|entries| {
+            let mut entries = Vec::clone(entries);
+            if find(&entries, kind).is_none() {
+                entries.push((kind.clone(), fresh.clone()));
+                let excess = entries.len().saturating_sub(MAX_BLOCKS);
+                entries.drain(..excess);
             }
-            kept
+            entries
         });
         // Use the slot of another thread if that thread was faster, and otherwise our own, even if it was removed
         // since.
@@ -42,6 +42,6 @@ impl Blocks {
     }
 }
 
-fn find(kept: &[(BlockKind, Slot)], kind: &BlockKind) -> Option<Slot> {
-    kept.iter().find(|(known, _)| known == kind).map(|(_, slot)| slot.clone())
+fn find(entries: &[(BlockKind, Slot)], kind: &BlockKind) -> Option<Slot> {
+    entries.iter().find(|(entry_kind, _)| entry_kind == kind).map(|(_, slot)| slot.clone())
 }

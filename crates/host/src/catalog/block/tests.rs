@@ -121,7 +121,7 @@ fn the_bytes_stay_the_same_while_the_tools_do() {
 
     let before = servers[0].1.clone();
     let read = tool("read", "Reads a file.", &[("path", "Which file.")]);
-    servers[0].1 = Arc::new(set(&[tool("write", "Writes.", &[]), read]).adopting(&before));
+    servers[0].1 = Arc::new(set(&[tool("write", "Writes.", &[]), read]).reusing_unchanged(&before));
     let next = catalog(2, &servers);
     assert_eq!(names(&next.block(&kind)), ["mcp__fs__read", "mcp__fs__write", "mcp__git__log"]);
     for name in ["mcp__fs__read", "mcp__git__log"] {
@@ -133,9 +133,9 @@ fn the_bytes_stay_the_same_while_the_tools_do() {
 #[test]
 fn a_changed_tool_is_not_taken_from_the_list_before() {
     let before = set(&[tool("read", "Reads.", &[])]);
-    let after = set(&[tool("read", "Reads quickly.", &[])]).adopting(&before);
+    let after = set(&[tool("read", "Reads quickly.", &[])]).reusing_unchanged(&before);
     assert!(!Arc::ptr_eq(&before.tools[0], &after.tools[0]));
-    let same = set(&[tool("read", "Reads.", &[])]).adopting(&before);
+    let same = set(&[tool("read", "Reads.", &[])]).reusing_unchanged(&before);
     assert!(Arc::ptr_eq(&before.tools[0], &same.tools[0]));
 }
 

@@ -15,7 +15,7 @@ const MAX_COPIED: usize = 1 << 20;
 
 /// The kind of value that a keyword must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     /// Names a schema, so that references can find it. It has no meaning once references are inlined.
     Identifier,
     Schema,
@@ -37,93 +37,93 @@ enum Kind {
 }
 
 /// The keywords of JSON Schema, with the kind of value that each must have. Any other keyword may have any value.
-const KEYWORDS: &[(&str, Kind)] = &[
-    ("$schema", Kind::Identifier),
-    ("$id", Kind::Identifier),
-    ("$anchor", Kind::Identifier),
-    ("$dynamicAnchor", Kind::Identifier),
-    ("$recursiveAnchor", Kind::Identifier),
-    ("$dynamicRef", Kind::Identifier),
-    ("$recursiveRef", Kind::Identifier),
-    ("$vocabulary", Kind::Identifier),
-    ("$comment", Kind::Identifier),
-    ("$defs", Kind::Identifier),
-    ("definitions", Kind::Identifier),
-    ("additionalProperties", Kind::Schema),
-    ("unevaluatedProperties", Kind::Schema),
-    ("propertyNames", Kind::Schema),
-    ("unevaluatedItems", Kind::Schema),
-    ("contains", Kind::Schema),
-    ("not", Kind::Schema),
-    ("if", Kind::Schema),
-    ("then", Kind::Schema),
-    ("else", Kind::Schema),
-    ("contentSchema", Kind::Schema),
-    ("allOf", Kind::Schemas),
-    ("anyOf", Kind::Schemas),
-    ("oneOf", Kind::Schemas),
-    ("prefixItems", Kind::Schemas),
-    ("properties", Kind::NamedSchemas),
-    ("patternProperties", Kind::NamedSchemas),
-    ("dependentSchemas", Kind::NamedSchemas),
-    ("title", Kind::Text),
-    ("description", Kind::Text),
-    ("format", Kind::Text),
-    ("pattern", Kind::Text),
-    ("contentEncoding", Kind::Text),
-    ("contentMediaType", Kind::Text),
-    ("minimum", Kind::Number),
-    ("maximum", Kind::Number),
-    ("multipleOf", Kind::Number),
-    ("minLength", Kind::Count),
-    ("maxLength", Kind::Count),
-    ("minItems", Kind::Count),
-    ("maxItems", Kind::Count),
-    ("minContains", Kind::Count),
-    ("maxContains", Kind::Count),
-    ("minProperties", Kind::Count),
-    ("maxProperties", Kind::Count),
-    ("uniqueItems", Kind::Flag),
-    ("deprecated", Kind::Flag),
-    ("readOnly", Kind::Flag),
-    ("writeOnly", Kind::Flag),
-    ("nullable", Kind::Flag),
-    ("required", Kind::Names),
-    ("type", Kind::Types),
-    ("enum", Kind::Values),
-    ("exclusiveMinimum", Kind::Bound),
-    ("exclusiveMaximum", Kind::Bound),
-    ("items", Kind::Items),
-    ("additionalItems", Kind::AdditionalItems),
-    ("dependencies", Kind::Dependencies),
+const KEYWORDS: &[(&str, ValueKind)] = &[
+    ("$schema", ValueKind::Identifier),
+    ("$id", ValueKind::Identifier),
+    ("$anchor", ValueKind::Identifier),
+    ("$dynamicAnchor", ValueKind::Identifier),
+    ("$recursiveAnchor", ValueKind::Identifier),
+    ("$dynamicRef", ValueKind::Identifier),
+    ("$recursiveRef", ValueKind::Identifier),
+    ("$vocabulary", ValueKind::Identifier),
+    ("$comment", ValueKind::Identifier),
+    ("$defs", ValueKind::Identifier),
+    ("definitions", ValueKind::Identifier),
+    ("additionalProperties", ValueKind::Schema),
+    ("unevaluatedProperties", ValueKind::Schema),
+    ("propertyNames", ValueKind::Schema),
+    ("unevaluatedItems", ValueKind::Schema),
+    ("contains", ValueKind::Schema),
+    ("not", ValueKind::Schema),
+    ("if", ValueKind::Schema),
+    ("then", ValueKind::Schema),
+    ("else", ValueKind::Schema),
+    ("contentSchema", ValueKind::Schema),
+    ("allOf", ValueKind::Schemas),
+    ("anyOf", ValueKind::Schemas),
+    ("oneOf", ValueKind::Schemas),
+    ("prefixItems", ValueKind::Schemas),
+    ("properties", ValueKind::NamedSchemas),
+    ("patternProperties", ValueKind::NamedSchemas),
+    ("dependentSchemas", ValueKind::NamedSchemas),
+    ("title", ValueKind::Text),
+    ("description", ValueKind::Text),
+    ("format", ValueKind::Text),
+    ("pattern", ValueKind::Text),
+    ("contentEncoding", ValueKind::Text),
+    ("contentMediaType", ValueKind::Text),
+    ("minimum", ValueKind::Number),
+    ("maximum", ValueKind::Number),
+    ("multipleOf", ValueKind::Number),
+    ("minLength", ValueKind::Count),
+    ("maxLength", ValueKind::Count),
+    ("minItems", ValueKind::Count),
+    ("maxItems", ValueKind::Count),
+    ("minContains", ValueKind::Count),
+    ("maxContains", ValueKind::Count),
+    ("minProperties", ValueKind::Count),
+    ("maxProperties", ValueKind::Count),
+    ("uniqueItems", ValueKind::Flag),
+    ("deprecated", ValueKind::Flag),
+    ("readOnly", ValueKind::Flag),
+    ("writeOnly", ValueKind::Flag),
+    ("nullable", ValueKind::Flag),
+    ("required", ValueKind::Names),
+    ("type", ValueKind::Types),
+    ("enum", ValueKind::Values),
+    ("exclusiveMinimum", ValueKind::Bound),
+    ("exclusiveMaximum", ValueKind::Bound),
+    ("items", ValueKind::Items),
+    ("additionalItems", ValueKind::AdditionalItems),
+    ("dependencies", ValueKind::Dependencies),
 ];
 
 /// Writes the schema without references, in 2020-12, and drops malformed parts.
 pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
-    Writer { root: schema, report, open: Vec::new(), nodes: 0, bytes_left: MAX_COPIED }.schema(schema)
+    Writer { root: schema, report, inline_stack: Vec::new(), nodes: 0, bytes_left: MAX_COPIED }.convert_schema(schema)
 }
 
-/// Calls `act` on each subschema that is an object, one level down.
+/// Calls `visit` on each subschema that is an object, one level down.
 pub(super) fn for_each_subschema(
     schema: &mut Map<String, Value>,
     report: &mut Report,
-    act: &mut dyn FnMut(&mut Map<String, Value>, &mut Report),
+    visit: &mut dyn FnMut(&mut Map<String, Value>, &mut Report),
 ) {
     for (keyword, value) in schema.iter_mut() {
         report.enter(keyword);
-        match (kind(keyword), value) {
-            (Some(Kind::Schema | Kind::Items), Value::Object(child)) => act(child, report),
-            (Some(Kind::Schemas), Value::Array(children)) => {
+        match (value_kind(keyword), value) {
+            (Some(ValueKind::Schema | ValueKind::Items), Value::Object(child)) => visit(child, report),
+            (Some(ValueKind::Schemas), Value::Array(children)) => {
                 for (at, child) in children.iter_mut().enumerate() {
                     if let Value::Object(child) = child {
-                        report.within(&at.to_string(), |report| act(child, report));
+                        report.within(&at.to_string(), |report| visit(child, report));
                     }
                 }
             }
-            (Some(Kind::NamedSchemas), Value::Object(children)) => {
+            (Some(ValueKind::NamedSchemas), Value::Object(children)) => {
                 for (name, child) in children.iter_mut() {
                     if let Value::Object(child) = child {
-                        report.within(name, |report| act(child, report));
+                        report.within(name, |report| visit(child, report));
                     }
                 }
             }
@@ -133,7 +133,7 @@ pub(super) fn for_each_subschema(
     }
 }
 
-fn kind(keyword: &str) -> Option<Kind> {
+fn value_kind(keyword: &str) -> Option<ValueKind> {
     KEYWORDS.iter().find(|(name, _)| *name == keyword).map(|&(_, kind)| kind)
 }
 
@@ -141,7 +141,7 @@ struct Writer<'s, 'r> {
     root: &'s Value,
     report: &'r mut Report,
     /// The definitions that are being inlined, the outermost first.
-    open: Vec<&'s Value>,
+    inline_stack: Vec<&'s Value>,
     /// The number of subschemas written so far.
     nodes: usize,
     /// The bytes that may still be copied from definitions, or read to follow references in them.
@@ -149,17 +149,21 @@ struct Writer<'s, 'r> {
 }
 
 impl<'s> Writer<'s, '_> {
-    fn schema(&mut self, schema: &'s Value) -> Value {
+    fn convert_schema(&mut self, schema: &'s Value) -> Value {
         self.nodes += 1;
-        let spent = self.bytes_left == 0 && !self.open.is_empty();
+        let is_budget_spent = self.bytes_left == 0 && !self.inline_stack.is_empty();
         // A subschema adds up to two names to the report's path: its keyword, and its own name or index below that.
-        if spent || self.nodes > MAX_NODES || self.report.depth() > 2 * MAX_DEPTH || self.open.len() > MAX_DEPTH {
+        if is_budget_spent
+            || self.nodes > MAX_NODES
+            || self.report.depth() > 2 * MAX_DEPTH
+            || self.inline_stack.len() > MAX_DEPTH
+        {
             self.report.note("cut here, because the schema is too large");
             return Value::Object(Map::new());
         }
         match schema {
             Value::Bool(_) => schema.clone(),
-            Value::Object(keywords) => self.object(keywords),
+            Value::Object(keywords) => self.convert_object(keywords),
             _ => {
                 self.report.note("is not a schema; replaced by one that takes anything");
                 Value::Object(Map::new())
@@ -169,18 +173,18 @@ impl<'s> Writer<'s, '_> {
 
     /// Converts a schema. If it has a `$ref`, the result combines the target of the reference with the schema's other
     /// keywords.
-    fn object(&mut self, keywords: &'s Map<String, Value>) -> Value {
-        let own = self.keywords(keywords);
+    fn convert_object(&mut self, keywords: &'s Map<String, Value>) -> Value {
+        let own = self.convert_keywords(keywords);
         let Some(reference) = keywords.get("$ref") else {
             return Value::Object(own);
         };
-        let mut written = self.inlined(reference);
-        merge::both(&mut written, Value::Object(own));
+        let mut written = self.inline_reference(reference);
+        merge::require_both(&mut written, Value::Object(own));
         written
     }
 
     /// Returns the converted target of a `$ref`; a schema that accepts anything if the target cannot be inlined.
-    fn inlined(&mut self, reference: &Value) -> Value {
+    fn inline_reference(&mut self, reference: &Value) -> Value {
         if !self.try_spend("", reference) {
             return Value::Object(Map::new());
         }
@@ -192,31 +196,32 @@ impl<'s> Writer<'s, '_> {
                 Value::Object(Map::new())
             }
             Some(target)
-                if self.open.iter().any(|open| std::ptr::eq(*open, target)) || std::ptr::eq(self.root, target) =>
+                if self.inline_stack.iter().any(|open| std::ptr::eq(*open, target))
+                    || std::ptr::eq(self.root, target) =>
             {
                 self.report.note("cut a recursive `$ref` here");
                 Value::Object(Map::new())
             }
             Some(target) => {
-                self.open.push(target);
-                let written = self.schema(target);
-                self.open.pop();
+                self.inline_stack.push(target);
+                let written = self.convert_schema(target);
+                self.inline_stack.pop();
                 written
             }
         }
     }
 
-    fn keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
+    fn convert_keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
         let mut out = Map::new();
         for (keyword, value) in keywords {
             self.report.enter(keyword);
-            match kind(keyword) {
+            match value_kind(keyword) {
                 _ if keyword == "$ref" => {}
-                Some(Kind::Bound | Kind::Items | Kind::Dependencies | Kind::AdditionalItems) => {
+                Some(ValueKind::Bound | ValueKind::Items | ValueKind::Dependencies | ValueKind::AdditionalItems) => {
                     self.modernise(&mut out, keywords, keyword, value);
                 }
                 kind => {
-                    if let Some(value) = self.value(keyword, kind, value) {
+                    if let Some(value) = self.convert_value(keyword, kind, value) {
                         out.entry(keyword.as_str()).or_insert(value);
                     }
                 }
@@ -228,29 +233,29 @@ impl<'s> Writer<'s, '_> {
 
     /// Converts the value of a keyword whose form is the same in every dialect. Reports an invalid value, and returns
     /// `None` for it.
-    fn value(&mut self, keyword: &str, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
-        if kind == Some(Kind::Identifier) {
+    fn convert_value(&mut self, keyword: &str, kind: Option<ValueKind>, value: &'s Value) -> Option<Value> {
+        if kind == Some(ValueKind::Identifier) {
             self.report.note("removed, because references are written out");
             return None;
         }
-        let is_data = !matches!(kind, Some(Kind::Schema | Kind::Schemas | Kind::NamedSchemas));
+        let is_data = !matches!(kind, Some(ValueKind::Schema | ValueKind::Schemas | ValueKind::NamedSchemas));
         if is_data && !self.try_spend(keyword, value) {
             return None;
         }
         let written = match (kind, value) {
-            (Some(Kind::Schema), Value::Object(_) | Value::Bool(_)) => Some(self.schema(value)),
-            (Some(Kind::Schemas), Value::Array(list)) if !list.is_empty() => Some(self.list(list)),
-            (Some(Kind::NamedSchemas), Value::Object(map)) => Some(self.map(map)),
-            (Some(Kind::Names), Value::Array(_)) => distinct(value, Value::is_string),
-            (Some(Kind::Values), Value::Array(_)) => {
-                distinct(value, |_| true).filter(|list| *list != Value::Array(vec![]))
+            (Some(ValueKind::Schema), Value::Object(_) | Value::Bool(_)) => Some(self.convert_schema(value)),
+            (Some(ValueKind::Schemas), Value::Array(list)) if !list.is_empty() => Some(self.convert_list(list)),
+            (Some(ValueKind::NamedSchemas), Value::Object(map)) => Some(self.convert_map(map)),
+            (Some(ValueKind::Names), Value::Array(_)) => distinct_members(value, Value::is_string),
+            (Some(ValueKind::Values), Value::Array(_)) => {
+                distinct_members(value, |_| true).filter(|list| *list != Value::Array(vec![]))
             }
-            (Some(Kind::Types), _) => types(value),
-            (Some(Kind::Text), Value::String(_))
-            | (Some(Kind::Number), Value::Number(_))
-            | (Some(Kind::Flag), Value::Bool(_))
+            (Some(ValueKind::Types), _) => known_types(value),
+            (Some(ValueKind::Text), Value::String(_))
+            | (Some(ValueKind::Number), Value::Number(_))
+            | (Some(ValueKind::Flag), Value::Bool(_))
             | (None, _) => Some(value.clone()),
-            (Some(Kind::Count), _) => value.as_u64().map(Value::from),
+            (Some(ValueKind::Count), _) => value.as_u64().map(Value::from),
             _ => None,
         };
         if written.is_none() {
@@ -264,7 +269,7 @@ impl<'s> Writer<'s, '_> {
     /// Counts the bytes of this name and this value against the limit on copies, and returns whether both may be copied
     /// here. Must be called before copying, because the author of the schema chose their size and number.
     fn try_spend(&mut self, name: &str, value: &Value) -> bool {
-        let is_allowed = self.open.is_empty()
+        let is_allowed = self.inline_stack.is_empty()
             || (spend_bytes(name.len(), &mut self.bytes_left) && spend(value, &mut self.bytes_left));
         if !is_allowed {
             self.report.note("removed, because the definitions copy too much");
@@ -289,16 +294,16 @@ impl<'s> Writer<'s, '_> {
             ("items", Value::Array(schemas)) => {
                 self.report.note("written as `prefixItems`, the current name for a list of schemas");
                 if !schemas.is_empty() {
-                    let schemas = self.list(schemas);
+                    let schemas = self.convert_list(schemas);
                     out.insert("prefixItems".into(), schemas);
                 }
                 if let Some(rest @ (Value::Object(_) | Value::Bool(_))) = keywords.get("additionalItems") {
-                    let rest = self.schema(rest);
+                    let rest = self.convert_schema(rest);
                     out.insert("items".into(), rest);
                 }
             }
             ("items", Value::Object(_) | Value::Bool(_)) => {
-                let items = self.schema(value);
+                let items = self.convert_schema(value);
                 out.insert("items".into(), items);
             }
             ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
@@ -327,8 +332,10 @@ impl<'s> Writer<'s, '_> {
         for (name, value) in map {
             match value {
                 Value::Array(_) if !self.try_spend(name, value) => {}
-                Value::Array(_) => names.extend(distinct(value, Value::is_string).map(|list| (name.clone(), list))),
-                Value::Object(_) | Value::Bool(_) => drop(schemas.insert(name.clone(), self.schema(value))),
+                Value::Array(_) => {
+                    names.extend(distinct_members(value, Value::is_string).map(|list| (name.clone(), list)))
+                }
+                Value::Object(_) | Value::Bool(_) => drop(schemas.insert(name.clone(), self.convert_schema(value))),
                 _ => {}
             }
         }
@@ -339,22 +346,22 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
-    fn list(&mut self, list: &'s [Value]) -> Value {
+    fn convert_list(&mut self, list: &'s [Value]) -> Value {
         let mut written = Vec::with_capacity(list.len());
         for (at, schema) in list.iter().enumerate() {
             self.report.enter(&at.to_string());
-            written.push(self.schema(schema));
+            written.push(self.convert_schema(schema));
             self.report.leave();
         }
         Value::Array(written)
     }
 
-    fn map(&mut self, map: &'s Map<String, Value>) -> Value {
+    fn convert_map(&mut self, map: &'s Map<String, Value>) -> Value {
         let mut written = Map::new();
         for (name, schema) in map {
             self.report.enter(name);
             if self.try_spend(name, &Value::Null) {
-                written.insert(name.clone(), self.schema(schema));
+                written.insert(name.clone(), self.convert_schema(schema));
             }
             self.report.leave();
         }
@@ -363,18 +370,18 @@ impl<'s> Writer<'s, '_> {
 }
 
 /// Returns the members of a list that pass, without duplicates.
-fn distinct(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
+fn distinct_members(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
     let mut seen = std::collections::HashSet::new();
     let members = list.as_array()?.iter().filter(|member| passes(member) && seen.insert(member.to_string()));
     Some(members.cloned().collect())
 }
 
 /// Returns the value of `type` with only the types that JSON Schema knows; `None` if there are none.
-fn types(value: &Value) -> Option<Value> {
+fn known_types(value: &Value) -> Option<Value> {
     const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     match value {
-        Value::Array(_) => match distinct(value, is_type)? {
+        Value::Array(_) => match distinct_members(value, is_type)? {
             Value::Array(mut only) if only.len() == 1 => only.pop(),
             Value::Array(none) if none.is_empty() => None,
             some => Some(some),

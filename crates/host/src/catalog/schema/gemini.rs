@@ -10,16 +10,16 @@ use super::{add_hint, keep_defined_required, merge, report::Report, root, soften
 type Schema = Map<String, Value>;
 
 /// The longest list of values in a hint, in bytes.
-const HINT_BYTES: usize = 400;
+const MAX_HINT_BYTES: usize = 400;
 
 /// The longest name of a format in a hint, in bytes.
-const FORMAT_BYTES: usize = 64;
+const MAX_FORMAT_BYTES: usize = 64;
 
 /// The keywords that are allowed beside every type.
-const COMMON: &[&str] = &["title", "description", "default"];
+const COMMON_KEYWORDS: &[&str] = &["title", "description", "default"];
 
 /// Keywords that give a schema inner structure. If a schema has them, its alternatives are dropped instead of copied.
-const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
+const STRUCTURE_KEYWORDS: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 
 /// Converts a root that [`root::flatten`] made. The root stays an object with `properties`, even if there are none.
 pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
@@ -27,7 +27,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
         report.within("nullable", |report| report.note("removed, because arguments are never null"));
     }
     let nullable = false;
-    typed("object", schema, nullable, report)
+    schema_of_type("object", schema, nullable, report)
 }
 
 fn convert_value(schema: Value, report: &mut Report) -> Value {
@@ -35,7 +35,7 @@ fn convert_value(schema: Value, report: &mut Report) -> Value {
         Value::Object(schema) => convert(schema, report),
         _ => {
             let nullable = false;
-            anything(Map::new(), nullable, report)
+            schema_of_any_type(Map::new(), nullable, report)
         }
     })
 }
@@ -48,26 +48,26 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     }
     soften_exclusive_bounds(&mut schema, report);
     unroll_tuple(&mut schema, report);
-    let is_marked = schema.shift_remove("nullable") == Some(Value::Bool(true));
+    let is_marked_nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let mut has_null = take_null(&mut schema, report);
     let alternatives = take_alternatives(&mut schema, &mut has_null, report);
-    let nullable = is_marked || has_null;
+    let nullable = is_marked_nullable || has_null;
     if alternatives.len() > 1 {
         return any_of(schema, alternatives, nullable, report);
     }
     if let Some(only) = alternatives.into_iter().next() {
-        return merge_with_only(schema, only, nullable, report);
+        return merge_with_only_alternative(schema, only, nullable, report);
     }
     let mut types = take_types(&mut schema, report);
     match types.len() {
         // Only null.
-        0 if has_null && !has_structure(&schema) => typed("string", schema, true, report),
-        0 => anything(schema, nullable, report),
-        1 => typed(types.swap_remove(0), schema, nullable, report),
+        0 if has_null && !has_structure(&schema) => schema_of_type("string", schema, true, report),
+        0 => schema_of_any_type(schema, nullable, report),
+        1 => schema_of_type(types.swap_remove(0), schema, nullable, report),
         _ => {
             report.note("made alternatives of the list of types");
-            let of_type = |kind| Value::Object(typed(kind, schema.clone(), nullable, report));
-            let alternatives = types.into_iter().map(of_type).collect();
+            let alternative_of_type = |kind| Value::Object(schema_of_type(kind, schema.clone(), nullable, report));
+            let alternatives = types.into_iter().map(alternative_of_type).collect();
             Map::from_iter([("anyOf".into(), Value::Array(alternatives))])
         }
     }
@@ -125,13 +125,13 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
 const MAX_ALTERNATIVES: usize = 100;
 
 fn has_structure(schema: &Schema) -> bool {
-    STRUCTURE.iter().any(|keyword| schema.contains_key(*keyword))
+    STRUCTURE_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
 /// Merges a single alternative into the schema that contains it.
-fn merge_with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
+fn merge_with_only_alternative(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("merged with its only alternative");
-    note_conflicts(&merge::into(&mut only, schema), report);
+    note_conflicts(&merge::merge_constraints(&mut only, schema), report);
     if nullable {
         only.insert("nullable".into(), Value::Bool(true));
     }
@@ -146,7 +146,7 @@ fn note_conflicts(conflicts: &Schema, report: &mut Report) {
 
 /// Takes the parts of a schema that are copied into each alternative. Large parts are left out.
 fn take_shared(schema: Schema, report: &mut Report) -> Schema {
-    const SHARED: [&str; 12] = [
+    const SHARED_KEYWORDS: [&str; 12] = [
         "type",
         "format",
         "pattern",
@@ -162,8 +162,8 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     ];
     let mut shared = Map::new();
     for (keyword, value) in schema {
-        let is_small = value.as_str().is_none_or(|text| text.len() <= SHARED_BYTES);
-        if SHARED.contains(&keyword.as_str()) && is_small {
+        let is_small = value.as_str().is_none_or(|text| text.len() <= MAX_SHARED_BYTES);
+        if SHARED_KEYWORDS.contains(&keyword.as_str()) && is_small {
             shared.insert(keyword, value);
         } else {
             report.within(&keyword, |report| report.note("removed, because it cannot be used beside alternatives"));
@@ -173,7 +173,7 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
 }
 
 /// The longest text that is copied into each alternative, in bytes.
-const SHARED_BYTES: usize = 1_024;
+const MAX_SHARED_BYTES: usize = 1_024;
 
 /// Builds a schema of `anyOf` only: its siblings are moved into each alternative.
 fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
@@ -182,10 +182,10 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
     report.enter("anyOf");
     for (at, mut alternative) in alternatives.into_iter().enumerate() {
         report.enter(&at.to_string());
-        let described = alternative.get("description").cloned();
-        note_conflicts(&merge::into(&mut alternative, shared.clone()), report);
+        let own_description = alternative.get("description").cloned();
+        note_conflicts(&merge::merge_constraints(&mut alternative, shared.clone()), report);
         // The alternative's own description is more specific than the shared one.
-        alternative.extend(described.map(|text| ("description".to_owned(), text)));
+        alternative.extend(own_description.map(|text| ("description".to_owned(), text)));
         if nullable {
             alternative.insert("nullable".into(), Value::Bool(true));
         }
@@ -205,13 +205,13 @@ const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "ob
 
 /// Returns the types that a schema allows: those in `type`, or else the type to which its other keywords apply.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
-    let named: Vec<Value> = match schema.shift_remove("type") {
+    let declared: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,
         Some(only) => vec![only],
         None => Vec::new(),
     };
-    if !named.is_empty() {
-        return TYPES.into_iter().filter(|name| named.iter().any(|allowed| allowed == name)).collect();
+    if !declared.is_empty() {
+        return TYPES.into_iter().filter(|name| declared.iter().any(|allowed| allowed == name)).collect();
     }
     let inferred = inferred_types(schema);
     if !inferred.is_empty() {
@@ -248,7 +248,7 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 /// Builds a schema of one type, with the keywords that Gemini accepts beside that type.
-fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
+fn schema_of_type(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
     let accepted: &[&str] = match kind {
         "string" => &["minLength", "maxLength", "pattern", "format", "enum"],
         "integer" | "number" => &["minimum", "maximum", "format"],
@@ -257,7 +257,7 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
         _ => &[],
     };
     schema.shift_remove("type");
-    fit_values(kind, &mut schema, report);
+    fit_enum(kind, &mut schema, report);
     fit_format(kind, &mut schema, report);
     add_hints_for_dropped(kind, &mut schema);
     let mut out = Map::from_iter([("type".to_owned(), Value::from(kind))]);
@@ -265,8 +265,9 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
         out.insert("nullable".into(), Value::Bool(true));
     }
     for (keyword, value) in schema {
-        let keep = (COMMON.contains(&keyword.as_str()) || accepted.contains(&keyword.as_str())) && !value.is_null();
-        if keep {
+        let is_accepted =
+            (COMMON_KEYWORDS.contains(&keyword.as_str()) || accepted.contains(&keyword.as_str())) && !value.is_null();
+        if is_accepted {
             out.insert(keyword, value);
         } else {
             report.within(&keyword, |report| report.note("removed, because this provider does not accept it here"));
@@ -282,7 +283,7 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
 
 /// Keeps `enum` on strings, and makes it a hint for other types, because converting numbers to strings would change the
 /// calls.
-fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
+fn fit_enum(kind: &str, schema: &mut Schema, report: &mut Report) {
     let Some(Value::Array(mut values)) = schema.shift_remove("enum") else { return };
     let before = values.len();
     values.retain(|value| type_of(value) == kind || kind == "number" && value.is_number());
@@ -296,8 +297,8 @@ fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
         }
     } else if !values.is_empty() {
         let mut list = values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-        if list.len() > HINT_BYTES {
-            list.truncate(list.floor_char_boundary(HINT_BYTES));
+        if list.len() > MAX_HINT_BYTES {
+            list.truncate(list.floor_char_boundary(MAX_HINT_BYTES));
             list.push('…');
         }
         add_hint(schema, &format!("One of: {list}."));
@@ -307,22 +308,22 @@ fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
 }
 
 fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
-    let known: &[&str] = match kind {
+    let accepted_formats: &[&str] = match kind {
         "string" => &["date-time", "enum"],
         "number" => &["float", "double"],
         "integer" => &["int32", "int64"],
         _ => &[],
     };
     let Some(Value::String(format)) = schema.get("format") else { return };
-    if !known.contains(&format.as_str()) {
-        let hint = format!("Format: {}.", &format[..format.floor_char_boundary(FORMAT_BYTES)]);
+    if !accepted_formats.contains(&format.as_str()) {
+        let hint = format!("Format: {}.", &format[..format.floor_char_boundary(MAX_FORMAT_BYTES)]);
         schema.shift_remove("format");
         add_hint(schema, &hint);
         report.within("format", |report| report.note("replaced by a hint in the description"));
     }
 }
 
-/// Adds hints for keywords that [`typed`] will drop, if the model could otherwise make mistakes.
+/// Adds hints for keywords that [`schema_of_type`] will drop, if the model could otherwise make mistakes.
 fn add_hints_for_dropped(kind: &str, schema: &mut Schema) {
     if let Some(factor) = schema.get("multipleOf").cloned() {
         add_hint(schema, &format!("Must be a multiple of {factor}."));
@@ -330,9 +331,9 @@ fn add_hints_for_dropped(kind: &str, schema: &mut Schema) {
     if kind == "array" && schema.get("uniqueItems") == Some(&Value::Bool(true)) {
         add_hint(schema, "Items must be distinct.");
     }
-    let free_form =
+    let is_free_form =
         |schema: &Schema| schema.get("additionalProperties").is_some_and(|rest| *rest != Value::Bool(false));
-    if kind == "object" && free_form(schema) && !schema.contains_key("properties") {
+    if kind == "object" && is_free_form(schema) && !schema.contains_key("properties") {
         add_hint(schema, "Property names are free.");
     }
 }
@@ -369,10 +370,10 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
 
 /// Returns a schema for any JSON value. Gemini's format cannot express that, so the result lists the types that a model
 /// may want.
-fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
+fn schema_of_any_type(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("replaced by one alternative for each type, because this provider requires a type");
     let description = schema.shift_remove("description");
-    let of_type = |kind: &str| {
+    let alternative_of_type = |kind: &str| {
         let mut alternative = Map::from_iter([("type".to_owned(), Value::from(kind))]);
         alternative.extend(description.clone().map(|text| ("description".to_owned(), text)));
         if nullable {
@@ -380,5 +381,8 @@ fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
         }
         Value::Object(alternative)
     };
-    Map::from_iter([("anyOf".into(), ["string", "number", "boolean", "object"].map(of_type).into_iter().collect())])
+    Map::from_iter([(
+        "anyOf".into(),
+        ["string", "number", "boolean", "object"].map(alternative_of_type).into_iter().collect(),
+    )])
 }

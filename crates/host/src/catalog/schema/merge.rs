@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
 /// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
 /// wins.
-pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
+pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {
         let Some(old) = base.get_mut(&keyword) else {
@@ -21,14 +21,14 @@ pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> 
             ("properties" | "patternProperties" | "dependentSchemas", Value::Object(old), Value::Object(new)) => {
                 for (name, schema) in new {
                     match old.get_mut(&name) {
-                        Some(old) => both(old, schema),
+                        Some(old) => require_both(old, schema),
                         None => drop(old.insert(name, schema)),
                     }
                 }
             }
             ("required", Value::Array(old), Value::Array(new)) => {
-                let known: HashSet<String> = old.iter().map(Value::to_string).collect();
-                old.extend(new.into_iter().filter(|name| !known.contains(&name.to_string())));
+                let old_names: HashSet<String> = old.iter().map(Value::to_string).collect();
+                old.extend(new.into_iter().filter(|name| !old_names.contains(&name.to_string())));
             }
             ("allOf", Value::Array(old), Value::Array(new)) => old.extend(new),
             ("title" | "description" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly", old, new) => {
@@ -55,13 +55,13 @@ pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> 
 }
 
 /// Adds the constraints of `extra` to `schema`, with `allOf` if there is no simpler form.
-pub(super) fn both(schema: &mut Value, extra: Value) {
-    if *schema == Value::Bool(false) || is_open(&extra) {
+pub(super) fn require_both(schema: &mut Value, extra: Value) {
+    if *schema == Value::Bool(false) || accepts_everything(&extra) {
         return;
     }
-    match (is_open(schema), &mut *schema, extra) {
+    match (accepts_everything(schema), &mut *schema, extra) {
         (false, Value::Object(base), Value::Object(extra)) => {
-            let conflicts = into(base, extra);
+            let conflicts = merge_constraints(base, extra);
             if !conflicts.is_empty() {
                 let all = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
                 if let Value::Array(all) = all {
@@ -76,7 +76,7 @@ pub(super) fn both(schema: &mut Value, extra: Value) {
 /// Returns one schema that accepts every value that at least one of these accepts; without any, a schema that accepts
 /// everything.
 pub(super) fn any_of(schemas: Vec<Value>) -> Value {
-    if schemas.iter().any(is_open) {
+    if schemas.iter().any(accepts_everything) {
         return Value::Object(Map::new());
     }
     let mut seen = HashSet::new();
@@ -117,7 +117,7 @@ fn as_enum(schemas: &[Value]) -> Option<Value> {
 }
 
 /// Returns whether a schema constrains nothing.
-pub(super) fn is_open(schema: &Value) -> bool {
+pub(super) fn accepts_everything(schema: &Value) -> bool {
     match schema {
         Value::Bool(open) => *open,
         Value::Object(keywords) => keywords.is_empty(),

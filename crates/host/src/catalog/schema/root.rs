@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{add_hint, has_type, merge, report::Report};
+use super::{add_hint, allows_type, merge, report::Report};
 
 /// The longest hint about alternatives, in bytes.
-const HINT_BYTES: usize = 400;
+const MAX_HINT_BYTES: usize = 400;
 
 /// Makes the root an object with `properties`, and without `allOf`, `anyOf`, `oneOf`, `not`, `enum`, `const`.
 pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> {
@@ -28,7 +28,7 @@ pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> 
     }
     if !root.contains_key("type") {
         report.note("added `type`: object");
-    } else if !has_type(&root, "object") {
+    } else if !allows_type(&root, "object") {
         report.note("replaced by an object, because the arguments of a tool are an object");
         root.retain(|keyword, _| keyword == "description" || keyword == "title");
     } else if root.get("type").is_some_and(Value::is_array) {
@@ -58,7 +58,7 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
     });
     for mut part in parts.chain([own]) {
         merge_all_of(&mut part, report);
-        for keyword in merge::into(schema, part).keys() {
+        for keyword in merge::merge_constraints(schema, part).keys() {
             report.note(format!("left out the `{keyword}` of one part, because another part has its own"));
         }
     }
@@ -66,14 +66,19 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
 }
 
 /// Turns alternatives into one object with the properties of all of them. Only properties that all of them require stay
-/// required. `only_one` says that a value may match only one alternative (`oneOf`).
-pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, only_one: bool, report: &mut Report) {
+/// required. `is_exactly_one` says that a value may match only one alternative (`oneOf`).
+pub(super) fn unite(
+    schema: &mut Map<String, Value>,
+    alternatives: Vec<Value>,
+    is_exactly_one: bool,
+    report: &mut Report,
+) {
     report.note(format!("made one object of {} alternatives", alternatives.len()));
     let mut properties: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut required: Option<Vec<Value>> = None;
     let mut choices = Vec::new();
     for alternative in alternatives {
-        let may_be_object = |schema: &Map<String, Value>| !schema.contains_key("type") || has_type(schema, "object");
+        let may_be_object = |schema: &Map<String, Value>| !schema.contains_key("type") || allows_type(schema, "object");
         if !alternative.as_object().is_some_and(may_be_object) {
             continue;
         }
@@ -83,7 +88,7 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
             Some(Value::Array(names)) => names,
             _ => Vec::new(),
         };
-        choices.push(choice(&names, &own));
+        choices.push(describe_choice(&names, &own));
         let own_names: HashSet<&Value> = names.iter().collect();
         required = Some(match required {
             Some(shared) => shared.into_iter().filter(|name| own_names.contains(name)).collect(),
@@ -96,12 +101,12 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
     let properties: Map<_, _> = properties.into_iter().map(|(name, schemas)| (name, merge::any_of(schemas))).collect();
     let mut united = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
     united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
-    merge::into(schema, united);
-    add_choice_hint(schema, choices, only_one);
+    merge::merge_constraints(schema, united);
+    add_choice_hint(schema, choices, is_exactly_one);
 }
 
 /// Describes how one alternative differs from the others: by its required properties, or else by its properties.
-fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
+fn describe_choice(required: &[Value], properties: &Map<String, Value>) -> String {
     let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
     if required.is_empty() {
         properties.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
@@ -110,14 +115,14 @@ fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
     }
 }
 
-fn add_choice_hint(schema: &mut Map<String, Value>, mut choices: Vec<String>, only_one: bool) {
+fn add_choice_hint(schema: &mut Map<String, Value>, mut choices: Vec<String>, is_exactly_one: bool) {
     choices.retain(|choice| !choice.is_empty());
     choices.dedup();
     if choices.len() > 1 {
-        let how = if only_one { "exactly" } else { "at least" };
+        let how = if is_exactly_one { "exactly" } else { "at least" };
         let mut hint = format!("Give {how} one of these sets of properties: {}", choices.join(" | "));
-        if hint.len() > HINT_BYTES {
-            hint.truncate(hint.floor_char_boundary(HINT_BYTES));
+        if hint.len() > MAX_HINT_BYTES {
+            hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
             hint.push('…');
         } else {
             hint.push('.');

@@ -19,11 +19,11 @@ struct Field {
     typical_length: f32,
 }
 
-const NAME: Field = Field { weight: 4.0, length_penalty: 0.3, typical_length: 2.0 };
-const TITLE: Field = Field { weight: 2.0, length_penalty: 0.4, typical_length: 2.0 };
-const DESCRIPTION: Field = Field { weight: 1.0, length_penalty: 0.6, typical_length: 18.0 };
-const ARGUMENTS: Field = Field { weight: 0.25, length_penalty: 0.5, typical_length: 5.0 };
-const ARGUMENT_DESCRIPTIONS: Field = Field { weight: 0.15, length_penalty: 0.4, typical_length: 35.0 };
+const NAME_FIELD: Field = Field { weight: 4.0, length_penalty: 0.3, typical_length: 2.0 };
+const TITLE_FIELD: Field = Field { weight: 2.0, length_penalty: 0.4, typical_length: 2.0 };
+const DESCRIPTION_FIELD: Field = Field { weight: 1.0, length_penalty: 0.6, typical_length: 18.0 };
+const ARGUMENTS_FIELD: Field = Field { weight: 0.25, length_penalty: 0.5, typical_length: 5.0 };
+const ARGUMENT_DESCRIPTIONS_FIELD: Field = Field { weight: 0.15, length_penalty: 0.4, typical_length: 35.0 };
 
 /// How quickly repetitions of a word stop adding to the score (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
@@ -32,9 +32,9 @@ const SATURATION: f32 = 1.7;
 pub(super) const MAX_WEIGHT: f32 = SATURATION + 1.0;
 
 /// The longest part of a description that is read, in bytes.
-const DESCRIPTION_BYTES: usize = 4_000;
+const MAX_DESCRIPTION_BYTES: usize = 4_000;
 /// The longest part of an argument's description that is read, in bytes.
-const ARGUMENT_BYTES: usize = 400;
+const MAX_ARGUMENT_BYTES: usize = 400;
 /// The most arguments of a tool, including those of nested objects.
 const MAX_ARGUMENTS: usize = 128;
 /// The most values of one argument.
@@ -46,10 +46,10 @@ const MAX_DEPTH: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// The number of the stem of each known word, in lower case. Most words occur repeatedly, so this saves time.
-    known: HashMap<String, u32>,
+    stem_of_word: HashMap<String, u32>,
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
-    field: Vec<u32>,
+    field_stems: Vec<u32>,
     /// The weight of each stem of the current tool, before saturation.
     weights: HashMap<u32, f32>,
 }
@@ -60,22 +60,22 @@ impl Reader {
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
         self.read_name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
-        self.read_text(title, ARGUMENT_BYTES);
-        self.end_field(TITLE);
-        self.read_text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
-        self.end_field(DESCRIPTION);
+        self.read_text(title, MAX_ARGUMENT_BYTES);
+        self.end_field(TITLE_FIELD);
+        self.read_text(tool.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
+        self.end_field(DESCRIPTION_FIELD);
         // Arguments of a schema that nests too deeply to be parsed are not found.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
-        gather(&schema, 0, &mut arguments);
+        collect_properties(&schema, 0, &mut arguments);
         for (name, _) in &arguments {
-            self.read_text(name, ARGUMENT_BYTES);
+            self.read_text(name, MAX_ARGUMENT_BYTES);
         }
-        self.end_field(ARGUMENTS);
+        self.end_field(ARGUMENTS_FIELD);
         for (_, property) in &arguments {
             self.read_argument(property);
         }
-        self.end_field(ARGUMENT_DESCRIPTIONS);
+        self.end_field(ARGUMENT_DESCRIPTIONS_FIELD);
         self.weights.drain().map(|(stem, weight)| (stem, weight * MAX_WEIGHT / (weight + SATURATION)))
     }
 
@@ -91,7 +91,7 @@ impl Reader {
         let mut previous = String::new();
         for word in words::words(name) {
             let mut last = String::new();
-            words::parts(word, &mut |part| {
+            words::for_each_part(word, &mut |part| {
                 if last.is_empty() && !previous.is_empty() {
                     previous.push_str(part);
                     self.add_word(&previous);
@@ -101,12 +101,12 @@ impl Reader {
             });
             previous = last;
         }
-        self.end_field(NAME);
+        self.end_field(NAME_FIELD);
     }
 
     fn read_text(&mut self, text: &str, max_bytes: usize) {
         for word in words::words(&text[..text.floor_char_boundary(max_bytes)]) {
-            words::parts(word, &mut |part| {
+            words::for_each_part(word, &mut |part| {
                 if !words::is_noise(part) {
                     self.add_word(part);
                 }
@@ -115,40 +115,40 @@ impl Reader {
     }
 
     fn read_argument(&mut self, property: &Value) {
-        if let Some(Value::String(about)) = property.get("description") {
-            self.read_text(about, ARGUMENT_BYTES);
+        if let Some(Value::String(description)) = property.get("description") {
+            self.read_text(description, MAX_ARGUMENT_BYTES);
         }
         if let Some(Value::Array(values)) = property.get("enum") {
             for value in values.iter().filter_map(Value::as_str).take(MAX_VALUES) {
-                self.read_text(value, ARGUMENT_BYTES);
+                self.read_text(value, MAX_ARGUMENT_BYTES);
             }
         }
     }
 
     fn add_word(&mut self, word: &str) {
-        if let Some(stem) = self.known.get(word) {
-            self.field.push(*stem);
+        if let Some(stem) = self.stem_of_word.get(word) {
+            self.field_stems.push(*stem);
             return;
         }
         let next = u32::try_from(self.stems.len()).unwrap_or(u32::MAX);
         let stem = *self.stems.entry(words::stem(word)).or_insert(next);
-        self.known.insert(word.to_owned(), stem);
-        self.field.push(stem);
+        self.stem_of_word.insert(word.to_owned(), stem);
+        self.field_stems.push(stem);
     }
 
     /// Ends a field, and adds the weights of its words to those of the tool.
     fn end_field(&mut self, field: Field) {
-        let length = self.field.len() as f32;
+        let length = self.field_stems.len() as f32;
         let penalty = field.length_penalty;
-        let each = field.weight / (1.0 - penalty + penalty * (length / field.typical_length));
-        for stem in self.field.drain(..) {
-            *self.weights.entry(stem).or_default() += each;
+        let word_weight = field.weight / (1.0 - penalty + penalty * (length / field.typical_length));
+        for stem in self.field_stems.drain(..) {
+            *self.weights.entry(stem).or_default() += word_weight;
         }
     }
 }
 
 /// Collects all properties of a schema, including those of nested objects, with their names.
-fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
+fn collect_properties<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
     let (Value::Object(schema), true) = (schema, depth < MAX_DEPTH) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
@@ -156,22 +156,22 @@ fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Val
                 return;
             }
             found.push((name, property));
-            gather(property, depth + 1, found);
+            collect_properties(property, depth + 1, found);
         }
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(keyword) {
-            gather(inner, depth + 1, found);
+            collect_properties(inner, depth + 1, found);
         }
     }
     for keyword in ["anyOf", "oneOf", "allOf"] {
-        if let Some(Value::Array(several)) = schema.get(keyword) {
-            several.iter().for_each(|inner| gather(inner, depth + 1, found));
+        if let Some(Value::Array(subschemas)) = schema.get(keyword) {
+            subschemas.iter().for_each(|inner| collect_properties(inner, depth + 1, found));
         }
     }
     for keyword in ["$defs", "definitions"] {
-        if let Some(Value::Object(several)) = schema.get(keyword) {
-            several.values().for_each(|inner| gather(inner, depth + 1, found));
+        if let Some(Value::Object(subschemas)) = schema.get(keyword) {
+            subschemas.values().for_each(|inner| collect_properties(inner, depth + 1, found));
         }
     }
 }

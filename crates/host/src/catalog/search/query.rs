@@ -3,14 +3,14 @@
 use super::{related::related, words};
 
 /// The longest part of a query that is read, in bytes.
-const QUERY_BYTES: usize = 1_000;
+const MAX_QUERY_BYTES: usize = 1_000;
 /// The most words of a query.
 const MAX_WORDS: usize = 32;
 
 /// A query, as words to find.
 #[derive(Debug)]
 pub(super) struct Query {
-    pub(super) words: Vec<QueryTerm>,
+    pub(super) terms: Vec<QueryTerm>,
 }
 
 /// A word of a query.
@@ -27,10 +27,10 @@ pub(super) struct QueryTerm {
 
 impl Query {
     pub(super) fn new(query: &str) -> Self {
-        let query = &query[..query.floor_char_boundary(QUERY_BYTES)];
+        let query = &query[..query.floor_char_boundary(MAX_QUERY_BYTES)];
         let mut typed = Vec::new();
         for word in words::words(query) {
-            words::parts(word, &mut |part| typed.push(part.to_owned()));
+            words::for_each_part(word, &mut |part| typed.push(part.to_owned()));
         }
         // A query of noise words only is searched unchanged.
         if !typed.iter().all(|word| words::is_noise(word)) {
@@ -41,20 +41,20 @@ impl Query {
         let mut terms: Vec<QueryTerm> = Vec::new();
         for (at, word) in typed.iter().enumerate() {
             let stem = words::stem(word);
-            if terms.iter().any(|known| known.stem == stem) {
+            if terms.iter().any(|term| term.stem == stem) {
                 continue;
             }
             let joined = typed.get(at + 1).map(|next| words::stem(&format!("{word}{next}")));
             let unfinished = may_continue && at + 1 == typed.len();
             terms.push(QueryTerm { typed: word.clone(), stem, joined, unfinished });
         }
-        Self { words: terms }
+        Self { terms }
     }
 }
 
 impl QueryTerm {
     /// Returns the stems that the word matches: its own, that of the word joined with the next one, and related ones.
-    pub(super) fn meanings(&self) -> Vec<&str> {
+    pub(super) fn matching_stems(&self) -> Vec<&str> {
         let rest = related(&self.stem).iter().map(String::as_str);
         [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(rest).collect()
     }

@@ -4,7 +4,7 @@ use strsim::osa_distance;
 
 use super::{
     query::{Query, QueryTerm},
-    server_index::{Hashed, Posting, ServerIndex},
+    server_index::{Posting, ServerIndex, WordHash},
 };
 
 /// The maximum number of longer words that a prefix matches in one server's index, and in total for one word of the
@@ -12,18 +12,18 @@ use super::{
 const MAX_ALTERNATIVES: usize = 64;
 
 /// The weight of a matching word other than the typed one.
-const JOINED: f32 = 0.8;
-const RELATED: f32 = 0.6;
-const LONGER: f32 = 0.4;
-const MISSPELT: f32 = 0.5;
+const JOINED_WEIGHT: f32 = 0.8;
+const RELATED_WEIGHT: f32 = 0.6;
+const LONGER_WEIGHT: f32 = 0.4;
+const MISSPELT_WEIGHT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
-const SERVER: f32 = 1.8;
+const SERVER_NAME_WEIGHT: f32 = 1.8;
 /// The share of its score that a tool keeps even if it has no other word of the query.
-const MIN_SHARE: f32 = 0.65;
+const MIN_SCORE_SHARE: f32 = 0.65;
 
 /// A tool that has some words of the query, and its score.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ranked {
+pub(super) struct RankedTool {
     pub(super) score: f32,
     /// The position of the server's index among the indexes that [`rank`] got.
     pub(super) index: usize,
@@ -33,42 +33,42 @@ pub(super) struct Ranked {
 
 /// Returns the tools that have any of the words, the best first. Each server's index comes with the words of the
 /// server's name.
-pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<Ranked> {
-    let mut bases = Vec::with_capacity(indexes.len());
+pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<RankedTool> {
+    let mut first_positions = Vec::with_capacity(indexes.len());
     let mut tools = 0;
-    let mut names = Vec::with_capacity(indexes.len());
+    let mut server_name_words = Vec::with_capacity(indexes.len());
     for (at, (words, index)) in indexes.iter().enumerate() {
-        bases.push(tools);
-        tools += index.tools();
-        names.extend(words.iter().map(|word| (Hashed::of(word), word.as_str(), at)));
+        first_positions.push(tools);
+        tools += index.tool_count();
+        server_name_words.extend(words.iter().map(|word| (WordHash::of(word), word.as_str(), at)));
     }
     let zeros = || vec![0.0; tools];
     let mut scores = Scores {
         indexes,
-        bases,
-        names,
+        first_positions,
+        server_name_words,
         total: zeros(),
         current: zeros(),
         touched: Vec::new(),
         matched_rarity: zeros(),
         total_rarity: 0.0,
     };
-    let meanings: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meanings).collect();
-    let mut found = scores.find(meanings.iter().flatten().copied()).into_iter();
-    for (word, meanings) in query.words.iter().zip(&meanings) {
-        let found: Vec<_> = found.by_ref().take(meanings.len()).collect();
+    let matching_stems: Vec<Vec<&str>> = query.terms.iter().map(QueryTerm::matching_stems).collect();
+    let mut found = scores.find(matching_stems.iter().flatten().copied()).into_iter();
+    for (word, matching_stems) in query.terms.iter().zip(&matching_stems) {
+        let found: Vec<_> = found.by_ref().take(matching_stems.len()).collect();
         scores.add(word, &found);
     }
-    scores.ranked()
+    scores.into_ranked()
 }
 
 /// The scores of all tools, by their position among the tools of all servers' indexes.
 struct Scores<'a> {
     indexes: &'a [(&'a [String], &'a ServerIndex)],
     /// The position of the first tool of each index.
-    bases: Vec<usize>,
+    first_positions: Vec<usize>,
     /// The words of the servers' names, each with the position of the server's index.
-    names: Vec<(Hashed, &'a str, usize)>,
+    server_name_words: Vec<(WordHash, &'a str, usize)>,
     total: Vec<f32>,
     /// The scores for the current word of the query.
     current: Vec<f32>,
@@ -82,7 +82,7 @@ struct Scores<'a> {
 
 /// The tools and servers that have a word.
 #[derive(Clone, Default)]
-struct Found<'a> {
+struct WordMatches<'a> {
     /// The tools that have it, by index.
     tools: Vec<(usize, &'a [Posting])>,
     /// The indexes of the servers whose names have it.
@@ -90,26 +90,32 @@ struct Found<'a> {
 }
 
 impl<'a> Scores<'a> {
-    /// Adds the scores for a word of the query. `found` has the matches of each of its [meanings](QueryTerm::meanings).
-    fn add(&mut self, term: &'a QueryTerm, found: &[Found<'a>]) {
+    /// Returns how many tools an index has.
+    fn tool_count(&self, index: usize) -> usize {
+        self.indexes[index].1.tool_count()
+    }
+
+    /// Adds the scores for a word of the query. `found` has the matches of each of its
+    /// [stems](QueryTerm::matching_stems).
+    fn add(&mut self, term: &'a QueryTerm, found: &[WordMatches<'a>]) {
         let typed_rarity = self.score(&found[0], 1.0, None);
         // The rarity of the first meaning that any tool has.
         let mut term_rarity = typed_rarity;
         for (at, found) in found.iter().enumerate().skip(1) {
             let is_joined = at == 1 && term.joined.is_some();
             // A rare related word must not count more than the typed common word.
-            let (weight, max_rarity) = if is_joined { (JOINED, None) } else { (RELATED, typed_rarity) };
+            let (weight, max_rarity) = if is_joined { (JOINED_WEIGHT, None) } else { (RELATED_WEIGHT, typed_rarity) };
             let rarity = self.score(found, weight, max_rarity);
             term_rarity = term_rarity.or(rarity);
         }
         // A very short word begins too many others.
         if term.unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
-            let longer = self.longer(&term.typed);
-            term_rarity = term_rarity.or(self.score_all(&longer, LONGER, typed_rarity));
+            let longer = self.words_with_prefix(&term.typed);
+            term_rarity = term_rarity.or(self.score_all(&longer, LONGER_WEIGHT, typed_rarity));
         }
         if term_rarity.is_none() {
-            let near = self.misspelt(term);
-            term_rarity = self.score_all(&near, MISSPELT, None);
+            let near = self.similar_words(term);
+            term_rarity = self.score_all(&near, MISSPELT_WEIGHT, None);
         }
         let Some(rarity) = term_rarity else { return };
         self.total_rarity += rarity;
@@ -121,9 +127,9 @@ impl<'a> Scores<'a> {
 
     /// Finds these exact words. It looks all words up in one index before it goes to the next index: there may be a
     /// thousand indexes, and look-ups in nearby memory are fast.
-    fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<Found<'a>> {
-        let words: Vec<_> = words.map(|word| (word, Hashed::of(word))).collect();
-        let mut found = vec![Found::default(); words.len()];
+    fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<WordMatches<'a>> {
+        let words: Vec<_> = words.map(|word| (word, WordHash::of(word))).collect();
+        let mut found = vec![WordMatches::default(); words.len()];
         for (at, (_, index)) in self.indexes.iter().enumerate() {
             for ((word, hashed), found) in words.iter().zip(&mut found) {
                 let tools = index.find(word, *hashed);
@@ -132,7 +138,7 @@ impl<'a> Scores<'a> {
                 }
             }
         }
-        for (hashed_name, name, at) in &self.names {
+        for (hashed_name, name, at) in &self.server_name_words {
             for ((word, hashed), found) in words.iter().zip(&mut found) {
                 if hashed == hashed_name && word == name {
                     found.servers.push(*at);
@@ -144,22 +150,22 @@ impl<'a> Scores<'a> {
 
     /// Scores the tools that have a word, or whose server's name has the word. Returns the rarity of the word; `None`
     /// if no tool has it. In the scores, a rarity above `max_rarity` counts as `max_rarity`.
-    fn score(&mut self, found: &Found<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
+    fn score(&mut self, found: &WordMatches<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
         let tools_with_word = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
-        let tools_of_servers = found.servers.iter().map(|at| self.indexes[*at].1.tools()).sum::<usize>();
+        let tools_of_servers = found.servers.iter().map(|at| self.tool_count(*at)).sum::<usize>();
         if tools_with_word + tools_of_servers == 0 {
             return None;
         }
         let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
-        let counted = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
+        let weighted_rarity = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
         for (index, tools) in &found.tools {
             for posting in *tools {
-                self.raise_score(self.bases[*index] + posting.position(), posting.weight() * counted);
+                self.raise_score(self.first_positions[*index] + posting.position(), posting.weight() * weighted_rarity);
             }
         }
         for index in &found.servers {
-            for position in 0..self.indexes[*index].1.tools() {
-                self.raise_score(self.bases[*index] + position, SERVER * counted);
+            for position in 0..self.tool_count(*index) {
+                self.raise_score(self.first_positions[*index] + position, SERVER_NAME_WEIGHT * weighted_rarity);
             }
         }
         Some(rarity)
@@ -180,7 +186,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns longer words that begin with `start`.
-    fn longer(&self, start: &str) -> Vec<&'a str> {
+    fn words_with_prefix(&self, start: &str) -> Vec<&'a str> {
         let mut longer: Vec<_> =
             self.indexes.iter().flat_map(|(_, index)| index.with_prefix(start).take(MAX_ALTERNATIVES)).collect();
         longer.sort_unstable();
@@ -190,7 +196,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter.
-    fn misspelt(&self, term: &QueryTerm) -> Vec<&'a str> {
+    fn similar_words(&self, term: &QueryTerm) -> Vec<&'a str> {
         let max_distance = match term.typed.chars().count() {
             0..4 => return Vec::new(),
             4..8 => 1,
@@ -222,14 +228,18 @@ impl<'a> Scores<'a> {
             .collect()
     }
 
-    fn ranked(self) -> Vec<Ranked> {
+    fn into_ranked(self) -> Vec<RankedTool> {
         let mut ranked = Vec::new();
-        for (index, base) in self.bases.iter().enumerate() {
-            for position in 0..self.indexes[index].1.tools() {
+        for (index, base) in self.first_positions.iter().enumerate() {
+            for position in 0..self.tool_count(index) {
                 let score = self.total[base + position];
                 if score > 0.0 {
                     let share = self.matched_rarity[base + position] / self.total_rarity;
-                    ranked.push(Ranked { score: score * (MIN_SHARE + (1.0 - MIN_SHARE) * share), index, position });
+                    ranked.push(RankedTool {
+                        score: score * (MIN_SCORE_SHARE + (1.0 - MIN_SCORE_SHARE) * share),
+                        index,
+                        position,
+                    });
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::LazyLock};
 use super::words;
 
 /// Groups of interchangeable words.
-const TABLE: &[&str] = &[
+const SYNONYM_GROUPS: &[&str] = &[
     "delete remove erase discard destroy trash drop",
     "create add make new insert",
     "update edit change modify alter set adjust",
@@ -101,7 +101,7 @@ const TABLE: &[&str] = &[
 
 /// Questions, abbreviations and shell commands: the first word of a line matches the other words of the line, but these
 /// do not match the first word.
-const ONE_WAY: &[&str] = &[
+const ONE_WAY_SYNONYMS: &[&str] = &[
     "who user member person people",
     "where locate search find",
     "when time date",
@@ -131,10 +131,10 @@ pub(super) fn related(stem: &str) -> &'static [String] {
                 }
             }
         };
-        for line in TABLE {
+        for line in SYNONYM_GROUPS {
             line.split(' ').for_each(|word| relate(word, &mut line.split(' ')));
         }
-        for line in ONE_WAY {
+        for line in ONE_WAY_SYNONYMS {
             if let Some((word, others)) = line.split_once(' ') {
                 relate(word, &mut others.split(' '));
             }

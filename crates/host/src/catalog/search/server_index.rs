@@ -14,10 +14,10 @@ pub(crate) struct ServerIndex {
     ends: Vec<(u32, u32)>,
     postings: Vec<Posting>,
     /// The positions of the tools in their server's list, in the order of the tools' names.
-    order: Vec<u32>,
+    list_positions: Vec<u32>,
     /// A Bloom filter of the words, which quickly excludes most absent words. A catalog may have a thousand indexes,
     /// and a query asks each of them for dozens of words.
-    bits: Vec<u64>,
+    bloom_filter: Vec<u64>,
 }
 
 /// A tool that has a word (24 bits), and the weight of the word in the tool (8 bits). Both are packed into one number,
@@ -44,13 +44,13 @@ impl Posting {
 }
 
 /// The number of bits in the filter for each word. With 16 bits, one in sixteen absent words passes the filter.
-const BITS_FOR_EACH: usize = 16;
+const BLOOM_BITS_PER_WORD: usize = 16;
 
 /// The hash of a word (FNV-1a), computed once to look the word up in all indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hashed(u32);
+pub(super) struct WordHash(u32);
 
-impl Hashed {
+impl WordHash {
     pub(super) fn of(word: &str) -> Self {
         // The offset basis and the prime of FNV-1a with 32 bits.
         Self(word.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
@@ -58,22 +58,22 @@ impl Hashed {
 }
 
 impl ServerIndex {
-    /// Returns the index of `tools`; `None` if `stop` returned `true`.
-    pub(super) fn of<'a>(tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<Self> {
+    /// Returns the index of `tools`; `None` if `should_stop` returned `true`.
+    pub(super) fn of<'a>(tools: impl Iterator<Item = &'a Tool>, should_stop: &dyn Fn() -> bool) -> Option<Self> {
         let mut tools: Vec<_> = (0_u32..).zip(tools).collect();
         tools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let mut reader = Reader::default();
-        let mut lists: Vec<Vec<Posting>> = Vec::new();
+        let mut postings_by_stem: Vec<Vec<Posting>> = Vec::new();
         for (position, (_, tool)) in (0_u32..).zip(&tools) {
-            if stop() {
+            if should_stop() {
                 return None;
             }
             for (stem, weight) in reader.read(tool) {
                 let stem = stem as usize;
-                if lists.len() <= stem {
-                    lists.resize_with(stem + 1, Vec::new);
+                if postings_by_stem.len() <= stem {
+                    postings_by_stem.resize_with(stem + 1, Vec::new);
                 }
-                lists[stem].extend(Posting::new(position, weight));
+                postings_by_stem[stem].extend(Posting::new(position, weight));
             }
         }
         let mut stems: Vec<_> = reader.into_stems().collect();
@@ -81,28 +81,28 @@ impl ServerIndex {
         let mut index = Self {
             words: String::with_capacity(stems.iter().map(|(word, _)| word.len()).sum()),
             ends: Vec::with_capacity(stems.len()),
-            postings: Vec::with_capacity(lists.iter().map(Vec::len).sum()),
-            order: tools.iter().map(|(at, _)| *at).collect(),
-            bits: vec![0; (stems.len() * BITS_FOR_EACH).div_ceil(64).next_power_of_two()],
+            postings: Vec::with_capacity(postings_by_stem.iter().map(Vec::len).sum()),
+            list_positions: tools.iter().map(|(at, _)| *at).collect(),
+            bloom_filter: vec![0; (stems.len() * BLOOM_BITS_PER_WORD).div_ceil(64).next_power_of_two()],
         };
         for (word, stem) in stems {
-            let (at, bit) = index.bit(Hashed::of(&word));
-            index.bits[at] |= bit;
+            let (at, bit) = index.bloom_bit(WordHash::of(&word));
+            index.bloom_filter[at] |= bit;
             index.words.push_str(&word);
-            index.postings.append(&mut lists[stem as usize]);
+            index.postings.append(&mut postings_by_stem[stem as usize]);
             index.ends.push((to_u32(index.words.len())?, to_u32(index.postings.len())?));
         }
         Some(index)
     }
 
     /// Returns how many tools the index has.
-    pub(super) fn tools(&self) -> usize {
-        self.order.len()
+    pub(super) fn tool_count(&self) -> usize {
+        self.list_positions.len()
     }
 
     /// Returns the position in the server's list of the tool at `position` in this index.
-    pub(super) fn listed_at(&self, position: usize) -> usize {
-        self.order[position] as usize
+    pub(super) fn list_position(&self, position: usize) -> usize {
+        self.list_positions[position] as usize
     }
 
     /// Returns how many words the index has.
@@ -112,16 +112,16 @@ impl ServerIndex {
 
     /// Returns the word at a position, and the tools that have it.
     fn entry(&self, position: usize) -> (&str, &[Posting]) {
-        let (word, postings) = if position == 0 { (0, 0) } else { self.ends[position - 1] };
+        let (word_start, postings_start) = if position == 0 { (0, 0) } else { self.ends[position - 1] };
         let (word_end, postings_end) = self.ends[position];
-        let postings = &self.postings[postings as usize..postings_end as usize];
-        (&self.words[word as usize..word_end as usize], postings)
+        let postings = &self.postings[postings_start as usize..postings_end as usize];
+        (&self.words[word_start as usize..word_end as usize], postings)
     }
 
     /// Returns the tools that have this word.
-    pub(super) fn find(&self, word: &str, hashed: Hashed) -> &[Posting] {
-        let (at, bit) = self.bit(hashed);
-        if self.bits[at] & bit == 0 {
+    pub(super) fn find(&self, word: &str, hashed: WordHash) -> &[Posting] {
+        let (at, bit) = self.bloom_bit(hashed);
+        if self.bloom_filter[at] & bit == 0 {
             return &[];
         }
         let position = self.lower_bound(word);
@@ -152,8 +152,8 @@ impl ServerIndex {
     }
 
     /// Returns the word's bit in the Bloom filter: the position of its 64-bit group, and its mask in that group.
-    fn bit(&self, Hashed(hash): Hashed) -> (usize, u64) {
-        (usize::try_from(hash >> 6).unwrap_or_default() & (self.bits.len() - 1), 1 << (hash & 63))
+    fn bloom_bit(&self, WordHash(hash): WordHash) -> (usize, u64) {
+        (usize::try_from(hash >> 6).unwrap_or_default() & (self.bloom_filter.len() - 1), 1 << (hash & 63))
     }
 
     /// Returns the memory of the index, in bytes.
@@ -162,8 +162,8 @@ impl ServerIndex {
             + self.words.capacity()
             + self.ends.capacity() * size_of::<(u32, u32)>()
             + self.postings.capacity() * size_of::<Posting>()
-            + self.order.capacity() * size_of::<u32>()
-            + self.bits.capacity() * size_of::<u64>()
+            + self.list_positions.capacity() * size_of::<u32>()
+            + self.bloom_filter.capacity() * size_of::<u64>()
     }
 }
 

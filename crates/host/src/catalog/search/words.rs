@@ -30,40 +30,40 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(is_word)
 }
 
-/// Calls `take` with the parts of one word, in lower case: split where a capital begins another word and where letters
+/// Calls `visit` with the parts of one word, in lower case: split where a capital begins another word and where letters
 /// and digits meet (`getHTMLPage2` is `get`, `html`, `page` and `2`). Scripts without spaces are split into pairs of
 /// characters. If there are several parts, the whole word follows them.
-pub(super) fn parts(word: &str, take: &mut dyn FnMut(&str)) {
+pub(super) fn for_each_part(word: &str, visit: &mut dyn FnMut(&str)) {
     if word.bytes().all(|b| b.is_ascii_lowercase()) {
-        take(word);
+        visit(word);
         return;
     }
     if word.chars().any(is_unspaced) {
         let chars: Vec<char> = word.chars().collect();
         let mut pair = String::new();
-        for two in chars.windows(2.min(chars.len())) {
+        for window in chars.windows(2.min(chars.len())) {
             pair.clear();
-            pair.extend(two.iter().flat_map(|c| c.to_lowercase()));
-            take(&pair);
+            pair.extend(window.iter().flat_map(|c| c.to_lowercase()));
+            visit(&pair);
         }
         return;
     }
     let mut rest = word;
     while !rest.is_empty() {
-        let (part, after) = rest.split_at(first_part(rest));
+        let (part, after) = rest.split_at(first_part_end(rest));
         rest = after;
         // Skip a part of a single letter, unless it is the whole word.
         if part.len() > 1 || part.bytes().all(|b| b.is_ascii_digit()) {
-            take(&part.to_lowercase());
+            visit(&part.to_lowercase());
         }
     }
-    if first_part(word) < word.len() || word.len() == 1 && !word.bytes().all(|b| b.is_ascii_digit()) {
-        take(&word.to_lowercase());
+    if first_part_end(word) < word.len() || word.len() == 1 && !word.bytes().all(|b| b.is_ascii_digit()) {
+        visit(&word.to_lowercase());
     }
 }
 
 /// Returns the end of the first part of a word.
-fn first_part(word: &str) -> usize {
+fn first_part_end(word: &str) -> usize {
     let mut chars = word.char_indices().peekable();
     let Some((_, mut before)) = chars.next() else { return 0 };
     while let Some((at, c)) = chars.next() {
@@ -156,7 +156,7 @@ mod tests {
 
     fn parts_of(word: &str) -> Vec<String> {
         let mut found = Vec::new();
-        parts(word, &mut |part| found.push(part.to_owned()));
+        for_each_part(word, &mut |part| found.push(part.to_owned()));
         found
     }
 
@@ -218,7 +218,7 @@ mod tests {
         #[test]
         fn no_text_is_too_strange(text in any::<String>()) {
             for word in words(&text) {
-                parts(word, &mut |part| assert!(!part.is_empty() && !stem(part).is_empty()));
+                for_each_part(word, &mut |part| assert!(!part.is_empty() && !stem(part).is_empty()));
             }
         }
     }

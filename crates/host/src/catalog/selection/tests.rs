@@ -89,7 +89,7 @@ proptest! {
     fn the_part_of_a_selection_within_a_server_selects_the_same_tools(steps in steps()) {
         let (catalog, selection) = (all_of_them(), made(&steps));
         for server in SERVERS.map(name) {
-            let within = selection.within(server.clone());
+            let within = selection.restricted_to(server.clone());
             for tool in catalog.tools() {
                 let expected = tool.server == server && selection.has(tool);
                 prop_assert_eq!(within.has(tool), expected, "{} within {}", tool.selector(), server);
@@ -102,7 +102,7 @@ proptest! {
         let nothing = Selection { selects_nothing: true, ..made(&steps) };
         prop_assert_eq!(all_of_them().tools().filter(|tool| nothing.has(tool)).count(), 0);
         for server in SERVERS.map(name) {
-            prop_assert!(!nothing.may_have(&server) && !nothing.within(server.clone()).may_have(&server));
+            prop_assert!(!nothing.may_have(&server) && !nothing.restricted_to(server.clone()).may_have(&server));
         }
     }
 }

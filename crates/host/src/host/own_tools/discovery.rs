@@ -38,7 +38,7 @@ const DEFAULT_LIMIT: usize = 5;
 /// The most tools that a search returns.
 const MAX_LIMIT: usize = 20;
 /// The most bytes of a tool's description that a search shows.
-const DESCRIPTION_BYTES: usize = 300;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 /// The most arguments of a tool that a search names.
 const MAX_ARGUMENTS: usize = 12;
 
@@ -99,7 +99,7 @@ impl Discovery {
             let note = "nothing fits; try other words, or one of these servers";
             return Ok(json!({ "tools": [], "note": note, "servers": self.servers(&catalog) }).to_string());
         }
-        let tools: Vec<_> = hits.iter().map(|hit| Found::of(&hit.tool)).collect();
+        let tools: Vec<_> = hits.iter().map(|hit| FoundTool::of(&hit.tool)).collect();
         Ok(json!({ "tools": tools }).to_string())
     }
 
@@ -107,11 +107,11 @@ impl Discovery {
     fn selection_of(&self, catalog: &Catalog, server: &str) -> Result<Selection, String> {
         let servers = self.servers(catalog);
         match ServerName::new(server) {
-            Ok(name) if servers.contains(server) => Ok(self.selection.within(name)),
+            Ok(name) if servers.contains(server) => Ok(self.selection.restricted_to(name)),
             _ => {
-                let known: Vec<_> = servers.into_iter().collect();
-                let given = text::clip(server, 200);
-                Err(format!("there is no server {}; there are {}", text::Safe(&given), known.join(", ")))
+                let server_names: Vec<_> = servers.into_iter().collect();
+                let clipped_name = text::clip(server, 200);
+                Err(format!("there is no server {}; there are {}", text::Safe(&clipped_name), server_names.join(", ")))
             }
         }
     }
@@ -138,7 +138,7 @@ pub(crate) fn details(tool: &CatalogTool) -> String {
 
 /// Returns the first `MAX_LIMIT` of `hits`, as a JSON array.
 pub(crate) fn hits_as_json(hits: &[Hit]) -> String {
-    let tools: Vec<_> = hits.iter().take(MAX_LIMIT).map(|hit| Found::of(&hit.tool)).collect();
+    let tools: Vec<_> = hits.iter().take(MAX_LIMIT).map(|hit| FoundTool::of(&hit.tool)).collect();
     serde_json::to_string(&tools).unwrap_or_default()
 }
 
@@ -155,7 +155,7 @@ fn inner_arguments(arguments: &JsonObject) -> Option<JsonObject> {
 
 /// A tool in the result of a search.
 #[derive(Serialize)]
-struct Found<'a> {
+struct FoundTool<'a> {
     name: &'a str,
     server: &'a str,
     description: Cow<'a, str>,
@@ -163,19 +163,20 @@ struct Found<'a> {
     arguments: Vec<String>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundTool<'a> {
     fn of(tool: &'a CatalogTool) -> Self {
         let schema: Value = serde_json::from_str(tool.tool().input_schema.get()).unwrap_or_default();
         let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let mark = |name: &String| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") };
+        let mark_optional =
+            |name: &String| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") };
         let mut arguments: Vec<_> = schema["properties"].as_object().into_iter().flat_map(Map::keys).collect();
         arguments.sort_by_key(|name| !required.contains(&name.as_str()));
         let description = tool.tool().description.as_deref().unwrap_or_default().trim();
         Self {
             name: &tool.name,
             server: tool.server.as_str(),
-            description: text::clip(description, DESCRIPTION_BYTES),
-            arguments: arguments.into_iter().take(MAX_ARGUMENTS).map(mark).collect(),
+            description: text::clip(description, MAX_DESCRIPTION_BYTES),
+            arguments: arguments.into_iter().take(MAX_ARGUMENTS).map(mark_optional).collect(),
         }
     }
 }
@@ -206,7 +207,7 @@ impl<'a> Details<'a> {
     }
 }
 
-fn tools() -> Vec<Value> {
+fn tool_definitions() -> Vec<Value> {
     let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let query = json!({
         "query": { "type": "string", "description": "What you want to do, in a few words" },
@@ -216,7 +217,7 @@ fn tools() -> Vec<Value> {
     let name = json!({ "type": "string", "description": "The name of the tool, as search_tools gives it" });
     let call =
         json!({ "name": name, "arguments": { "type": "object", "description": "What the tool's schema asks for" } });
-    let reads =
+    let read_only_annotations =
         |title: &str| json!({ "title": title, "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false });
     vec![
         json!({
@@ -224,13 +225,13 @@ fn tools() -> Vec<Value> {
             "description": "Finds tools by what they do. There are many more tools than you can see: search before you \
                             say that something cannot be done.",
             "inputSchema": object(query, &["query"]),
-            "annotations": reads("Search tools"),
+            "annotations": read_only_annotations("Search tools"),
         }),
         json!({
             "name": DETAILS,
             "description": "Shows everything about one tool: its whole description and the JSON Schema of its arguments.",
             "inputSchema": object(json!({ "name": name }), &["name"]),
-            "annotations": reads("About a tool"),
+            "annotations": read_only_annotations("About a tool"),
         }),
         json!({
             "name": CALL,
@@ -248,7 +249,7 @@ impl OwnTools for Discovery {
     }
 
     fn tools(&self) -> Vec<Value> {
-        tools()
+        tool_definitions()
     }
 
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a JsonObject) -> BoxFuture<'a, Result<String, String>> {

@@ -38,9 +38,9 @@ use crate::{
 
 const RUN: &str = "run_code";
 /// The most bytes that signatures may take in the description; a search finds the other tools.
-const SIGNATURE_BYTES: usize = 12_000;
+const MAX_SIGNATURE_BYTES: usize = 12_000;
 /// The most bytes of a tool's description in the comment after its signature.
-const DESCRIPTION_BYTES: usize = 120;
+const MAX_DESCRIPTION_BYTES: usize = 120;
 /// How long the catalog must stay unchanged before the description is rewritten: servers that start together finish one
 /// after another.
 const QUIET_TIME: Duration = Duration::from_millis(100);
@@ -83,16 +83,16 @@ impl Scripts {
     ) -> (CallResult, Vec<ScriptCall>) {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             let error = Some(format!("{RUN} needs `code`, a script"));
-            return (result(ScriptOutput { text: String::new(), error }), Vec::new());
+            return (to_call_result(ScriptOutput { text: String::new(), error }), Vec::new());
         };
         let tools = ScriptTools::new(host, catalog, context, Arc::clone(&self.selection));
-        let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
-        (result(printed), tools.made())
+        let output = self.interpreter.run(code.to_owned(), tools.clone()).await;
+        (to_call_result(output), tools.calls())
     }
 
     /// Waits until the description differs from `last`, and stores the new description there. Waits forever if the host
     /// is gone.
-    async fn changed(&self, events: &mut Receiver<Event>, last: &mut String) {
+    async fn description_changed(&self, events: &mut Receiver<Event>, last: &mut String) {
         loop {
             match events.recv().await {
                 Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => {}
@@ -100,9 +100,9 @@ impl Scripts {
                 Err(RecvError::Closed) => std::future::pending().await,
             }
             sleep(QUIET_TIME).await;
-            let now = self.description();
-            if now != *last {
-                *last = now;
+            let current = self.description();
+            if current != *last {
+                *last = current;
                 return;
             }
         }
@@ -115,7 +115,7 @@ impl Scripts {
             return description;
         };
         let catalog = catalog.load_full();
-        let (mut bytes_left, mut left_out) = (SIGNATURE_BYTES, 0_usize);
+        let (mut bytes_left, mut left_out) = (MAX_SIGNATURE_BYTES, 0_usize);
         for tool in catalog.tools().filter(|tool| self.selection.has(tool)) {
             let line = if bytes_left == 0 {
                 None
@@ -146,13 +146,13 @@ impl Scripts {
                 object if object.get("properties").is_some() => {
                     format!("{{ {} }}", signature::parameters(&object).join(", "))
                 }
-                other => signature::kind(&other),
+                other => signature::type_name(&other),
             },
             None => "string".to_owned(),
         };
         let call = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &result_type);
         let summary = definition.description.as_deref().unwrap_or_default().trim();
-        let summary = text::clip(summary.lines().next().unwrap_or_default(), DESCRIPTION_BYTES);
+        let summary = text::clip(summary.lines().next().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
         let dash = if summary.is_empty() { "" } else { " // " };
         format!("\n{call}{dash}{}", text::for_line(&summary))
     }
@@ -172,8 +172,8 @@ impl Scripts {
 }
 
 /// Returns the result for the model: the output, followed by the error.
-fn result(printed: ScriptOutput) -> CallResult {
-    let ScriptOutput { mut text, error } = printed;
+fn to_call_result(output: ScriptOutput) -> CallResult {
+    let ScriptOutput { mut text, error } = output;
     let is_error = error.is_some();
     match error {
         Some(error) if text.is_empty() => text = error,
@@ -202,7 +202,7 @@ impl OwnTools for Scripts {
         // The listed description may be older than the subscription, so the first change counts in any case.
         let text = String::new();
         let changes = unfold((events, text), async |(mut events, mut text)| {
-            self.changed(&mut events, &mut text).await;
+            self.description_changed(&mut events, &mut text).await;
             Some(((), (events, text)))
         });
         Some(changes.boxed())

@@ -59,25 +59,25 @@ pub struct ScriptCallError {
 ///
 /// Clones share the run: an interpreter may make several calls at once, and limits their number.
 #[derive(Clone)]
-pub struct ScriptTools(Arc<Run>);
+pub struct ScriptTools(Arc<ScriptRun>);
 
-struct Run {
+struct ScriptRun {
     host: Host,
     catalog: Arc<Catalog>,
     context: ScriptContext,
     selection: Arc<Selection>,
-    made: Mutex<Vec<ScriptCall>>,
+    calls: Mutex<Vec<ScriptCall>>,
 }
 
 impl fmt::Debug for ScriptTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptTools").field("made", &self.made()).finish_non_exhaustive()
+        f.debug_struct("ScriptTools").field("made", &self.calls()).finish_non_exhaustive()
     }
 }
 
 impl ScriptTools {
     pub(crate) fn new(host: Host, catalog: Arc<Catalog>, context: ScriptContext, selection: Arc<Selection>) -> Self {
-        Self(Arc::new(Run { host, catalog, context, selection, made: Mutex::default() }))
+        Self(Arc::new(ScriptRun { host, catalog, context, selection, calls: Mutex::default() }))
     }
 
     /// Calls the tool `selector` (in any form that [`Call::new`] accepts) and returns its result as JSON: structured
@@ -86,17 +86,17 @@ impl ScriptTools {
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
-        let Run { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
+        let ScriptRun { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
         let found = catalog.select_within(selector, &self.0.selection);
         let number = match &found {
             Ok(tool) => self.record_begin(&text::for_line(&tool.selector())),
             Err(unknown) => self.record_begin(&unknown.selector),
         };
         let outcome = match found {
-            Ok(tool) => self.outcome(tool, arguments).await,
+            Ok(tool) => self.call_tool(tool, arguments).await,
             Err(unknown) => Err(CallError::Unknown(unknown)),
         };
-        let hidden = |text: &str| match conceal {
+        let conceal_text = |text: &str| match conceal {
             Some(conceal) => conceal(text),
             None => text.to_owned(),
         };
@@ -108,18 +108,18 @@ impl ScriptTools {
         self.record_end(number, result.as_ref().err().map(|(code, _)| *code));
         match result {
             Ok(mut value) => {
-                text::map_texts(&mut value, &|text| Cow::Owned(hidden(text)));
+                text::map_texts(&mut value, &|text| Cow::Owned(conceal_text(text)));
                 Ok(value.to_string())
             }
-            Err((code, message)) => Err(ScriptCallError { code, message: hidden(&message) }),
+            Err((code, message)) => Err(ScriptCallError { code, message: conceal_text(&message) }),
         }
     }
 
-    async fn outcome(&self, tool: &CatalogTool, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
-        let Run { catalog, context: ScriptContext { asker, caller, .. }, .. } = &*self.0;
+    async fn call_tool(&self, tool: &CatalogTool, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
+        let ScriptRun { catalog, context: ScriptContext { asker, caller, .. }, .. } = &*self.0;
         let call = Call::of(tool.server.clone(), tool.tool().name.clone(), arguments)
             .asker(Arc::clone(asker))
-            .pinned(Arc::clone(catalog))
+            .in_catalog(Arc::clone(catalog))
             .caller(caller.clone());
         Box::pin(self.0.host.call_from_script(call)).await
     }
@@ -127,7 +127,7 @@ impl ScriptTools {
     /// Returns at most `limit` (and at most 20) tools that match `query` best, as JSON: an array of name, server,
     /// description and arguments. A search only reads the catalog, and makes no call.
     pub async fn search(&self, query: &str, limit: usize) -> String {
-        let Run { host, catalog, selection, .. } = &*self.0;
+        let ScriptRun { host, catalog, selection, .. } = &*self.0;
         host.search_for_script(Arc::clone(catalog), Arc::clone(selection), query, limit).await
     }
 
@@ -136,7 +136,7 @@ impl ScriptTools {
     /// # Errors
     /// When there is no such tool.
     pub fn details(&self, selector: &str) -> Result<String, ScriptCallError> {
-        let Run { catalog, selection, .. } = &*self.0;
+        let ScriptRun { catalog, selection, .. } = &*self.0;
         let found = catalog.select_within(selector, selection);
         found.map(super::discovery::details).map_err(|unknown| {
             let error = CallError::Unknown(unknown);
@@ -146,17 +146,17 @@ impl ScriptTools {
 
     /// Returns the calls so far, in the order in which they began.
     #[must_use]
-    pub fn made(&self) -> Vec<ScriptCall> {
-        self.0.made.lock().clone()
+    pub fn calls(&self) -> Vec<ScriptCall> {
+        self.0.calls.lock().clone()
     }
 
     /// Records that a call begins. Returns its index among the calls so far.
     fn record_begin(&self, tool: &str) -> usize {
         let number = {
-            let mut made = self.0.made.lock();
+            let mut calls = self.0.calls.lock();
             // A call that never ends counts as cancelled.
-            made.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
-            made.len()
+            calls.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
+            calls.len()
         };
         if let Some(on_progress) = &self.0.context.on_progress {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -166,8 +166,8 @@ impl ScriptTools {
     }
 
     fn record_end(&self, index: usize, error: Option<&'static str>) {
-        let mut made = self.0.made.lock();
-        if let Some(call) = made.get_mut(index) {
+        let mut calls = self.0.calls.lock();
+        if let Some(call) = calls.get_mut(index) {
             call.error = error;
         }
     }

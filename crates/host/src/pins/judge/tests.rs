@@ -8,7 +8,7 @@ use crate::catalog::{ToolSet, tests as made};
 
 fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
     let pin = |tool: &Tool| {
-        let text = canonical(tool);
+        let text = canonical_definition(tool);
         let definition = Definition { hash: DefinitionHash::of(&text), text };
         (tool.name.clone(), Pin { definition, renamed_to: None })
     };

@@ -139,13 +139,13 @@ impl Decimal {
         if !is_digits(whole) || (whole.len() > 1 && whole.starts_with('0')) {
             return None;
         }
-        let all = [whole, fraction].concat();
-        let significant = all.trim_end_matches('0');
+        let all_digits = [whole, fraction].concat();
+        let significant = all_digits.trim_end_matches('0');
         let digits = significant.trim_start_matches('0');
         if digits.is_empty() {
             return Some(Self { is_negative: false, digits: String::new(), exponent: 0 });
         }
-        let dropped = i64::try_from(all.len() - significant.len()).ok()?;
+        let dropped = i64::try_from(all_digits.len() - significant.len()).ok()?;
         let fraction = i64::try_from(fraction.len()).ok()?;
         let exponent = exponent.checked_add(dropped)?.checked_sub(fraction)?;
         Some(Self { is_negative, digits: digits.to_owned(), exponent })

@@ -32,7 +32,7 @@ async fn a_renamed_tool_is_in_the_next_catalog_and_a_pinned_one_keeps_the_old() 
     let error = call(&host, "server/old", json!({})).await.unwrap_err();
     assert_eq!(error.code(), "UNKNOWN_TOOL");
     // A call with the old catalog still names the old tool, and the server decides what to do.
-    host.call(to_call("server/old", json!({})).pinned(pinned.clone())).await.unwrap();
+    host.call(to_call("server/old", json!({})).in_catalog(pinned.clone())).await.unwrap();
     assert_eq!(server.seen_of("tools/call")[0]["params"]["name"], "old");
     assert!(pinned.select("server/new").is_err());
 }

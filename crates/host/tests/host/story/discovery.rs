@@ -177,7 +177,7 @@ async fn a_run_with_a_pinned_catalog_calls_the_tools_of_that_catalog() {
     crate::worlds::catalog_has(&host, "farm/milk_cow", false).await;
     let wanted = || to_call("discovery/call_tool", json!({"name": "farm/milk_cow"}));
     assert_eq!(host.call(wanted()).await.unwrap_err().code(), "UNKNOWN_TOOL");
-    assert_eq!(host.call(wanted().pinned(pinned)).await.unwrap().text, "milk_cow {}");
+    assert_eq!(host.call(wanted().in_catalog(pinned)).await.unwrap().text, "milk_cow {}");
 }
 
 /// The definitions stay the same whatever the servers do, so that a provider's prompt cache holds.

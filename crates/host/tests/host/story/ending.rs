@@ -32,7 +32,7 @@ async fn requests_to_a_shut_down_host_fail_with_that_reason() {
     let unknown = call(&host, "native/nothing", json!({})).await.unwrap_err();
     assert_eq!(unknown.code(), "UNKNOWN_TOOL", "an excerpt shuts nothing down");
 
-    let pinned = to_call("native/nothing", json!({})).pinned(host.catalog());
+    let pinned = to_call("native/nothing", json!({})).in_catalog(host.catalog());
     host.shutdown().await;
     host.apply(world([("native", server.spec())])).await;
     soon("settle", host.settled()).await;

@@ -139,7 +139,7 @@ async fn a_hidden_tool_stays_hidden_by_every_name_and_after_every_change() {
     assert_eq!(sorted(), visible);
     let pinned = host.catalog();
     for name in ["server/delete", "server.delete", "mcp__server__delete", "server/delete-all"] {
-        let error = host.call(to_call(name, json!({})).pinned(pinned.clone())).await.unwrap_err();
+        let error = host.call(to_call(name, json!({})).in_catalog(pinned.clone())).await.unwrap_err();
         assert_eq!(error.code(), "UNKNOWN_TOOL", "{name}");
     }
 

@@ -157,7 +157,7 @@ async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
     for selector in ["fs/read", "fs.read", "mcp__fs__read"] {
         call(&host, selector, json!({})).await.unwrap();
     }
-    host.call(to_call("fs/read", json!({})).pinned(host.catalog())).await.unwrap();
+    host.call(to_call("fs/read", json!({})).in_catalog(host.catalog())).await.unwrap();
     assert_eq!(*register.0.lock().unwrap(), ["fs/read"; 4]);
 }
 

@@ -162,7 +162,7 @@ async fn mirrored_headers_of_a_tool_are_known_for_every_transport() {
     let region = catalog.select("server/region").unwrap();
     assert!(region.may_mirror());
     let of = |arguments: Value| {
-        let mirrored = region.mirrored(&members(&arguments));
+        let mirrored = region.mirrored_headers(&members(&arguments));
         let text = |value: &Option<http::HeaderValue>| value.as_ref().map(|value| value.to_str().unwrap().to_owned());
         mirrored.iter().map(|(name, value)| (name.to_string(), text(value))).collect::<Vec<_>>()
     };

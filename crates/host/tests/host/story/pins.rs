@@ -120,7 +120,7 @@ async fn a_tool_that_changes_while_its_server_runs_is_not_called_until_it_is_app
     assert!(error.to_string().contains("`toolrack trust diff fs/echo`"), "{error}");
     let by_name = call(&host, "mcp__fs__echo", json!({ "text": "hi" })).await.unwrap_err();
     quarantined(&by_name);
-    let of_old_catalog = host.call(to_call("fs/echo", json!({ "text": "hi" })).pinned(before)).await.unwrap_err();
+    let of_old_catalog = host.call(to_call("fs/echo", json!({ "text": "hi" })).in_catalog(before)).await.unwrap_err();
     quarantined(&of_old_catalog);
     assert_eq!(text(&host, "fs/add", json!({ "a": 1, "b": 2 })).await, "3");
     let why = host.why("fs/echo");
