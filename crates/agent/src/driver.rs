@@ -183,7 +183,7 @@ impl AgentError {
     /// Returns the provider's words, if the model does not support tools.
     fn tools_refusal(&self) -> Option<&str> {
         match self {
-            Self::Model { error, .. } => error.kind.refuses_tools(),
+            Self::Model { error, .. } => error.kind.tools_refusal(),
             Self::NotStored(_) | Self::OverQuota(_) => None,
         }
     }
@@ -246,8 +246,8 @@ impl Agent {
                             tools = selected_tools(&catalog);
                         }
                     }
-                    let begun = self.host.begin(&self.caller, Work::Model, self.model.name());
-                    let spending = Spending::new(begun.map_err(AgentError::OverQuota)?, &*self.model);
+                    let admitted = self.host.begin(&self.caller, Work::Model, self.model.name());
+                    let spending = Spending::new(admitted.map_err(AgentError::OverQuota)?, &*self.model);
                     front.on_event(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
                     match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
@@ -268,7 +268,7 @@ impl Agent {
                 Next::CallTools(_) => self.make_calls(turn, &catalog, front).await?,
                 Next::Ask(question) => {
                     let question = question.clone();
-                    turn.answered(front.decide(&question).await);
+                    turn.question_answered(front.decide(&question).await);
                 }
                 Next::Done(end) => return Ok(end.clone()),
             }

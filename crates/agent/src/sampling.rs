@@ -26,7 +26,7 @@ pub struct Sampling {
     system: Option<String>,
     max_tokens: u32,
     temperature: Option<f64>,
-    stops: Vec<String>,
+    stop_sequences: Vec<String>,
 }
 
 impl Sampling {
@@ -41,9 +41,9 @@ impl Sampling {
         if messages.len() > MAX_MESSAGES {
             return Err(AskRefused::new(format!("there are more than {MAX_MESSAGES} messages")));
         }
-        let stops: Vec<_> =
+        let stop_sequences: Vec<_> =
             params["stopSequences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        if stops.len() > MAX_STOPS {
+        if stop_sequences.len() > MAX_STOPS {
             return Err(AskRefused::new(format!("there are more than {MAX_STOPS} stop sequences")));
         }
         let sampling = Self {
@@ -51,10 +51,10 @@ impl Sampling {
             system: params["systemPrompt"].as_str().filter(|system| !system.is_empty()).map(ToOwned::to_owned),
             max_tokens: read_max_tokens(&params["maxTokens"]),
             temperature: params["temperature"].as_f64(),
-            stops: stops.into_iter().filter(|stop| !stop.is_empty()).map(ToOwned::to_owned).collect(),
+            stop_sequences: stop_sequences.into_iter().filter(|stop| !stop.is_empty()).map(ToOwned::to_owned).collect(),
         };
         let contents = sampling.messages.iter().map(|message| &message.content);
-        let texts = contents.chain(&sampling.system).chain(&sampling.stops);
+        let texts = contents.chain(&sampling.system).chain(&sampling.stop_sequences);
         if texts.map(String::len).sum::<usize>() > MAX_BYTES {
             return Err(AskRefused::new(format!("the request has more than {MAX_BYTES} bytes of text")));
         }
@@ -63,7 +63,7 @@ impl Sampling {
 
     /// Lowers the maximum number of tokens of the answer to `tokens`. Never raises it.
     #[must_use]
-    pub fn at_most(self, tokens: u32) -> Self {
+    pub fn limit_tokens(self, tokens: u32) -> Self {
         Self { max_tokens: self.max_tokens.min(tokens), ..self }
     }
 
@@ -94,8 +94,8 @@ impl Sampling {
     /// Returns the stop sequences. Not every provider supports them, so [`answer`](Self::answer) cuts the complete
     /// answer before the first one.
     #[must_use]
-    pub fn stops(&self) -> &[String] {
-        &self.stops
+    pub fn stop_sequences(&self) -> &[String] {
+        &self.stop_sequences
     }
 
     /// Asks `model`, and returns the result of `sampling/createMessage`. Dropping the future cancels the request.
@@ -111,7 +111,7 @@ impl Sampling {
         };
         let reply = model.complete(request).await?;
         let mut text = reply.message.content;
-        let end = self.stops.iter().filter_map(|stop| text.find(stop.as_str())).min();
+        let end = self.stop_sequences.iter().filter_map(|stop| text.find(stop.as_str())).min();
         if let Some(end) = end {
             text.truncate(end);
         }
@@ -208,7 +208,7 @@ mod tests {
         {
             let sampling = Sampling::read(&json!({"messages": [text_result("x")], "maxTokens": asked})).unwrap();
             assert_eq!(sampling.max_tokens(), most, "{asked}");
-            assert!(sampling.at_most(7).max_tokens() <= 7);
+            assert!(sampling.limit_tokens(7).max_tokens() <= 7);
         }
     }
 

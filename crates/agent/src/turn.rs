@@ -57,7 +57,7 @@ pub enum Next<'a> {
     /// Make the calls that have no result yet, one after the other or concurrently, and call [`Turn::tool_finished`]
     /// for each.
     CallTools(&'a [Pending]),
-    /// Ask the user, then call [`Turn::answered`].
+    /// Ask the user, then call [`Turn::question_answered`].
     Ask(&'a Question),
     /// Do nothing: the turn has ended.
     Done(&'a End),
@@ -73,7 +73,7 @@ pub struct Pending {
     pub result: Option<ToolResult>,
     /// Whether the call was sent. Not serialized, because after a crash any call without a result may have run.
     #[serde(skip)]
-    pub sending: SendState,
+    pub send_state: SendState,
 }
 
 /// The result of a call, for the model.
@@ -295,7 +295,7 @@ impl Turn {
         }
         let pending = calls.into_iter().map(|call| {
             let result = self.rejection(&call);
-            Pending { call, result, sending: SendState::default() }
+            Pending { call, result, send_state: SendState::default() }
         });
         self.state.step = Step::Tools(pending.collect());
         self.append_results();
@@ -313,7 +313,7 @@ impl Turn {
     }
 
     /// Takes the answer to a question. Does nothing unless the next step is [`Next::Ask`].
-    pub fn answered(&mut self, answer: Answer) {
+    pub fn question_answered(&mut self, answer: Answer) {
         let Step::Ask(Question::Continue(limit)) = &self.state.step else {
             return;
         };
@@ -333,7 +333,7 @@ impl Turn {
         };
         let mut abandoned = Vec::new();
         for open in pending.iter_mut().filter(|open| open.result.is_none()) {
-            let text = if open.sending.give_up() { CANCELLED } else { NOT_RUN };
+            let text = if open.send_state.abandon() { CANCELLED } else { NOT_RUN };
             open.result = Some(ToolResult::error(text));
             abandoned.push((open.call.clone(), text));
         }

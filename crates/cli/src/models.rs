@@ -229,12 +229,12 @@ async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Envi
     if let Some(url) = base_url {
         return only_model_at(url).await;
     }
-    match Provider::with_key_in(|name| key_in_variable(environment, name).is_some()) {
+    match Provider::first_with_key(|name| key_in_variable(environment, name).is_some()) {
         Some(provider) => provider.name.parse().map_err(|error: BadSelector| {
             let hint = format!("name it with --model {}/NAME", provider.name);
             Failure::new(Exit::Model, "NO_MODEL", error.to_string()).hint(hint)
         }),
-        None => Err(no_model(&local::running().await)),
+        None => Err(no_model(&local::find_servers().await)),
     }
 }
 

@@ -72,7 +72,7 @@ fn model(environment: &Environment) -> Result<Arc<dyn Model>, Box<dyn Error>> {
     let selector: Selector = match variable("TOOLRACK_MODEL") {
         Some(name) => name.parse()?,
         None => {
-            let Some(provider) = Provider::with_key_in(|name| variable(name).is_some()) else {
+            let Some(provider) = Provider::first_with_key(|name| variable(name).is_some()) else {
                 let names: Vec<_> = PROVIDERS.iter().filter_map(|provider| provider.key_variable).collect();
                 return Err(format!(
                     "no key of a model provider is set: set one of {}, or TOOLRACK_MODEL to a model on this machine",

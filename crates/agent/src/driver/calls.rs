@@ -44,7 +44,7 @@ impl Agent {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: pending.call.clone(),
-            sending: pending.sending.watch(),
+            send_state: pending.send_state.watch(),
             report: report.clone(),
         };
         let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(new_task).collect();
@@ -88,7 +88,7 @@ impl Agent {
     /// Reports the end of a call, and adds its result to the turn.
     fn finish_call(&self, finished: FinishedCall, turn: &mut Turn, front: &mut dyn Front) {
         let FinishedCall { call, outcome, took } = finished;
-        let result = self.result(&outcome);
+        let result = self.concealed_result(&outcome);
         let (text, is_error) = (&*result.text, result.is_error);
         let outcome = Some(outcome.as_ref());
         front.on_event(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
@@ -100,7 +100,7 @@ impl Agent {
         &self,
         call: &ToolCallData,
         catalog: &Arc<Catalog>,
-        sending: SendState,
+        send_state: SendState,
         report: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
         self.check_offered(&call.name, catalog)?;
@@ -112,7 +112,7 @@ impl Agent {
         let mut request = Call::from_map(&call.name, arguments)
             .in_catalog(Arc::clone(catalog))
             .on_progress(on_progress)
-            .send_if(Arc::new(move || sending.begin()))
+            .send_if(Arc::new(move || send_state.begin()))
             .caller(self.caller.clone());
         if let Some(asker) = &self.asker {
             request = request.asker(Arc::clone(asker));
@@ -125,9 +125,9 @@ impl Agent {
 
     /// Refuses a call of a tool that the requests did not offer and that the model cannot find by searching.
     fn check_offered(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
-        let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
+        let is_findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
-            Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
+            Ok(tool) if !self.selection.has(tool) && !is_findable(tool) => {
                 // Fails: within the selection, the tool is unknown.
                 catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
             }
@@ -137,7 +137,7 @@ impl Agent {
     }
 
     /// Returns the result for the model, with secrets concealed.
-    fn result(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
+    fn concealed_result(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
         let mut result = unconcealed_result(outcome);
         if let Some(conceal) = &self.conceal {
             result.text = conceal(&result.text);
@@ -162,7 +162,7 @@ struct CallTask {
     agent: Agent,
     catalog: Arc<Catalog>,
     call: ToolCallData,
-    sending: SendState,
+    send_state: SendState,
     report: mpsc::Sender<Report>,
 }
 
@@ -175,10 +175,10 @@ struct FinishedCall {
 
 impl CallTask {
     async fn run(self) -> FinishedCall {
-        let Self { agent, catalog, call, sending, report } = self;
+        let Self { agent, catalog, call, send_state, report } = self;
         let _ = report.try_send(Report::Begun(call.clone()));
         let began = Instant::now();
-        let outcome = agent.call(&call, &catalog, sending, report).await;
+        let outcome = agent.call(&call, &catalog, send_state, report).await;
         FinishedCall { call, outcome, took: began.elapsed() }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     body::{self, BodyWriter, Media, RoleMessage, add_pieces},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure,
-    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_of},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_member},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -26,7 +26,7 @@ const DEFAULT_MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call that the provider accepts, in bytes.
 const MAX_ID_BYTES: usize = 64;
 /// Ends the part of the request that the provider should cache.
-const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+const CACHE_CONTROL_MEMBER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[derive(Debug)]
 pub(super) struct Anthropic {
@@ -56,21 +56,21 @@ impl Adapter for Anthropic {
         body::add_sampling(&mut members, "max_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
-            body.member("stream", &true);
+            body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
             // The text is an array of objects, so it ends in `}]`: add the mark to the last tool without parsing.
             match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
-                Some(open) => body.raw("tools", &[open, CACHE_MARK, "}]"]),
-                None => body.raw("tools", &[tools.get()]),
+                Some(open) => body.write_raw_member("tools", &[open, CACHE_CONTROL_MEMBER, "}]"]),
+                None => body.write_raw_member("tools", &[tools.get()]),
             }
         }
         if let Some(system) = body::system_text(request) {
             let mut text = json!({"type": "text", "text": system});
             self.mark_for_cache(&mut text);
-            body.member("system", &[text]);
+            body.write_member("system", &[text]);
         }
-        body.member("messages", &self.messages(request.messages));
+        body.write_member("messages", &self.messages(request.messages));
         body.finish()
     }
 
@@ -154,14 +154,14 @@ fn call_id(id: &str) -> Cow<'_, str> {
 /// Returns the blocks of a user's message.
 fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.trim().is_empty()).then(|| text_block(&message.content));
-    text.into_iter().chain(message.parts.iter().map(|part| part_block(&body::media(part)))).collect()
+    text.into_iter().chain(message.parts.iter().map(|part| media_block(&body::media(part)))).collect()
 }
 
 fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn part_block(media: &Media<'_>) -> Value {
+fn media_block(media: &Media<'_>) -> Value {
     let source = |data: &str, kind: &str| json!({"type": "base64", "media_type": kind, "data": data});
     match media {
         Media::Image(data, kind) if matches!(*kind, "image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
@@ -182,7 +182,7 @@ fn result_block(message: &Message, after_results: &mut Vec<Value>) -> Value {
         content.push(text_block(&message.content));
     }
     for part in &message.parts {
-        let block = part_block(&body::media(part));
+        let block = media_block(&body::media(part));
         if message.is_error && block["type"] != "text" { after_results.push(block) } else { content.push(block) }
     }
     let call = call_id(message.tool_call_id.as_deref().unwrap_or_default());
@@ -220,7 +220,7 @@ struct WireUsage {
 struct Decoder {
     draft: Draft,
     /// The blocks that have begun and not ended.
-    open: Vec<OpenBlock>,
+    open_blocks: Vec<OpenBlock>,
     /// Whether the whole answer has arrived.
     ended: bool,
 }
@@ -229,7 +229,7 @@ struct Decoder {
 struct OpenBlock {
     index: u64,
     /// The piece of the draft that holds the block.
-    at: PieceIndex,
+    piece: PieceIndex,
     kind: Kind,
     /// The JSON that has arrived so far of the input for one of the provider's own tools.
     json: String,
@@ -291,7 +291,7 @@ impl Decode for Decoder {
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
-        let open: Vec<u64> = self.open.iter().map(|block| block.index).collect();
+        let open: Vec<u64> = self.open_blocks.iter().map(|block| block.index).collect();
         open.into_iter().for_each(|index| self.close_block(index));
         Ok(self.draft)
     }
@@ -299,24 +299,24 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn begin_block(&mut self, index: u64, mut block: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        let (at, kind) = match text_of(&block, "type") {
+        let (piece, kind) = match text_member(&block, "type") {
             "text" => {
-                let at = self.draft.begin_text()?;
-                self.draft.append_text_at(at, text_of(&block, "text"), deltas);
-                (at, Kind::Text)
+                let piece = self.draft.begin_text()?;
+                self.draft.append_text_at(piece, text_member(&block, "text"), deltas);
+                (piece, Kind::Text)
             }
             "tool_use" => {
-                let at = self.draft.begin_call(text_of(&block, "id"), text_of(&block, "name"), deltas)?;
+                let piece = self.draft.begin_call(text_member(&block, "id"), text_member(&block, "name"), deltas)?;
                 // The input is empty at the beginning of a stream, missing from llama.cpp's stream, and complete in an
                 // answer that is not streamed.
                 let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
                 if let Some(input) = input {
-                    self.draft.append_arguments(at, &json!(input).to_string(), deltas);
+                    self.draft.append_arguments(piece, &json!(input).to_string(), deltas);
                 }
-                (at, Kind::Call)
+                (piece, Kind::Call)
             }
             _ => {
-                let thought = text_of(&block, "thinking");
+                let thought = text_member(&block, "thinking");
                 if !thought.is_empty() {
                     deltas.push_back(Delta::Thinking(thought.to_owned()));
                 }
@@ -327,26 +327,26 @@ impl Decoder {
                 (self.draft.add_raw(block)?, Kind::Raw)
             }
         };
-        self.open.retain(|open| open.index != index);
-        self.open.push(OpenBlock { index, at, kind, json: String::new() });
+        self.open_blocks.retain(|open| open.index != index);
+        self.open_blocks.push(OpenBlock { index, piece, kind, json: String::new() });
         Ok(())
     }
 
     fn extend_block(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
-        let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
-        let text = |name: &str| text_of(delta, name);
+        let Some(open) = self.open_blocks.iter_mut().find(|open| open.index == index) else { return };
+        let text = |name: &str| text_member(delta, name);
         match (text("type"), open.kind) {
-            ("text_delta", Kind::Text) => self.draft.append_text_at(open.at, text("text"), deltas),
-            ("input_json_delta", Kind::Call) => self.draft.append_arguments(open.at, text("partial_json"), deltas),
+            ("text_delta", Kind::Text) => self.draft.append_text_at(open.piece, text("text"), deltas),
+            ("input_json_delta", Kind::Call) => self.draft.append_arguments(open.piece, text("partial_json"), deltas),
             ("input_json_delta", _) => open.json.push_str(text("partial_json")),
             ("thinking_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_mut(open.at) {
+                if let Some(block) = self.draft.raw_mut(open.piece) {
                     append(block, "thinking", text("thinking"));
                     deltas.push_back(Delta::Thinking(text("thinking").to_owned()));
                 }
             }
             ("signature_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_mut(open.at) {
+                if let Some(block) = self.draft.raw_mut(open.piece) {
                     append(block, "signature", text("signature"));
                 }
             }
@@ -357,10 +357,10 @@ impl Decoder {
 
     /// Ends a block. A call of one of the provider's own tools gets its input now.
     fn close_block(&mut self, index: u64) {
-        let Some(position) = self.open.iter().position(|open| open.index == index) else { return };
-        let open = self.open.swap_remove(position);
+        let Some(position) = self.open_blocks.iter().position(|open| open.index == index) else { return };
+        let open = self.open_blocks.swap_remove(position);
         if let Ok(input) = serde_json::from_str::<Value>(&open.json)
-            && let Some(block) = self.draft.raw_mut(open.at).and_then(Value::as_object_mut)
+            && let Some(block) = self.draft.raw_mut(open.piece).and_then(Value::as_object_mut)
         {
             block.insert("input".into(), input);
         }

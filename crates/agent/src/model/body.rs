@@ -27,8 +27,8 @@ impl BodyWriter {
                 match (members.get_mut(name), value) {
                     (_, Value::Null) => drop(members.shift_remove(name)),
                     // Merge one level deep, so that a part of `generationConfig` can be set.
-                    (Some(Value::Object(present)), Value::Object(added)) => {
-                        present.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
+                    (Some(Value::Object(existing)), Value::Object(added)) => {
+                        existing.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
                     }
                     (_, value) => drop(members.insert(name.clone(), value.clone())),
                 }
@@ -36,14 +36,14 @@ impl BodyWriter {
         }
         let mut body = Self(vec![b'{']);
         for (name, value) in &members {
-            body.member(name, value);
+            body.write_member(name, value);
         }
         body
     }
 
     /// Writes a member.
-    pub(super) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
-        self.name(name);
+    pub(super) fn write_member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+        self.write_name(name);
         // Cannot fail: serialization fails only for maps whose keys are not strings, and nothing here has those.
         if serde_json::to_writer(&mut self.0, value).is_err() {
             self.0.extend_from_slice(b"null");
@@ -51,14 +51,14 @@ impl BodyWriter {
     }
 
     /// Writes a member whose value is pieces of finished JSON.
-    pub(super) fn raw(&mut self, name: &str, pieces: &[&str]) {
-        self.name(name);
+    pub(super) fn write_raw_member(&mut self, name: &str, pieces: &[&str]) {
+        self.write_name(name);
         for piece in pieces {
             self.0.extend_from_slice(piece.as_bytes());
         }
     }
 
-    fn name(&mut self, name: &str) {
+    fn write_name(&mut self, name: &str) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -80,7 +80,7 @@ pub(super) type RoleMessage = (&'static str, Vec<Value>);
 pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces: Vec<Value>) {
     match sent.last_mut() {
         _ if pieces.is_empty() => {}
-        Some((last, present)) if *last == role => present.extend(pieces),
+        Some((last, existing)) if *last == role => existing.extend(pieces),
         _ => sent.push((role, pieces)),
     }
 }

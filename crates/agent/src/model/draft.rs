@@ -75,9 +75,9 @@ impl Draft {
         self.add(Piece::Text { text: String::new(), extra: Map::new() })
     }
 
-    /// Appends text to the piece `at`.
-    pub(super) fn append_text_at(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
-        if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
+    /// Appends text to the piece `index`.
+    pub(super) fn append_text_at(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
+        if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(index.0)
             && !more.is_empty()
         {
             text.push_str(more);
@@ -85,9 +85,9 @@ impl Draft {
         }
     }
 
-    /// Returns whether the text `at` is empty.
-    pub(super) fn is_blank(&self, at: PieceIndex) -> bool {
-        matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
+    /// Returns whether the text `index` is empty.
+    pub(super) fn is_empty_text(&self, index: PieceIndex) -> bool {
+        matches!(self.pieces.get(index.0), Some(Piece::Text { text, .. }) if text.is_empty())
     }
 
     /// Appends text to the last piece if that is a text without further fields; otherwise begins a new piece.
@@ -95,11 +95,11 @@ impl Draft {
         if more.is_empty() {
             return Ok(());
         }
-        let at = match self.pieces.last() {
+        let index = match self.pieces.last() {
             Some(Piece::Text { extra, .. }) if extra.is_empty() => PieceIndex(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
-        self.append_text_at(at, more, deltas);
+        self.append_text_at(index, more, deltas);
         Ok(())
     }
 
@@ -108,17 +108,17 @@ impl Draft {
         self.add(Piece::Raw(value))
     }
 
-    /// Returns the block `at`, to complete it.
-    pub(super) fn raw_mut(&mut self, at: PieceIndex) -> Option<&mut Value> {
-        match self.pieces.get_mut(at.0) {
+    /// Returns the block `index`, to complete it.
+    pub(super) fn raw_mut(&mut self, index: PieceIndex) -> Option<&mut Value> {
+        match self.pieces.get_mut(index.0) {
             Some(Piece::Raw(value)) => Some(value),
             _ => None,
         }
     }
 
     /// Returns the further fields of a text or a call.
-    pub(super) fn extra_mut(&mut self, at: PieceIndex) -> Option<&mut Map<String, Value>> {
-        match self.pieces.get_mut(at.0)? {
+    pub(super) fn extra_mut(&mut self, index: PieceIndex) -> Option<&mut Map<String, Value>> {
+        match self.pieces.get_mut(index.0)? {
             Piece::Text { extra, .. } => Some(extra),
             Piece::Call(call) => Some(&mut call.extra),
             Piece::Raw(_) => None,
@@ -141,15 +141,15 @@ impl Draft {
             }
             id = format!("{}{candidate}", self.id_prefix);
         }
-        let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
+        let index = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
         self.calls += 1;
-        self.set_name(at, name, deltas);
-        Ok(at)
+        self.set_name(index, name, deltas);
+        Ok(index)
     }
 
     /// Sets the name of a call that began without one.
-    pub(super) fn set_name(&mut self, at: PieceIndex, name: &str, deltas: &mut Deltas) {
-        if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
+    pub(super) fn set_name(&mut self, index: PieceIndex, name: &str, deltas: &mut Deltas) {
+        if let Some(Piece::Call(call)) = self.pieces.get_mut(index.0)
             && !call.is_announced
             && !name.is_empty()
         {
@@ -164,8 +164,8 @@ impl Draft {
     }
 
     /// Appends to a call's arguments.
-    pub(super) fn append_arguments(&mut self, at: PieceIndex, more: &str, deltas: &mut Deltas) {
-        if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
+    pub(super) fn append_arguments(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
+        if let Some(Piece::Call(call)) = self.pieces.get_mut(index.0)
             && !more.is_empty()
         {
             call.arguments.push_str(more);
@@ -176,10 +176,10 @@ impl Draft {
     }
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
-    pub(super) fn complete_arguments(&mut self, at: PieceIndex, complete: &str, deltas: &mut Deltas) {
-        let has_none = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
-        if has_none {
-            self.append_arguments(at, complete, deltas);
+    pub(super) fn complete_arguments(&mut self, index: PieceIndex, complete: &str, deltas: &mut Deltas) {
+        let has_no_arguments = matches!(self.pieces.get(index.0), Some(Piece::Call(call)) if call.arguments.is_empty());
+        if has_no_arguments {
+            self.append_arguments(index, complete, deltas);
         }
     }
 

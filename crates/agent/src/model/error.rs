@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 ///
 /// Displays as one safe line that names the model, the problem and the next step. It never contains a key.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{model}: {kind}{}", Tries(*.attempts))]
+#[error("{model}: {kind}{}", TriesSuffix(*.attempts))]
 #[non_exhaustive]
 pub struct ModelError {
     /// `provider/name`, safe to print.
@@ -36,7 +36,7 @@ pub enum ModelErrorKind {
         why: String,
     },
     /// HTTP 401 or 403: the provider refused the key.
-    #[error("the key was refused (HTTP {status}){}; {advice}", Quote(.message))]
+    #[error("the key was refused (HTTP {status}){}; {advice}", QuoteSuffix(.message))]
     Auth {
         /// The status.
         status: u16,
@@ -46,7 +46,7 @@ pub enum ModelErrorKind {
         advice: String,
     },
     /// The conversation does not fit into the model.
-    #[error("the conversation is too long for the model{}; start a new one, or use a model with a larger context", Quote(.message))]
+    #[error("the conversation is too long for the model{}; start a new one, or use a model with a larger context", QuoteSuffix(.message))]
     ContextOverflow {
         /// The status; `None` if the error came inside of a stream.
         status: Option<u16>,
@@ -54,7 +54,7 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// HTTP 429: too many requests, or no credit left.
-    #[error("too many requests, or no credit left (HTTP 429){}{}", Quote(.message), Wait(*.retry_after))]
+    #[error("too many requests, or no credit left (HTTP 429){}{}", QuoteSuffix(.message), WaitSuffix(*.retry_after))]
     RateLimited {
         /// How long the provider asks to wait.
         retry_after: Option<Duration>,
@@ -62,7 +62,11 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// HTTP 408, 409 or 5xx, including Anthropic's 529: the provider is overloaded or broken.
-    #[error("the provider is overloaded or broken (HTTP {status}){}{}", Quote(.message), Wait(*.retry_after))]
+    #[error(
+        "the provider is overloaded or broken (HTTP {status}){}{}",
+        QuoteSuffix(.message),
+        WaitSuffix(*.retry_after)
+    )]
     Unavailable {
         /// The status.
         status: u16,
@@ -72,7 +76,7 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// Any other status that is an error.
-    #[error("the provider refused the request (HTTP {status}){}", Quote(.message))]
+    #[error("the provider refused the request (HTTP {status}){}", QuoteSuffix(.message))]
     Refused {
         /// The status.
         status: u16,
@@ -80,8 +84,8 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// The provider reported an error in the stream of its answer. The connection itself works: compare [`Self::Cut`].
-    #[error("the provider reported an error in place of the rest of its answer{}", Quote(.message))]
-    BrokenOff {
+    #[error("the provider reported an error in place of the rest of its answer{}", QuoteSuffix(.message))]
+    StreamError {
         /// The provider's name for the error, such as `overloaded_error`.
         code: Option<String>,
         /// The provider's words.
@@ -125,7 +129,7 @@ pub enum ModelErrorKind {
 impl ModelErrorKind {
     /// Returns the provider's words, if it refused the request because the model does not support tools.
     #[must_use]
-    pub fn refuses_tools(&self) -> Option<&str> {
+    pub fn tools_refusal(&self) -> Option<&str> {
         let (Self::Refused { status, message } | Self::Unavailable { status, message, .. }) = self else {
             return None;
         };
@@ -189,7 +193,7 @@ impl ModelError {
             ModelErrorKind::RateLimited { .. } => "MODEL_RATE_LIMITED",
             ModelErrorKind::Unavailable { .. } => "MODEL_UNAVAILABLE",
             ModelErrorKind::Refused { .. } => "MODEL_REFUSED",
-            ModelErrorKind::BrokenOff { .. } => "MODEL_BROKEN_OFF",
+            ModelErrorKind::StreamError { .. } => "MODEL_BROKEN_OFF",
             ModelErrorKind::Cut { .. } => "MODEL_ANSWER_CUT",
             ModelErrorKind::TimedOut { .. } => "MODEL_TIMED_OUT",
             ModelErrorKind::TooLarge { .. } => "MODEL_ANSWER_TOO_LARGE",
@@ -198,25 +202,25 @@ impl ModelError {
     }
 }
 
-struct Tries(u32);
+struct TriesSuffix(u32);
 
-impl fmt::Display for Tries {
+impl fmt::Display for TriesSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 > 1 { write!(f, " (tried {} times)", self.0) } else { Ok(()) }
     }
 }
 
-struct Quote<'a>(&'a str);
+struct QuoteSuffix<'a>(&'a str);
 
-impl fmt::Display for Quote<'_> {
+impl fmt::Display for QuoteSuffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
     }
 }
 
-struct Wait(Option<Duration>);
+struct WaitSuffix(Option<Duration>);
 
-impl fmt::Display for Wait {
+impl fmt::Display for WaitSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(wait) => write!(f, "; it asks to wait {} s", wait.as_secs().max(1)),

@@ -74,7 +74,8 @@ impl ErrorBody {
             message = format!("{message}: {raw}");
         }
         let mut details = error.get("details").and_then(Value::as_array).into_iter().flatten();
-        let wait = details.find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')).and_then(seconds);
+        let wait =
+            details.find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')).and_then(parse_seconds);
         Some(Self { code: code.unwrap_or_default().to_owned(), message, wait })
     }
 }
@@ -101,7 +102,7 @@ pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelE
     match response.status {
         None => {
             let code = (!body.code.is_empty()).then(|| quote(&body.code, response.key));
-            ModelErrorKind::BrokenOff { code, message }
+            ModelErrorKind::StreamError { code, message }
         }
         // Google answers a wrong key with 400.
         Some(status @ 400) if message.to_lowercase().contains("api key not valid") => {
@@ -163,13 +164,13 @@ fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
 /// Returns how long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110,
 /// 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    if let Some(wait) = text("retry-after-ms").and_then(seconds) {
-        // `seconds` has read the number of milliseconds as seconds.
+    let header_text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    if let Some(wait) = header_text("retry-after-ms").and_then(parse_seconds) {
+        // `parse_seconds` has read the number of milliseconds as seconds.
         return Some(wait / 1_000);
     }
-    let value = text(header::RETRY_AFTER.as_str())?;
-    seconds(value).or_else(|| {
+    let value = header_text(header::RETRY_AFTER.as_str())?;
+    parse_seconds(value).or_else(|| {
         let date = DateTime::parse_from_rfc2822(value).ok()?;
         // A date in the past means no wait.
         Some((date.with_timezone(&Utc) - Utc::now()).to_std().unwrap_or_default())
@@ -177,7 +178,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Reads a number of seconds, such as `1.5`.
-fn seconds(text: &str) -> Option<Duration> {
+fn parse_seconds(text: &str) -> Option<Duration> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
@@ -196,17 +197,17 @@ pub(super) fn is_html(text: &str) -> bool {
 
 /// Turns an untrusted text into one safe, clipped line without the key, to quote in an error.
 pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
-    let concealed = key.map_or_else(|| foreign.to_owned(), |key| without_key(foreign, key.reveal()));
-    safe(&text::clip(concealed.trim(), QUOTE_BYTES))
+    let concealed = key.map_or_else(|| foreign.to_owned(), |key| hide_key(foreign, key.reveal()));
+    safe_line(&text::clip(concealed.trim(), QUOTE_BYTES))
 }
 
 /// Turns a text into one safe line.
-pub(super) fn safe(foreign: &str) -> String {
+pub(super) fn safe_line(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
 /// Replaces the key in a text by `[key]`. Providers quote a key that they refuse, in full or with stars for its middle.
-fn without_key(text: &str, key: &str) -> String {
+fn hide_key(text: &str, key: &str) -> String {
     if key.len() < MIN_KEY_BYTES {
         return text.to_owned();
     }
@@ -216,17 +217,17 @@ fn without_key(text: &str, key: &str) -> String {
     while let Some(at) = rest.find(prefix) {
         out.push_str(&rest[..at]);
         out.push_str("[key]");
-        let found = &rest[at..];
+        let from_key = &rest[at..];
         // Remove the whole key if it is there: it may contain a character that ends a word below.
-        let following = found.strip_prefix(key).unwrap_or(&found[prefix.len()..]);
+        let following = from_key.strip_prefix(key).unwrap_or(&from_key[prefix.len()..]);
         rest = following.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
     out + rest
 }
 
 /// Returns the innermost cause of an error, as one safe line.
-pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    safe(&text::clip(&text::root_cause(error), QUOTE_BYTES))
+pub(super) fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    safe_line(&text::clip(&text::root_cause(error), QUOTE_BYTES))
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn debug_text(deltas: &[Delta]) -> String {
 fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(DecodeError::Kind(ModelErrorKind::Unreadable { why } | ModelErrorKind::Cut { why })) => {
+        Err(DecodeError::Invalid(ModelErrorKind::Unreadable { why } | ModelErrorKind::Cut { why })) => {
             return assert_printable(&why);
         }
         Err(_) => return,
@@ -253,7 +253,7 @@ mod tests {
                 assert!(deltas.starts_with(&streamed), "{wire} {at}: streamed deltas stay");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, full.message, "{wire} {at}"),
-                    Err(DecodeError::Kind(ModelErrorKind::Cut { .. })) => errors += 1,
+                    Err(DecodeError::Invalid(ModelErrorKind::Cut { .. })) => errors += 1,
                     Err(error) => panic!("{wire} {at}: {error:?}"),
                 }
                 let (split_deltas, split_reply) = stream(&*adapter, wire, [before, after]);

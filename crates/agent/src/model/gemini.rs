@@ -23,7 +23,7 @@ use crate::message::{Message, Role};
 const SIGNATURE: &str = "thoughtSignature";
 /// The signature that Google documents for a call that another model made. Since Gemini 3, the API refuses a call
 /// without a signature.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Debug)]
 pub(super) struct Gemini {
@@ -57,20 +57,20 @@ impl Adapter for Gemini {
     }
 
     fn body(&self, request: &Request<'_>, _streamed: bool) -> Bytes {
-        let mut generation = Map::new();
-        body::add_sampling(&mut generation, "maxOutputTokens", &self.settings, request);
+        let mut generation_config = Map::new();
+        body::add_sampling(&mut generation_config, "maxOutputTokens", &self.settings, request);
         let mut members = Map::new();
-        if !generation.is_empty() {
-            members.insert("generationConfig".into(), generation.into());
+        if !generation_config.is_empty() {
+            members.insert("generationConfig".into(), generation_config.into());
         }
         let mut body = BodyWriter::new(members, &self.settings, request);
         if let Some(tools) = body::tools(request) {
-            body.raw("tools", &[tools.get()]);
+            body.write_raw_member("tools", &[tools.get()]);
         }
         if let Some(system) = body::system_text(request) {
-            body.member("systemInstruction", &json!({"parts": [{"text": system}]}));
+            body.write_member("systemInstruction", &json!({"parts": [{"text": system}]}));
         }
-        body.member("contents", &self.contents(request.messages));
+        body.write_member("contents", &self.contents(request.messages));
         body.finish()
     }
 
@@ -127,7 +127,7 @@ impl Gemini {
                     let mut part = with_signature(json!({"functionCall": function}), members);
                     is_signed |= part.get(SIGNATURE).is_some();
                     if !is_signed {
-                        part[SIGNATURE] = NO_SIGNATURE.into();
+                        part[SIGNATURE] = PLACEHOLDER_SIGNATURE.into();
                         is_signed = true;
                     }
                     parts.push(part);
@@ -148,10 +148,10 @@ fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Valu
 
 fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.is_empty()).then(|| json!({"text": message.content}));
-    text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
+    text.into_iter().chain(message.parts.iter().map(|part| media_part(&body::media(part)))).collect()
 }
 
-fn part_of(media: &Media<'_>) -> Value {
+fn media_part(media: &Media<'_>) -> Value {
     match media {
         Media::Image(data, kind) | Media::Audio(data, kind) => json!({"inlineData": {"mimeType": kind, "data": data}}),
         Media::File(data, kind, _) if *kind == "application/pdf" => {
@@ -170,7 +170,7 @@ fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Val
     if has_provider_id {
         response["id"] = id.into();
     }
-    after_results.extend(message.parts.iter().map(|part| part_of(&body::media(part))));
+    after_results.extend(message.parts.iter().map(|part| media_part(&body::media(part))));
     json!({"functionResponse": response})
 }
 
@@ -209,7 +209,7 @@ struct Part {
     thought_signature: Option<String>,
     function_call: Option<FunctionCall>,
     #[serde(flatten)]
-    other: Map<String, Value>,
+    other_members: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -294,15 +294,15 @@ impl Decoder {
         }
         match (part.function_call, part.text) {
             (Some(call), _) => {
-                let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, deltas)?;
+                let piece = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, deltas)?;
                 // If Gemini gave the call an id, the result must repeat it.
                 if let Some(id) = call.id.filter(|id| !id.is_empty()) {
                     members.insert("id".into(), id.into());
                 }
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
-                    self.draft.append_arguments(at, &args.to_string(), deltas);
+                    self.draft.append_arguments(piece, &args.to_string(), deltas);
                 }
-                if let Some(extra) = self.draft.extra_mut(at) {
+                if let Some(extra) = self.draft.extra_mut(piece) {
                     *extra = members;
                 }
             }
@@ -313,14 +313,14 @@ impl Decoder {
             }
             (None, Some(text)) if members.is_empty() => self.draft.add_text(&text, deltas)?,
             (None, Some(text)) => {
-                let at = self.draft.begin_text()?;
-                self.draft.append_text_at(at, &text, deltas);
-                if let Some(extra) = self.draft.extra_mut(at) {
+                let piece = self.draft.begin_text()?;
+                self.draft.append_text_at(piece, &text, deltas);
+                if let Some(extra) = self.draft.extra_mut(piece) {
                     *extra = members;
                 }
             }
             (None, None) => {
-                let mut raw = part.other;
+                let mut raw = part.other_members;
                 raw.extend(members);
                 if !raw.is_empty() {
                     self.draft.add_raw(raw.into())?;

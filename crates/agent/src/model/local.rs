@@ -51,7 +51,7 @@ pub struct LocalModel {
 
 /// Returns the servers that answer on their usual ports on 127.0.0.1: Ollama on 11434, llama.cpp on 8080, LM Studio on
 /// 1234. Takes at most 800 ms.
-pub async fn running() -> Vec<LocalServer> {
+pub async fn find_servers() -> Vec<LocalServer> {
     let local = PROVIDERS.iter().filter(|provider| provider.is_local());
     find_servers_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
 }
@@ -134,7 +134,7 @@ impl Probe {
             Some(body) => self.client.post(url).header("content-type", "application/json").body(body),
             None => self.client.get(url),
         };
-        let read = async {
+        let read_body = async {
             let mut response = request.send().await.ok()?.error_for_status().ok()?;
             let mut bytes = Vec::new();
             while let Some(chunk) = response.chunk().await.ok()? {
@@ -145,6 +145,6 @@ impl Probe {
             }
             serde_json::from_slice(&bytes).ok()
         };
-        timeout_at(self.deadline, read).await.ok()?
+        timeout_at(self.deadline, read_body).await.ok()?
     }
 }

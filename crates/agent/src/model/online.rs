@@ -62,29 +62,29 @@ pub(super) enum DecodeError {
     /// The provider reports an error.
     Reported(ErrorBody),
     /// The wire cannot read the answer.
-    Kind(ModelErrorKind),
+    Invalid(ModelErrorKind),
 }
 
 impl From<ModelErrorKind> for DecodeError {
     fn from(kind: ModelErrorKind) -> Self {
-        Self::Kind(kind)
+        Self::Invalid(kind)
     }
 }
 
 impl DecodeError {
     /// Returns the error for an answer that broke off.
     pub(super) fn cut() -> Self {
-        Self::Kind(ModelErrorKind::Cut { why: "the connection was closed".into() })
+        Self::Invalid(ModelErrorKind::Cut { why: "the connection was closed".into() })
     }
 
     /// Returns the error for an answer in a format that the wire cannot read.
     pub(super) fn unreadable(why: impl fmt::Display) -> Self {
-        Self::Kind(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
+        Self::Invalid(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
     }
 }
 
 /// Returns the text in the member `name`; empty if there is none.
-pub(super) fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+pub(super) fn text_member<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -219,7 +219,7 @@ impl Online {
     }
 
     /// Returns the error for tools in the format of another wire, because the provider's own error would not help.
-    fn wrong_tool_format(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
+    fn tool_format_error(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
         let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
         let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
         Some(ModelErrorKind::Settings { why })
@@ -240,22 +240,22 @@ impl Model for Online {
     }
 
     fn cost_of(&self, usage: &super::Usage) -> Option<f64> {
-        self.settings.price.map(|price| price.of(usage))
+        self.settings.price.map(|price| price.cost_of(usage))
     }
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
-        let wrong_format = self.wrong_tool_format(&request);
+        let format_error = self.tool_format_error(&request);
         let mut reader = AnswerReader::new(self, &request);
         let streamed = false;
         let mut attempts = self.attempts(&request, streamed);
         async move {
             let reply = async {
-                wrong_format.map_or(Ok(()), Err)?;
+                format_error.map_or(Ok(()), Err)?;
                 let response = attempts.send_with_retries().await?;
                 reader.read_unstreamed(Body::new(response, &attempts)).await?;
                 reader.finish()
             };
-            reply.await.map_err(|failed: FailedAttempt| failed.into_error(&attempts.transport, attempts.made))
+            reply.await.map_err(|failed: FailedAttempt| failed.into_error(&attempts.transport, attempts.count))
         }
         .boxed()
     }
@@ -265,15 +265,15 @@ impl Model for Online {
         let answer = StreamedAnswer {
             reader: AnswerReader::new(self, &request),
             attempts: self.attempts(&request, streamed),
-            stage: (self.wrong_tool_format(&request))
-                .map_or(Stage::Sending, |wrong_format| Stage::Failed(Some(wrong_format.into()))),
+            stage: (self.tool_format_error(&request))
+                .map_or(Stage::Sending, |format_error| Stage::Failed(Some(format_error.into()))),
         };
         stream::unfold(Some(answer), |answer| async move {
             let mut answer = answer?;
             match answer.next().await {
                 Ok(delta @ Delta::Done(_)) => Some((Ok(delta), None)),
                 Ok(delta) => Some((Ok(delta), Some(answer))),
-                Err(failed) => Some((Err(failed.into_error(&answer.attempts.transport, answer.attempts.made)), None)),
+                Err(failed) => Some((Err(failed.into_error(&answer.attempts.transport, answer.attempts.count)), None)),
             }
         })
         .boxed()
@@ -314,7 +314,7 @@ impl AnswerReader {
                 text if failure::is_html(text) => "it is an HTML page".to_owned(),
                 _ => format!("it is not JSON ({error})"),
             };
-            self.failed(DecodeError::unreadable(why))
+            self.failed_attempt(DecodeError::unreadable(why))
         })?;
         let mut deltas = mem::take(&mut self.deltas);
         let outcome = reject_error(answer).and_then(|answer| match self.decoder.as_mut() {
@@ -322,7 +322,7 @@ impl AnswerReader {
             None => Err(DecodeError::cut()),
         });
         self.deltas = deltas;
-        outcome.map_err(|error| self.failed(error))
+        outcome.map_err(|error| self.failed_attempt(error))
     }
 
     /// Reads one event.
@@ -330,23 +330,24 @@ impl AnswerReader {
         let mut deltas = mem::take(&mut self.deltas);
         let outcome = self.decoder()?.read_event(data, &mut deltas);
         self.deltas = deltas;
-        outcome.map_err(|error| self.failed(error))
+        outcome.map_err(|error| self.failed_attempt(error))
     }
 
     /// Returns the whole answer, at the end of the response.
     fn finish(&mut self) -> Result<Reply, FailedAttempt> {
         let decoder = self.decoder.take();
-        let draft =
-            decoder.map_or_else(|| Err(DecodeError::cut()), Decode::into_draft).map_err(|error| self.failed(error))?;
+        let draft = decoder
+            .map_or_else(|| Err(DecodeError::cut()), Decode::into_draft)
+            .map_err(|error| self.failed_attempt(error))?;
         let mut reply = draft.finish(self.settings.wire, &self.settings.model);
-        reply.cost = reply.cost.or_else(|| self.settings.price.map(|price| price.of(&reply.usage)));
+        reply.cost = reply.cost.or_else(|| self.settings.price.map(|price| price.cost_of(&reply.usage)));
         Ok(reply)
     }
 
     /// Converts an error of the decoder.
-    fn failed(&self, error: DecodeError) -> FailedAttempt {
+    fn failed_attempt(&self, error: DecodeError) -> FailedAttempt {
         match error {
-            DecodeError::Kind(kind) => kind.into(),
+            DecodeError::Invalid(kind) => kind.into(),
             DecodeError::Reported(body) => {
                 let response = ErrorResponse {
                     status: None,
@@ -376,7 +377,7 @@ enum Stage {
         body: Box<Body>,
         events: Box<SseParser>,
         /// Whether the body contained an event so far.
-        has_read_any: bool,
+        has_read_event: bool,
     },
     /// A failure, returned after the deltas that were read before it. `None` once it was returned.
     Failed(Option<FailedAttempt>),
@@ -430,7 +431,7 @@ impl StreamedAnswer {
             // Read any other body as a stream: some servers label a stream with a wrong media type, or with none.
             _ => {
                 let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
-                self.stage = Stage::Reading { body: Box::new(body), events, has_read_any: false };
+                self.stage = Stage::Reading { body: Box::new(body), events, has_read_event: false };
             }
         }
         Ok(())
@@ -438,9 +439,9 @@ impl StreamedAnswer {
 
     /// Reads the next chunk of the body, and the events that it completes.
     async fn read_chunk(&mut self) -> Result<(), FailedAttempt> {
-        let Stage::Reading { body, events, has_read_any } = &mut self.stage else { return Ok(()) };
+        let Stage::Reading { body, events, has_read_event } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {
-            if !*has_read_any {
+            if !*has_read_event {
                 return Err(ModelErrorKind::Unreadable { why: "there is no event in it".into() }.into());
             }
             self.stage = Stage::Ended;
@@ -448,7 +449,7 @@ impl StreamedAnswer {
         };
         let mut ready = VecDeque::new();
         events.push(&chunk, &mut ready);
-        *has_read_any |= !ready.is_empty();
+        *has_read_event |= !ready.is_empty();
         for event in ready {
             let outcome = match event {
                 Ok(event) if event.data.is_empty() => continue,

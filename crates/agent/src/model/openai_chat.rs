@@ -55,12 +55,12 @@ impl Adapter for OpenAiChat {
         }
         let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
-            body.member("stream", &true);
+            body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
-            body.raw("tools", &[tools.get()]);
+            body.write_raw_member("tools", &[tools.get()]);
         }
-        body.member("messages", &self.messages(request));
+        body.write_member("messages", &self.messages(request));
         body.finish()
     }
 
@@ -256,7 +256,7 @@ struct KnownCall {
     index: Option<u64>,
     id: String,
     /// The piece of the draft that holds the call.
-    at: PieceIndex,
+    piece: PieceIndex,
 }
 
 impl Decode for Decoder {
@@ -322,7 +322,7 @@ impl Decoder {
         }
         self.reasoning_content.push_str(message_delta.reasoning_content.as_deref().unwrap_or_default());
         for detail in message_delta.reasoning_details.unwrap_or_default() {
-            add_detail(&mut self.reasoning_details, detail)?;
+            add_reasoning_detail(&mut self.reasoning_details, detail)?;
         }
         match message_delta.content {
             Some(Value::String(text)) => self.draft.add_text(&text, deltas)?,
@@ -364,19 +364,19 @@ impl Decoder {
             None => id.is_empty() || known.id == id,
         });
         let is_new = known.is_none_or(|known| !id.is_empty() && !name.is_empty() && known.id != id);
-        let at = match known {
-            Some(known) if !is_new => known.at,
+        let piece = match known {
+            Some(known) if !is_new => known.piece,
             _ => {
-                let at = self.draft.begin_call(&id, &name, deltas)?;
-                self.calls.push(KnownCall { index: call.index, id, at });
-                at
+                let piece = self.draft.begin_call(&id, &name, deltas)?;
+                self.calls.push(KnownCall { index: call.index, id, piece });
+                piece
             }
         };
-        self.draft.set_name(at, &name, deltas);
+        self.draft.set_name(piece, &name, deltas);
         match function.arguments {
-            Some(Value::String(more)) => self.draft.append_arguments(at, &more, deltas),
+            Some(Value::String(more)) => self.draft.append_arguments(piece, &more, deltas),
             Some(Value::Null) | None => {}
-            Some(whole) => self.draft.append_arguments(at, &whole.to_string(), deltas),
+            Some(whole) => self.draft.append_arguments(piece, &whole.to_string(), deltas),
         }
         Ok(())
     }
@@ -397,9 +397,9 @@ impl Decoder {
 
 /// Adds a piece of a block of reasoning. OpenRouter streams each block in pieces: pieces with the same type and index
 /// belong to one block.
-fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
-    let is_same_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
-    let Some(last) = details.last_mut().filter(|last| is_same_block(last, &piece)) else {
+fn add_reasoning_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
+    let belong_to_one_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
+    let Some(last) = details.last_mut().filter(|last| belong_to_one_block(last, &piece)) else {
         if details.len() >= MAX_REASONING_BLOCKS {
             return Err(DecodeError::unreadable("it has more than 1000 blocks of reasoning"));
         }

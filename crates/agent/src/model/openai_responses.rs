@@ -17,7 +17,7 @@ use super::{
     body::{self, BodyWriter, Media},
     draft::{Deltas, Draft, PieceIndex, SentPiece, pieces},
     failure::{self, ErrorBody},
-    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_of},
+    online::{Adapter, Decode, DecodeError, Progress, event_json, join_path, text_member},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -60,15 +60,15 @@ impl Adapter for OpenAiResponses {
         body::add_sampling(&mut members, "max_output_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
         if streamed {
-            body.member("stream", &true);
+            body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
-            body.raw("tools", &[tools.get()]);
+            body.write_raw_member("tools", &[tools.get()]);
         }
         if let Some(system) = body::system_text(request) {
-            body.member("instructions", &system);
+            body.write_member("instructions", &system);
         }
-        body.member("input", &self.input(request.messages));
+        body.write_member("input", &self.input(request.messages));
         body.finish()
     }
 
@@ -129,12 +129,12 @@ fn call_id(id: &str) -> Cow<'_, str> {
 
 fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.is_empty()).then(|| text_part(&message.content));
-    text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
+    text.into_iter().chain(message.parts.iter().map(|part| media_part(&body::media(part)))).collect()
 }
 
 /// Returns the `output` of a finished call: a string, or a list of parts if the result has more than text.
 fn output(message: &Message) -> Value {
-    let parts: Vec<Value> = message.parts.iter().map(|part| part_of(&body::media(part))).collect();
+    let parts: Vec<Value> = message.parts.iter().map(|part| media_part(&body::media(part))).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
         return body::result_as_text(message).into();
     }
@@ -147,7 +147,7 @@ fn text_part(text: &str) -> Value {
     json!({"type": "input_text", "text": text})
 }
 
-fn part_of(media: &Media<'_>) -> Value {
+fn media_part(media: &Media<'_>) -> Value {
     match media {
         Media::Image(data, kind) => {
             json!({"type": "input_image", "image_url": body::data_url(data, kind), "detail": "auto"})
@@ -215,7 +215,7 @@ struct KnownItem {
     index: Option<u64>,
     id: Option<String>,
     /// The piece of the draft that holds the item.
-    at: PieceIndex,
+    piece: PieceIndex,
     kind: Kind,
 }
 
@@ -245,13 +245,13 @@ impl Decode for Decoder {
                 self.append_text(&event, deltas)?;
             }
             "response.function_call_arguments.delta" => {
-                if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.append_arguments(at, event.delta(), deltas);
+                if let Some(piece) = self.find(&event, Kind::Call) {
+                    self.draft.append_arguments(piece, event.delta(), deltas);
                 }
             }
             "response.function_call_arguments.done" => {
-                if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.complete_arguments(at, event.arguments.as_deref().unwrap_or_default(), deltas);
+                if let Some(piece) = self.find(&event, Kind::Call) {
+                    self.draft.complete_arguments(piece, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -303,26 +303,26 @@ impl Decoder {
                     _ => event.item_id.is_some() && event.item_id == item.id,
                 }
         };
-        self.items.iter().rev().find(is_named).map(|item| item.at)
+        self.items.iter().rev().find(is_named).map(|item| item.piece)
     }
 
     fn begin_item(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
-        let (at, kind) = match text_of(item, "type") {
+        let (piece, kind) = match text_member(item, "type") {
             "message" => (self.draft.begin_text()?, Kind::Text),
             "function_call" => {
-                (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
+                (self.draft.begin_call(text_member(item, "call_id"), text_member(item, "name"), deltas)?, Kind::Call)
             }
             // `fill_in` stores other items once they are complete.
             _ => (self.draft.add_raw(Value::Null)?, Kind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
-        self.items.push(KnownItem { index: event.output_index, id, at, kind });
-        Ok(at)
+        self.items.push(KnownItem { index: event.output_index, id, piece, kind });
+        Ok(piece)
     }
 
     fn append_text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         match self.find(event, Kind::Text) {
-            Some(at) => self.draft.append_text_at(at, event.delta(), deltas),
+            Some(piece) => self.draft.append_text_at(piece, event.delta(), deltas),
             None => self.draft.add_text(event.delta(), deltas)?,
         }
         Ok(())
@@ -330,47 +330,47 @@ impl Decoder {
 
     fn item_done(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let item = event.item.clone().unwrap_or_default();
-        let kind = match text_of(&item, "type") {
+        let kind = match text_member(&item, "type") {
             "message" => Kind::Text,
             "function_call" => Kind::Call,
             _ => Kind::Raw,
         };
         let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
         let item_event = Event { item_id, ..Event::at_index_of(event) };
-        let at = match self.find(&item_event, kind) {
-            Some(at) => at,
+        let piece = match self.find(&item_event, kind) {
+            Some(piece) => piece,
             None => self.begin_item(&item_event, &item, deltas)?,
         };
-        self.fill_in(at, kind, item, deltas);
+        self.fill_in(piece, kind, item, deltas);
         Ok(())
     }
 
     /// Adds the parts of a complete item that its deltas did not contain.
-    fn fill_in(&mut self, at: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
+    fn fill_in(&mut self, piece: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
-                if self.draft.is_blank(at) {
+                if self.draft.is_empty_text(piece) {
                     for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                        self.refused |= text_of(part, "type") == "refusal";
-                        self.draft.append_text_at(at, text_of(part, "text"), deltas);
-                        self.draft.append_text_at(at, text_of(part, "refusal"), deltas);
+                        self.refused |= text_member(part, "type") == "refusal";
+                        self.draft.append_text_at(piece, text_member(part, "text"), deltas);
+                        self.draft.append_text_at(piece, text_member(part, "refusal"), deltas);
                     }
                 }
                 if let Some((phase, extra)) =
-                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.extra_mut(at))
+                    item.get(PHASE).filter(|phase| phase.is_string()).zip(self.draft.extra_mut(piece))
                 {
                     extra.insert(PHASE.into(), phase.clone());
                 }
             }
             Kind::Call => {
-                self.draft.set_name(at, text_of(&item, "name"), deltas);
-                self.draft.complete_arguments(at, text_of(&item, "arguments"), deltas);
+                self.draft.set_name(piece, text_member(&item, "name"), deltas);
+                self.draft.complete_arguments(piece, text_member(&item, "arguments"), deltas);
             }
             Kind::Raw => {
                 // Without encrypted content, reasoning is only a reference to an item that the provider did not store.
-                let is_unusable = text_of(&item, "type") == "reasoning"
+                let is_unusable = text_member(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
-                if let Some(raw) = self.draft.raw_mut(at).filter(|_| !is_unusable) {
+                if let Some(raw) = self.draft.raw_mut(piece).filter(|_| !is_unusable) {
                     *raw = item;
                 }
             }
@@ -395,11 +395,11 @@ impl Decoder {
             }
         }
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
-        self.draft.stop = Some(match (text_of(&response, "status"), reason) {
+        self.draft.stop = Some(match (text_member(&response, "status"), reason) {
             ("incomplete", Some("max_output_tokens")) => Stop::Length,
             ("incomplete", Some("content_filter")) => Stop::Refusal,
             ("incomplete" | "failed" | "cancelled", reason) => {
-                Stop::Other(failure::quote(reason.unwrap_or(text_of(&response, "status")), None))
+                Stop::Other(failure::quote(reason.unwrap_or(text_member(&response, "status")), None))
             }
             _ => Stop::End,
         });
@@ -426,8 +426,8 @@ impl Decoder {
     /// Streams the thinking of a complete item.
     fn stream_thinking(&self, item: &Value, deltas: &mut Deltas) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
-        let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
-        if text_of(item, "type") == "reasoning" && !texts.is_empty() {
+        let texts: Vec<_> = parts.map(|part| text_member(part, "text")).filter(|text| !text.is_empty()).collect();
+        if text_member(item, "type") == "reasoning" && !texts.is_empty() {
             deltas.push_back(Delta::Thinking(texts.join("\n\n")));
         }
     }

@@ -35,7 +35,7 @@ pub struct Provider {
 }
 
 const fn provider(name: &'static str, wire: Wire, base_url: &'static str) -> Provider {
-    Provider { name, wire, base_url, key_variable: None, default_model: None, dialect: COMMON }
+    Provider { name, wire, base_url, key_variable: None, default_model: None, dialect: COMMON_DIALECT }
 }
 
 impl Provider {
@@ -57,7 +57,7 @@ impl Provider {
     /// set. A provider without a default model comes after all that have one, because the user has to name its model:
     /// to parse its name as a [`Selector`] says so. `is_set` says whether an environment variable holds a key.
     #[must_use]
-    pub fn with_key_in(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
+    pub fn first_with_key(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
         let with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
         with_key().find(|provider| provider.default_model.is_some()).or_else(|| with_key().next())
     }
@@ -76,7 +76,7 @@ pub const PROVIDERS: &[Provider] = &[
         .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
     provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1")
         .with_key("OPENAI_API_KEY", Some("gpt-6.1-sol"))
-        .with_dialect(Dialect { max_tokens: "max_completion_tokens", ..COMMON }),
+        .with_dialect(Dialect { max_tokens: "max_completion_tokens", ..COMMON_DIALECT }),
     provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
         .with_key("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
@@ -85,11 +85,11 @@ pub const PROVIDERS: &[Provider] = &[
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
         .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))
         // Refuses `reasoning_content` (422), and reports usage without being asked.
-        .with_dialect(Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..COMMON }),
+        .with_dialect(Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..COMMON_DIALECT }),
     provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
         .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b"))
         // Refuses unknown members of a message.
-        .with_dialect(Dialect { echoes_reasoning: false, ..COMMON }),
+        .with_dialect(Dialect { echoes_reasoning: false, ..COMMON_DIALECT }),
     provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with_key("XAI_API_KEY", Some("grok-4.7")),
     provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
     provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
@@ -114,12 +114,12 @@ pub(super) struct Dialect {
 }
 
 /// The most common dialect.
-const COMMON: Dialect =
+const COMMON_DIALECT: Dialect =
     Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
 
 /// Returns the dialect of a provider; the most common dialect for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
-    Provider::find(provider).map_or(COMMON, |known| known.dialect)
+    Provider::find(provider).map_or(COMMON_DIALECT, |known| known.dialect)
 }
 
 /// A model as users name it: `provider/name`. Only the first slash separates: `openrouter/anthropic/claude-opus-5` is
@@ -138,7 +138,7 @@ pub struct Selector {
 #[non_exhaustive]
 pub enum BadSelector {
     /// The part before the slash, or the whole text if there is no slash, names no provider.
-    #[error("`{given}` names no provider; write provider/model with one of {}, {CUSTOM}", Names)]
+    #[error("`{given}` names no provider; write provider/model with one of {}, {CUSTOM}", ProviderNames)]
     UnknownProvider {
         /// The text, safe to print.
         given: String,
@@ -151,9 +151,9 @@ pub enum BadSelector {
     },
 }
 
-struct Names;
+struct ProviderNames;
 
-impl fmt::Display for Names {
+impl fmt::Display for ProviderNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name).collect();
         f.write_str(&names.join(", "))
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((known.context_tokens, known.max_tokens), (Some(200_000), Some(32_000)));
         let mut usage = crate::Usage::default();
         (usage.input, usage.cached_read, usage.cache_write, usage.output) = (1_000_000, 500_000, 100_000, 10_000);
-        let cost = known.price.unwrap().of(&usage);
+        let cost = known.price.unwrap().cost_of(&usage);
         assert!((cost - (0.4 + 0.05 + 0.125 + 0.05)).abs() < 1e-9, "{cost}");
         assert_eq!(settings("anthropic/claude-haiku-4-5", Some("http://127.0.0.1:9")).price, None, "whose price?");
         assert_eq!(settings("openai/gpt-5-mini", None).price.unwrap().input, 0.25, "not that of gpt-5");
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_key_of_every_provider_selects_it() {
         let selected = |keys: &[&str]| {
-            let provider = Provider::with_key_in(|name| keys.contains(&name))?;
+            let provider = Provider::first_with_key(|name| keys.contains(&name))?;
             Some(provider.name.parse::<Selector>().map(|s| s.to_string()).map_err(|error| error.to_string()))
         };
         for provider in PROVIDERS {

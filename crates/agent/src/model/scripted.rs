@@ -125,14 +125,14 @@ impl Scripted {
                 answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
             let mut reply = Reply::new(Message::new(Role::Assistant, answer.text).with_tool_calls(calls));
             reply.usage = answer.usage;
-            model.step(Step::Reply(answer.thinking, Box::new(reply)))
+            model.push_step(Step::Reply(answer.thinking, Box::new(reply)))
         }))
     }
 
     /// Appends an answer. Calls without an id get one when the answer is given.
     #[must_use]
     pub fn reply(self, reply: Reply) -> Self {
-        self.step(Step::Reply(String::new(), Box::new(reply)))
+        self.push_step(Step::Reply(String::new(), Box::new(reply)))
     }
 
     /// Appends an answer with this text.
@@ -153,19 +153,19 @@ impl Scripted {
     /// Appends an error.
     #[must_use]
     pub fn fail(self, kind: ModelErrorKind) -> Self {
-        self.step(Step::Fail(None, kind))
+        self.push_step(Step::Fail(None, kind))
     }
 
     /// Appends an answer that begins with this text and breaks off with an error.
     #[must_use]
     pub fn say_and_fail(self, text: impl Into<String>, kind: ModelErrorKind) -> Self {
-        self.step(Step::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
+        self.push_step(Step::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
     }
 
     /// Appends an answer that never arrives.
     #[must_use]
     pub fn hang(self) -> Self {
-        self.step(Step::Hang)
+        self.push_step(Step::Hang)
     }
 
     /// Sets the context size that the model reports, in tokens.
@@ -193,13 +193,13 @@ impl Scripted {
         self.state.lock().requests.clone().unwrap_or_default()
     }
 
-    fn step(mut self, step: Step) -> Self {
+    fn push_step(mut self, step: Step) -> Self {
         self.state.get_mut().script.push_back(step);
         self
     }
 
     /// Takes the next step of the script, and gives ids to its calls.
-    fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
+    fn next_step(&self, request: &Request<'_>) -> Result<Step, ModelError> {
         let step = {
             let mut state = self.state.lock();
             if let Some(requests) = &mut state.requests {
@@ -256,7 +256,7 @@ impl Model for Scripted {
     }
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
-        match self.next(&request) {
+        match self.next_step(&request) {
             Ok(Step::Reply(_, reply)) => futures::future::ready(Ok(*reply)).boxed(),
             Ok(Step::Fail(_, kind)) => futures::future::ready(Err(self.error(kind))).boxed(),
             Ok(Step::Hang) => futures::future::pending().boxed(),
@@ -265,15 +265,15 @@ impl Model for Scripted {
     }
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
-        match self.next(&request) {
+        match self.next_step(&request) {
             Ok(Step::Reply(thinking, reply)) => {
                 let thoughts = words(&thinking).map(Delta::Thinking).collect::<Vec<_>>();
                 let deltas =
                     thoughts.into_iter().chain(deltas(&reply)).chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
                 stream::iter(deltas.map(Ok).collect::<Vec<_>>()).boxed()
             }
-            Ok(Step::Fail(begun, kind)) => {
-                let deltas = begun.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
+            Ok(Step::Fail(partial, kind)) => {
+                let deltas = partial.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
                 stream::iter(deltas.into_iter().chain([Err(self.error(kind))])).boxed()
             }
             Ok(Step::Hang) => stream::pending().boxed(),

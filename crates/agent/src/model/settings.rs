@@ -36,7 +36,7 @@ pub struct Bounds {
     pub connect: Duration,
     /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because local
     /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model
-    /// thinks (see [`Bounds::of`]).
+    /// thinks (see [`Bounds::for_wire`]).
     pub first_token: Duration,
     /// `silence_timeout`: the longest silence after the first word. Default 30 s; 300 s with an API that sends nothing
     /// while a model thinks.
@@ -73,7 +73,7 @@ impl Bounds {
     /// servers with OpenAI's chat API send comments or the thinking. OpenAI Responses and Gemini then send nothing, for
     /// minutes.
     #[must_use]
-    pub fn of(wire: Wire) -> Self {
+    pub fn for_wire(wire: Wire) -> Self {
         let defaults = Self::default();
         match wire {
             Wire::Anthropic | Wire::OpenAiChat => defaults,
@@ -108,7 +108,7 @@ impl Price {
 
     /// Returns the price of this usage, in US dollars.
     #[must_use]
-    pub fn of(&self, usage: &Usage) -> f64 {
+    pub fn cost_of(&self, usage: &Usage) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "no model has 2^53 tokens")]
         let cost = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
         let uncached = usage.input.saturating_sub(usage.cached_read).saturating_sub(usage.cache_write);
@@ -176,7 +176,7 @@ impl ModelSettings {
             price: None,
             extra_body: Map::new(),
             prompt_cache: true,
-            bounds: Bounds::of(wire),
+            bounds: Bounds::for_wire(wire),
         }
     }
 

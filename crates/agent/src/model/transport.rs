@@ -110,7 +110,7 @@ pub(super) struct Attempts {
     /// How long each try waits for the beginning of the answer.
     first_token: Duration,
     /// How many tries were made.
-    pub(super) made: u32,
+    pub(super) count: u32,
     /// The pause before the next try.
     pub(super) pause_before_next: Option<Duration>,
 }
@@ -119,7 +119,7 @@ impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
         let deadline = Instant::now() + transport.bounds.total;
         let first_token = transport.bounds.first_token;
-        Self { transport, url, body, classify, deadline, first_token, made: 0, pause_before_next: None }
+        Self { transport, url, body, classify, deadline, first_token, count: 0, pause_before_next: None }
     }
 
     /// Asks for an answer that does not come as a stream. A server that does not stream may send nothing until the
@@ -133,7 +133,7 @@ impl Attempts {
         if let Some(pause) = self.pause_before_next.take() {
             sleep(pause).await;
         }
-        self.made += 1;
+        self.count += 1;
         let request = self
             .transport
             .client
@@ -145,31 +145,31 @@ impl Attempts {
         let first_token = self.first_token;
         let first_token_deadline = self.deadline.min(Instant::now() + first_token);
         match timeout_at(first_token_deadline, request.send()).await {
-            Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout().into()),
-            Err(_) => Err(timed_out(BEGINNING, first_token, "first_token_timeout").into()),
-            Ok(Err(error)) => Err(self.unreachable(error)),
+            Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout_error().into()),
+            Err(_) => Err(timeout_error(BEGINNING, first_token, "first_token_timeout").into()),
+            Ok(Err(error)) => Err(self.unreachable_error(error)),
             Ok(Ok(response)) if response.status().is_success() => Ok(response),
-            Ok(Ok(response)) => Err(self.refused(response).await),
+            Ok(Ok(response)) => Err(self.read_error_response(response).await),
         }
     }
 
     /// Returns how long to wait before the next try; `None` if there must be none.
     pub(super) fn pause_after(&self, failed: &FailedAttempt) -> Option<Duration> {
         let bounds = &self.transport.bounds;
-        if !failed.may_retry || self.made > bounds.retries {
+        if !failed.may_retry || self.count > bounds.retries {
             return None;
         }
-        let requested = match &failed.kind {
+        let requested_pause = match &failed.kind {
             ModelErrorKind::RateLimited { retry_after, .. } | ModelErrorKind::Unavailable { retry_after, .. } => {
                 *retry_after
             }
             _ => None,
         };
-        let pause = requested.unwrap_or_else(|| {
+        let pause = requested_pause.unwrap_or_else(|| {
             // At most 16, because a larger shift would overflow. The pause reaches `MAX_BACKOFF` long before.
-            let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(MAX_BACKOFF);
+            let backoff = bounds.first_pause.saturating_mul(1 << (self.count - 1).min(16)).min(MAX_BACKOFF);
             // Jitter, so that many clients do not return at the same moment.
-            doubled.mul_f64(rand::rng().random_range(0.75..=1.0))
+            backoff.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
         (pause <= bounds.longest_pause && Instant::now() + pause < self.deadline).then_some(pause)
     }
@@ -188,10 +188,10 @@ impl Attempts {
     }
 
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
-    fn unreachable(&self, error: reqwest::Error) -> FailedAttempt {
+    fn unreachable_error(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
-        let why = failure::innermost(&error);
-        let origin = failure::safe(&self.url.origin().ascii_serialization());
+        let why = failure::innermost_cause(&error);
+        let origin = failure::safe_line(&self.url.origin().ascii_serialization());
         // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The one
         // time-out of the client is `connect_timeout`. A server that did not accept the connection for that long is not
         // tried again.
@@ -201,7 +201,7 @@ impl Attempts {
     }
 
     /// Reads the beginning of an error response, and classifies it.
-    async fn refused(&self, mut response: Response) -> FailedAttempt {
+    async fn read_error_response(&self, mut response: Response) -> FailedAttempt {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
         let read = async {
@@ -226,12 +226,12 @@ impl Attempts {
     }
 
     /// Returns the error for the exceeded total time.
-    fn total_timeout(&self) -> ModelErrorKind {
-        timed_out("the answer", self.transport.bounds.total, "total_timeout")
+    fn total_timeout_error(&self) -> ModelErrorKind {
+        timeout_error("the answer", self.transport.bounds.total, "total_timeout")
     }
 }
 
-fn timed_out(what: &'static str, after: Duration, setting: &'static str) -> ModelErrorKind {
+fn timeout_error(what: &'static str, after: Duration, setting: &'static str) -> ModelErrorKind {
     ModelErrorKind::TimedOut { what, after, setting }
 }
 
@@ -248,9 +248,9 @@ pub(super) struct Body {
     /// before they process the prompt.
     pub(super) has_begun: bool,
     /// The maximum size of the whole body, in bytes.
-    limit: usize,
+    max_bytes: usize,
     /// The bytes that have arrived.
-    received: usize,
+    received_bytes: usize,
 }
 
 impl Body {
@@ -263,8 +263,8 @@ impl Body {
             first_token: attempts.first_token,
             silence: bounds.silence,
             has_begun: false,
-            limit: bounds.response_bytes,
-            received: 0,
+            max_bytes: bounds.response_bytes,
+            received_bytes: 0,
         }
     }
 
@@ -280,18 +280,18 @@ impl Body {
             true => ("the next piece of the answer", self.silence, "silence_timeout"),
             false => (BEGINNING, self.first_token, "first_token_timeout"),
         };
-        let silent_at = Instant::now() + silence;
-        let chunk = match timeout_at(silent_at.min(self.deadline), self.response.chunk()).await {
-            Err(_) if silent_at < self.deadline => return Err(timed_out(what, silence, setting)),
-            Err(_) => return Err(timed_out("the answer", self.total, "total_timeout")),
-            Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost(&error.without_url()) }),
+        let silence_deadline = Instant::now() + silence;
+        let chunk = match timeout_at(silence_deadline.min(self.deadline), self.response.chunk()).await {
+            Err(_) if silence_deadline < self.deadline => return Err(timeout_error(what, silence, setting)),
+            Err(_) => return Err(timeout_error("the answer", self.total, "total_timeout")),
+            Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost_cause(&error.without_url()) }),
             Ok(Ok(chunk)) => chunk,
         };
-        self.received = self.received.saturating_add(chunk.as_ref().map_or(0, Bytes::len));
-        if self.received > self.limit {
+        self.received_bytes = self.received_bytes.saturating_add(chunk.as_ref().map_or(0, Bytes::len));
+        if self.received_bytes > self.max_bytes {
             return Err(ModelErrorKind::TooLarge {
                 what: "the answer",
-                limit: self.limit,
+                limit: self.max_bytes,
                 setting: "max_response_bytes",
             });
         }

@@ -11,7 +11,7 @@ const UNKNOWN: u8 = 0;
 /// A task will send the call, and has not done so yet.
 const WAITING: u8 = 1;
 const SENT: u8 = 2;
-const GIVEN_UP: u8 = 3;
+const ABANDONED: u8 = 3;
 
 /// Records whether a call was sent to its server. The task that makes the call and the task that abandons the call both
 /// report here, and the first report wins. A call that is not [watched](Self::watch) counts as one that may have been
@@ -36,9 +36,9 @@ impl SendState {
     }
 
     /// Abandons the call. Returns whether the call may already have been sent.
-    pub(crate) fn give_up(&self) -> bool {
-        let found = self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
-        !matches!(found, Ok(_) | Err(GIVEN_UP))
+    pub(crate) fn abandon(&self) -> bool {
+        let found = self.0.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire);
+        !matches!(found, Ok(_) | Err(ABANDONED))
     }
 
     fn state(&self) -> u8 {
@@ -65,10 +65,10 @@ mod tests {
     #[test]
     fn a_call_is_sent_or_given_up_and_never_both() {
         let sent = SendState::default();
-        assert!(sent.watch().begin() && sent.begin() && sent.give_up());
+        assert!(sent.watch().begin() && sent.begin() && sent.abandon());
         let given_up = SendState::default();
         let maker = given_up.watch();
-        assert!(!given_up.give_up() && !maker.begin() && !given_up.give_up());
+        assert!(!given_up.abandon() && !maker.begin() && !given_up.abandon());
         assert!(given_up.clone() == given_up && given_up != sent);
     }
 
@@ -76,12 +76,12 @@ mod tests {
     fn a_copy_of_a_turn_that_is_given_up_stops_no_call_of_the_other() {
         let one = SendState::default();
         let maker = one.watch();
-        assert!(!one.clone().give_up());
+        assert!(!one.clone().abandon());
         assert!(maker.begin());
     }
 
     #[test]
     fn a_call_that_is_not_watched_may_have_been_sent() {
-        assert!(SendState::default().give_up());
+        assert!(SendState::default().abandon());
     }
 }

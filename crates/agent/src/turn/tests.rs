@@ -138,10 +138,10 @@ fn at_a_limit_the_turn_asks_and_each_yes_grants_the_limit_once_more() {
             }
             assert_eq!(turn.next(), Next::Ask(&Question::Continue(end.clone())));
             if extensions < 2 {
-                turn.answered(Answer::Continue);
+                turn.question_answered(Answer::Continue);
             }
         }
-        turn.answered(Answer::Stop);
+        turn.question_answered(Answer::Stop);
         assert_eq!(turn.next(), Next::Done(&end));
         assert_eq!(turn.usage().input, 360);
     }
@@ -229,7 +229,7 @@ fn impossible_counts_reach_a_limit_and_do_not_panic() {
     let mut turn = Turn::new(user(), Limits { tokens: Some(u64::MAX), rounds: u32::MAX, ..Limits::default() });
     round(&mut turn, endless, Some(f64::INFINITY));
     assert_eq!(turn.next(), Next::Ask(&Question::Continue(End::TokenLimit)));
-    turn.answered(Answer::Continue);
+    turn.question_answered(Answer::Continue);
     round(&mut turn, endless, None);
     assert_eq!((turn.usage().input, turn.next()), (u64::MAX, Next::Ask(&Question::Continue(End::TokenLimit))));
 }
@@ -237,7 +237,7 @@ fn impossible_counts_reach_a_limit_and_do_not_panic() {
 #[test]
 fn an_unexpected_event_changes_nothing() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
-    turn.answered(Answer::Continue);
+    turn.question_answered(Answer::Continue);
     turn.tool_finished("a", text("x"));
     assert!(turn.abandon_calls().is_empty());
     assert_eq!((turn.next(), turn.messages().len()), (Next::CallModel, 1));
@@ -253,7 +253,7 @@ fn an_unexpected_event_changes_nothing() {
     assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::Continue(End::RoundLimit)), 4));
     turn.cancel("words of no answer");
     assert_eq!((turn.next(), turn.messages().len()), (Next::Done(&End::Cancelled), 4));
-    turn.answered(Answer::Continue);
+    turn.question_answered(Answer::Continue);
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));
 }
 
@@ -324,7 +324,7 @@ proptest! {
                     prop_assert_eq!(&state, turn.state());
                     turn = Turn::resume(turn.into_messages(), state, limits);
                 }
-                Event::Continue => turn.answered(Answer::Continue),
+                Event::Continue => turn.question_answered(Answer::Continue),
                 Event::Cancel => turn.cancel("partial"),
             }
             assert_valid(turn.messages(), matches!(turn.next(), Next::CallTools(_)));

@@ -288,7 +288,9 @@ async fn a_stream_that_breaks_is_never_taken_for_an_answer() {
             error.to_string(),
             "custom/some-model: the provider reported an error in place of the rest of its answer: Overloaded"
         );
-        assert!(matches!(error.kind, ModelErrorKind::BrokenOff { code: Some(code), .. } if code == "overloaded_error"));
+        assert!(
+            matches!(error.kind, ModelErrorKind::StreamError { code: Some(code), .. } if code == "overloaded_error")
+        );
     }
 }
 

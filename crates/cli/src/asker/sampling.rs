@@ -61,11 +61,11 @@ impl Sampler {
         text::map_texts(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;
         Ok(match &self.source {
-            Source::Model { max_tokens: Some(limit), .. } => sampling.at_most(*limit),
+            Source::Model { max_tokens: Some(limit), .. } => sampling.limit_tokens(*limit),
             Source::Configured(configured) => {
                 let (options, _) = &**configured;
                 match options.configured.max_tokens {
-                    Some(limit) => sampling.at_most(limit.into()),
+                    Some(limit) => sampling.limit_tokens(limit.into()),
                     None => sampling,
                 }
             }
@@ -121,7 +121,7 @@ fn page(server: &ServerName, model: &str, request: &Sampling) -> String {
     if let Some(temperature) = request.temperature() {
         let _ = write!(page, ", temperature {temperature}");
     }
-    for stop in request.stops() {
+    for stop in request.stop_sequences() {
         let _ = write!(page, ", until {}", text::for_line(&Value::from(stop.as_str()).to_string()));
     }
     let system = request.system().map(|system| ("system", system));

@@ -16,8 +16,8 @@ fn body_of(head: Value, settings: Value, request: Value) -> Value {
     let mut with_extra = Request::new(&[]);
     with_extra.extra_body = Some(&extra);
     let mut body = BodyWriter::new(map(head), &model, &with_extra);
-    body.member("messages", &["ours"]);
-    body.raw("tools", &["[", "1", "]"]);
+    body.write_member("messages", &["ours"]);
+    body.write_raw_member("tools", &["[", "1", "]"]);
     serde_json::from_slice(&body.finish()).unwrap()
 }
 

@@ -38,7 +38,7 @@ fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<St
                 let at = draft.begin_text().unwrap();
                 more.iter().for_each(|more| draft.append_text_at(at, more, deltas));
                 let text = more.concat();
-                assert_eq!(draft.is_blank(at), text.is_empty());
+                assert_eq!(draft.is_empty_text(at), text.is_empty());
                 expected.extend((!text.is_empty()).then(|| format!("text {text}")));
             }
             Progress::Signed(text) => {

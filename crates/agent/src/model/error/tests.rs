@@ -37,7 +37,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
             "the provider refused the request (HTTP 404): m",
         ),
         (
-            ModelErrorKind::BrokenOff { code: Some("c".into()), message },
+            ModelErrorKind::StreamError { code: Some("c".into()), message },
             "MODEL_BROKEN_OFF",
             "the provider reported an error in place of the rest of its answer: m",
         ),
@@ -108,14 +108,14 @@ fn a_model_without_tools_and_one_that_refuses_them_have_different_errors() {
         "Function calling is not supported by this model: function call",
     ] {
         for status in [400, 404, 422, 501] {
-            assert_eq!(refused(status, message).refuses_tools(), Some(message), "{status}");
+            assert_eq!(refused(status, message).tools_refusal(), Some(message), "{status}");
         }
         let broken = ModelErrorKind::Unavailable { status: 500, retry_after: None, message: message.into() };
-        assert_eq!(broken.refuses_tools(), Some(message));
+        assert_eq!(broken.tools_refusal(), Some(message));
         for status in [401, 403, 429, 503] {
-            assert_eq!(refused(status, message).refuses_tools(), None, "{status}");
+            assert_eq!(refused(status, message).tools_refusal(), None, "{status}");
         }
-        assert_eq!(ModelErrorKind::Cut { why: message.into() }.refuses_tools(), None);
+        assert_eq!(ModelErrorKind::Cut { why: message.into() }.tools_refusal(), None);
     }
     for message in [
         "tools.0.name: String should match pattern",
@@ -124,6 +124,6 @@ fn a_model_without_tools_and_one_that_refuses_them_have_different_errors() {
         "unsupported value: 'temperature'",
         "",
     ] {
-        assert_eq!(refused(400, message).refuses_tools(), None, "{message}");
+        assert_eq!(refused(400, message).tools_refusal(), None, "{message}");
     }
 }

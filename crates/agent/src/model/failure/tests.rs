@@ -227,8 +227,8 @@ fn an_error_inside_of_a_stream_has_no_status() {
     let headers = HeaderMap::new();
     let response = ErrorResponse { status: None, headers: &headers, body: b"", key: None, key_advice: "" };
     let body = |code: &str| ErrorBody { code: code.into(), message: "m".into(), wait: None };
-    assert_eq!(classify(&response, &body("")), ModelErrorKind::BrokenOff { code: None, message: "m".into() });
-    let coded = ModelErrorKind::BrokenOff { code: Some("overloaded".into()), message: "m".into() };
+    assert_eq!(classify(&response, &body("")), ModelErrorKind::StreamError { code: None, message: "m".into() });
+    let coded = ModelErrorKind::StreamError { code: Some("overloaded".into()), message: "m".into() };
     assert_eq!(classify(&response, &body("overloaded")), coded);
     let overflow = ModelErrorKind::ContextOverflow { status: None, message: "m".into() };
     assert_eq!(classify(&response, &body("context_length_exceeded")), overflow);
@@ -289,6 +289,6 @@ proptest! {
         prop_assert!(!acts);
         // Escapes make a text longer, but only up to a bound.
         prop_assert!(quoted.len() <= 10 * (QUOTE_BYTES + 8));
-        prop_assert_eq!(safe(&quoted), quoted);
+        prop_assert_eq!(safe_line(&quoted), quoted);
     }
 }

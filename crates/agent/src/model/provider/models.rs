@@ -31,10 +31,10 @@ impl KnownModel {
             rest.strip_prefix(['-', '@'])
                 .is_some_and(|date| date.len() >= 4 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
         };
-        let of_provider = || KNOWN.iter().filter(|known| known.provider == provider);
-        of_provider()
+        let provider_models = || KNOWN_MODELS.iter().filter(|known| known.provider == provider);
+        provider_models()
             .find(|known| known.name == model)
-            .or_else(|| of_provider().find(|known| model.strip_prefix(known.name).is_some_and(is_date)))
+            .or_else(|| provider_models().find(|known| model.strip_prefix(known.name).is_some_and(is_date)))
     }
 }
 
@@ -52,7 +52,7 @@ const fn known(
 }
 
 #[rustfmt::skip]
-const KNOWN: &[KnownModel] = &[
+const KNOWN_MODELS: &[KnownModel] = &[
     known("anthropic", "claude-fable-5-1", 1_000_000, 128_000, [10.0, 50.0, 0.25, 12.5]),
     known("anthropic", "claude-fable-5", 1_000_000, 128_000, [10.0, 50.0, 1.0, 12.5]),
     known("anthropic", "claude-haiku-4-5", 200_000, 64_000, [1.0, 5.0, 0.1, 1.25]),
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn every_row_is_of_a_known_provider_and_has_plausible_numbers() {
-        for (at, known) in KNOWN.iter().enumerate() {
+        for (at, known) in KNOWN_MODELS.iter().enumerate() {
             let name = format!("{}/{}", known.provider, known.name);
             assert!(Provider::find(known.provider).is_some(), "{name}");
             let is_same = |other: &KnownModel| (other.provider, other.name) == (known.provider, known.name);
-            assert_eq!(KNOWN.iter().position(is_same), Some(at), "{name} stands twice");
+            assert_eq!(KNOWN_MODELS.iter().position(is_same), Some(at), "{name} stands twice");
             assert!(u64::from(known.max_output) <= known.context_tokens, "{name}");
             let Price { input, output, cached_read, cache_write } = known.price;
             assert!(0.0 < cached_read && cached_read <= input && input <= cache_write, "{name}");

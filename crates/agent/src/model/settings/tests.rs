@@ -39,7 +39,7 @@ fn each_kind_of_input_is_charged_once_at_its_own_price() {
         (usage(2, 1, u64::MAX, 0), 1.0 + 5.0 * 18_446_744_073_709_551_615.0),
         (Usage { reasoning: 900, ..usage(0, 0, 0, 10) }, 160.0),
     ] {
-        let cost = price.of(&usage) * 1_000_000.0;
+        let cost = price.cost_of(&usage) * 1_000_000.0;
         assert!((cost - millionths).abs() <= millionths * 1e-9, "{usage:?}: {cost}");
     }
     assert_eq!(Price::flat(1.0, 2.0), Price { input: 1.0, output: 2.0, cached_read: 1.0, cache_write: 1.0 });
@@ -48,7 +48,7 @@ fn each_kind_of_input_is_charged_once_at_its_own_price() {
 #[test]
 fn wires_that_are_silent_while_a_model_thinks_get_the_time_for_it() {
     for wire in Wire::ALL {
-        let bounds = Bounds::of(wire);
+        let bounds = Bounds::for_wire(wire);
         let seconds = (bounds.first_token.as_secs(), bounds.silence.as_secs());
         let expected = match wire {
             Wire::Anthropic | Wire::OpenAiChat => (120, 30),

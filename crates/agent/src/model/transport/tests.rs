@@ -12,7 +12,7 @@ fn attempts(made: u32, change: impl FnOnce(&mut Bounds)) -> Attempts {
         bounds,
         key_advice: String::new(),
     };
-    Attempts { made, ..Attempts::new(Arc::new(transport), url, Bytes::new(), failure::classify_response) }
+    Attempts { count: made, ..Attempts::new(Arc::new(transport), url, Bytes::new(), failure::classify_response) }
 }
 
 fn busy(retry_after: Option<u64>) -> FailedAttempt {
