@@ -279,8 +279,8 @@ pub(crate) fn was_started_by_server() -> bool {
 #[cfg(target_os = "linux")]
 fn refusal_for(pid: i32) -> Option<String> {
     use toolrack_supervisor::lineage::Lineage;
-    match Lineage::of(pid) {
-        Lineage::Free => None,
+    match Lineage::determine(pid) {
+        Lineage::Unsupervised => None,
         Lineage::Supervised(supervisor) => Some(format!("a server started it (supervisor process {supervisor})")),
         Lineage::Unknown => Some("the system does not show which process started it".to_owned()),
     }

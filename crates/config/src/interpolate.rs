@@ -464,7 +464,7 @@ impl Interpolate {
                     plan.env.push((name.into(), folder.into()));
                 }
             }
-            confinement.own = Some(home);
+            confinement.own_folder = Some(home);
         }
         plan.sandbox = Some(Box::new(confinement));
     }
@@ -633,7 +633,7 @@ mod tests {
         let read: Vec<_> = confinement.read.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(read, ["/home/me/notes", "/data/x", "/home/me/", "~you/x", "rel"]);
         assert_eq!(confinement.home.as_deref(), Some(Path::new("/home/me")));
-        let own = confinement.own.unwrap();
+        let own = confinement.own_folder.unwrap();
         assert!(own.starts_with("/homes") && own.to_str().unwrap().contains("/demo-"), "{own:?}");
         let variable =
             |name: &str| plan.env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));

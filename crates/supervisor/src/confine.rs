@@ -25,7 +25,7 @@ use nix::unistd::execve;
 use crate::confinement::Confinement;
 use crate::layer::{Layer, namespaces};
 use crate::protocol::VERDICT_FD;
-use crate::spawn::{environment, inherited};
+use crate::spawn::{reopen_inherited, server_environment};
 use crate::stage::{Command, Failure, Isolation, Stage};
 
 /// The number of threads that [`thread_limit`] allows for each process.
@@ -40,7 +40,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
         return code;
     }
     // The pipe on which this process sends its verdict (why the server cannot start) to the supervisor.
-    let mut verdict = inherited(VERDICT_FD);
+    let mut verdict = reopen_inherited(VERDICT_FD);
     let failure = match run_stage(words, &mut verdict) {
         Ok(code) => return code,
         Err(failure) => failure,
@@ -58,9 +58,9 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
 
 fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
-    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
-    let command = Command::of_words(words)?;
-    if let Some(own_folder) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
+    let stage = Stage::from_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
+    let command = Command::from_words(words)?;
+    if let Some(own_folder) = command.confinement.own_folder.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
         create_own_folder(own_folder).map_err(|error| {
             Failure::Refused(format!("its folder {} cannot be made: {error}", own_folder.display()))
         })?;
@@ -77,7 +77,7 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
             namespaces::end_with_parent(supervisor)?;
             become_server(&command, None)
         }
-        Stage::First { keeper, own_network } => namespaces::run_first(&command, keeper, own_network, verdict),
+        Stage::First { keeper, has_own_network } => namespaces::run_first(&command, keeper, has_own_network, verdict),
         Stage::Inside(isolation) => become_server(&command, Some(isolation)),
     }
 }
@@ -90,20 +90,20 @@ fn become_server(command: &Command<'_>, isolation: Option<Isolation>) -> Result<
     }
     // Set the limits last, because a layer may need more open files than the server may have.
     set_limits(&command.confinement).map_err(Failure::Refused)?;
-    command.run(isolation.is_none())
+    command.exec(isolation.is_none())
 }
 
 impl Command<'_> {
     /// Replaces this process by the program, with its arguments and environment.
-    fn run(&self, has_no_namespaces: bool) -> Result<ExitCode, Failure> {
-        let words = |words: &mut dyn Iterator<Item = Vec<u8>>| {
+    fn exec(&self, has_no_namespaces: bool) -> Result<ExitCode, Failure> {
+        let c_strings = |words: &mut dyn Iterator<Item = Vec<u8>>| {
             let words: Result<Vec<CString>, _> = words.map(CString::new).collect();
             words.map_err(|_| Failure::Exec(Errno::EINVAL))
         };
-        let arguments = words(&mut self.command.iter().map(|word| word.as_bytes().to_vec()))?;
-        let environment = self.variables(environment().collect(), has_no_namespaces);
-        let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
-        let environment = words(&mut environment.into_iter().map(variable))?;
+        let arguments = c_strings(&mut self.server_command.iter().map(|word| word.as_bytes().to_vec()))?;
+        let environment = self.with_resolver_option(server_environment().collect(), has_no_namespaces);
+        let assignment = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
+        let environment = c_strings(&mut environment.into_iter().map(assignment))?;
         // `Ok` cannot happen: a successful `execve` does not return.
         match execve(&arguments[0], &arguments, &environment) {
             Ok(never) => match never {},
@@ -112,7 +112,7 @@ impl Command<'_> {
     }
 
     /// Returns the server's variables. Adds the option that makes the resolver use TCP, if the server may not use UDP.
-    fn variables(
+    fn with_resolver_option(
         &self,
         mut environment: Vec<(OsString, OsString)>,
         has_no_namespaces: bool,
@@ -120,7 +120,7 @@ impl Command<'_> {
         if has_no_namespaces && self.resolves_by_tcp() {
             // A server in namespaces needs no variable: `resolv.conf` in its new root has the option.
             let index = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
-            let mut options = index.map(|at| environment.swap_remove(at).1).unwrap_or_default();
+            let mut options = index.map(|index| environment.swap_remove(index).1).unwrap_or_default();
             options.push(" use-vc");
             environment.push((RESOLVER_OPTIONS.into(), options));
         }
@@ -133,13 +133,13 @@ const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
 /// Sets the limits of the confinement, none higher than the hard limit that this process has.
 fn set_limits(confinement: &Confinement) -> Result<(), String> {
-    let lower = |resource: Resource, name: &str, limit: u64| {
+    let set_limit = |resource: Resource, name: &str, limit: u64| {
         let (_, hard_limit) = getrlimit(resource).map_err(|errno| format!("{name}: {errno}"))?;
         let limit = limit.min(hard_limit);
         setrlimit(resource, limit, limit).map_err(|errno| format!("{name}: {errno}"))
     };
     // The system would write a core dump, with the server's secrets in it, among the user's files.
-    lower(Resource::RLIMIT_CORE, "core dumps", 0)?;
+    set_limit(Resource::RLIMIT_CORE, "core dumps", 0)?;
     for (resource, name, limit) in [
         (Resource::RLIMIT_DATA, "memory", confinement.memory),
         (Resource::RLIMIT_NOFILE, "files", confinement.files),
@@ -147,7 +147,7 @@ fn set_limits(confinement: &Confinement) -> Result<(), String> {
         (Resource::RLIMIT_NPROC, "processes", confinement.processes.map(thread_limit)),
     ] {
         if let Some(limit) = limit {
-            lower(resource, name, limit)?;
+            set_limit(resource, name, limit)?;
         }
     }
     Ok(())

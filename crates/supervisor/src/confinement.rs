@@ -14,7 +14,7 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// The server's own folder. The launcher (the process that becomes the server) creates the folder, with a folder
     /// `tmp` in it; no other user can read it.
-    pub own: Option<PathBuf>,
+    pub own_folder: Option<PathBuf>,
     /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,
     /// The TCP ports that the server may connect to; `None`: any.
@@ -35,7 +35,7 @@ pub struct Confinement {
     /// the list of network interfaces.
     pub udp: bool,
     /// Whether to use no namespaces, as on a system that has none.
-    pub bare: bool,
+    pub without_namespaces: bool,
 }
 
 impl Confinement {
@@ -85,17 +85,17 @@ impl Confinement {
     /// Returns this confinement as words of a command line.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
-        let path = |name: &str, path: &PathBuf| {
+        let path_word = |name: &str, path: &PathBuf| {
             let mut word = OsString::from(name);
             word.push(path);
             word
         };
         // This word is always there, because no words at all would mean no confinement.
         let mut words: Vec<OsString> = vec!["confined=yes".into()];
-        words.extend(self.read.iter().map(|read| path("read=", read)));
-        words.extend(self.write.iter().map(|write| path("write=", write)));
-        words.extend(self.own.iter().map(|own| path("own=", own)));
-        words.extend(self.home.iter().map(|home| path("home=", home)));
+        words.extend(self.read.iter().map(|read| path_word("read=", read)));
+        words.extend(self.write.iter().map(|write| path_word("write=", write)));
+        words.extend(self.own_folder.iter().map(|own| path_word("own=", own)));
+        words.extend(self.home.iter().map(|home| path_word("home=", home)));
         for (name, ports) in [("connect=", &self.connect), ("bind=", &self.bind)] {
             let Some(ports) = ports else { continue };
             let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
@@ -107,7 +107,9 @@ impl Confinement {
         {
             words.extend(number.map(|number| format!("{name}{number}").into()));
         }
-        for (is_set, word) in [(self.best_effort, "best-effort=yes"), (self.udp, "udp=yes"), (self.bare, "bare=yes")] {
+        for (is_set, word) in
+            [(self.best_effort, "best-effort=yes"), (self.udp, "udp=yes"), (self.without_namespaces, "bare=yes")]
+        {
             words.extend(is_set.then(|| word.into()));
         }
         words
@@ -115,7 +117,7 @@ impl Confinement {
 
     /// Parses `words`; `None` if one of them is unknown.
     #[cfg(target_os = "linux")]
-    pub(crate) fn of_words(words: &[OsString]) -> Option<Self> {
+    pub(crate) fn from_words(words: &[OsString]) -> Option<Self> {
         let mut confinement = Self::default();
         for word in words {
             let (name, value) = split(word)?;
@@ -128,7 +130,7 @@ impl Confinement {
                 "confined" => {}
                 "read" => confinement.read.push(value.into()),
                 "write" => confinement.write.push(value.into()),
-                "own" => confinement.own = Some(value.into()),
+                "own" => confinement.own_folder = Some(value.into()),
                 "home" => confinement.home = Some(value.into()),
                 "connect" => confinement.connect = Some(ports()?),
                 "bind" => confinement.bind = Some(ports()?),
@@ -138,7 +140,7 @@ impl Confinement {
                 "cpu" => confinement.cpu = Some(number()?),
                 "best-effort" => confinement.best_effort = true,
                 "udp" => confinement.udp = true,
-                "bare" => confinement.bare = true,
+                "bare" => confinement.without_namespaces = true,
                 _ => return None,
             }
         }
@@ -151,8 +153,8 @@ impl Confinement {
 fn split(word: &OsStr) -> Option<(&str, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = word.as_bytes();
-    let at = bytes.iter().position(|byte| *byte == b'=')?;
-    Some((std::str::from_utf8(&bytes[..at]).ok()?, OsStr::from_bytes(&bytes[at + 1..])))
+    let separator = bytes.iter().position(|byte| *byte == b'=')?;
+    Some((std::str::from_utf8(&bytes[..separator]).ok()?, OsStr::from_bytes(&bytes[separator + 1..])))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -170,7 +172,7 @@ mod tests {
             Confinement {
                 read: vec!["/x".into(), unusual.clone()],
                 write: vec![unusual.clone()],
-                own: Some(unusual.clone()),
+                own_folder: Some(unusual.clone()),
                 home: Some(unusual),
                 connect: Some(vec![443]),
                 bind: None,
@@ -180,18 +182,18 @@ mod tests {
                 cpu: Some(1),
                 best_effort: true,
                 udp: true,
-                bare: true,
+                without_namespaces: true,
             },
         ] {
             assert!(!confinement.words().is_empty());
-            assert_eq!(Confinement::of_words(&confinement.words()), Some(confinement));
+            assert_eq!(Confinement::from_words(&confinement.words()), Some(confinement));
         }
     }
 
     #[test]
     fn unknown_words_are_refused() {
         for word in ["read", "reads=/", "connect=x", "connect=65536", "memory=-1", "processes=4294967296", ""] {
-            assert_eq!(Confinement::of_words(&[word.into()]), None, "{word}");
+            assert_eq!(Confinement::from_words(&[word.into()]), None, "{word}");
         }
     }
 
@@ -228,7 +230,7 @@ mod tests {
     #[test]
     fn a_repeated_word_adds_a_path_and_replaces_a_number() {
         let words = ["read=/a", "read=/b", "connect=1,2", "connect=3", "memory=1", "memory=2"].map(OsString::from);
-        let confinement = Confinement::of_words(&words).unwrap();
+        let confinement = Confinement::from_words(&words).unwrap();
         assert_eq!(confinement.read, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert_eq!((confinement.connect, confinement.memory), (Some(vec![3]), Some(2)));
     }

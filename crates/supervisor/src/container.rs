@@ -75,7 +75,7 @@ impl Removal {
 
     /// Parses the removal of a container of `engine` from `words`; `None` for other words.
     #[cfg(target_os = "linux")]
-    pub(crate) fn of_words(words: &[OsString], engine: Option<&OsString>) -> Option<Self> {
+    pub(crate) fn from_words(words: &[OsString], engine: Option<&OsString>) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
         let [word] = words else { return None };
         let name = word.as_bytes().strip_prefix(b"container=")?;
@@ -128,7 +128,7 @@ impl Removal {
             command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         }
         let mut child = command.spawn().ok()?;
-        let succeeded = has_succeeded(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
+        let succeeded = wait_or_kill(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
         let mut pipe = child.stdout.take().filter(|_| succeeded)?;
         let mut answer = vec![0; MAX_ANSWER_BYTES];
         // Do not wait for the end of the output: a process that the client has started may hold the pipe open.
@@ -145,7 +145,7 @@ pub(crate) fn is_readable(pipe: &impl AsFd) -> bool {
 }
 
 /// Waits until `child` has ended, and kills it at `deadline`. Returns whether it exited with success.
-fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
+fn wait_or_kill(child: &mut Child, deadline: Instant) -> bool {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Stat;
 
 use crate::confinement::Confinement;
-use crate::links::is_of_system;
+use crate::links::is_system_path;
 use crate::reach::{OpenedPath, PathError, reach, server_could_have_made};
-use crate::spawn::variable;
+use crate::spawn::server_variable;
 use crate::stage::Command;
 
 /// The subfolders of an installation that its programs read, if the installation is directly in the home.
@@ -23,7 +23,7 @@ const PROGRAM_PARTS: &[&str] =
 
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
-    pub(crate) reached: OpenedPath,
+    pub(crate) opened: OpenedPath,
     pub(crate) permission: Permission,
 }
 
@@ -39,18 +39,18 @@ pub(crate) enum Permission {
 }
 
 impl Command<'_> {
-    /// Returns everything that this server may reach and that exists. `is_inside` says that this process is in the
-    /// server's namespaces. These contain only what was granted, so it is then safe to follow every link.
+    /// Returns everything that this server may reach and that exists. `is_in_namespaces` says that this process is in
+    /// the server's namespaces. These contain only what was granted, so it is then safe to follow every link.
     ///
     /// # Errors
     /// If a file or folder that the entry (the server's configuration) names does not exist, or if the path to it goes
     /// through a link that a server could have made.
-    pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
+    pub(crate) fn grants(&self, is_in_namespaces: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
         // Leaves out what does not exist or must not be followed.
-        let mut add = |reached: Result<OpenedPath, PathError>, permission: Permission| {
-            grants.extend(reached.ok().map(|reached| Grant { reached, permission }));
+        let mut add = |opened: Result<OpenedPath, PathError>, permission: Permission| {
+            grants.extend(opened.ok().map(|opened| Grant { opened, permission }));
         };
         let refuses_none = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
@@ -60,17 +60,17 @@ impl Command<'_> {
             add(reach(Path::new(path), refuses_none), Permission::Device);
         }
         // If the entry names no home, use the one in the server's environment.
-        let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
+        let home = confinement.home.clone().or_else(|| server_variable("HOME").map(PathBuf::from));
         let working_folder = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
         let writable_folder = writable_working_folder(home.as_deref());
-        let installations = Installations::new(home.as_deref(), is_inside);
+        let installations = Installations::new(home.as_deref(), is_in_namespaces);
         for path in installations.folders_for(self.program) {
-            add(installations.reach(&path), Permission::Read);
+            add(installations.open(&path), Permission::Read);
         }
         if let Some(folder) = writable_folder {
             add(Ok(folder), Permission::Write);
         }
-        if let Some(path) = &confinement.own {
+        if let Some(path) = &confinement.own_folder {
             add(reach(path, refuses_none), Permission::Write);
         }
         let configured =
@@ -79,13 +79,15 @@ impl Command<'_> {
             for path in paths {
                 // A path in an entry is relative to the working folder.
                 let path = &working_folder.join(path);
-                let reached = reach(path, |place, folder| !is_inside && server_could_have_made(place, folder));
-                match reached {
+                let opened = reach(path, |link, folder| !is_in_namespaces && server_could_have_made(link, folder));
+                match opened {
                     Err(PathError::Error(error)) => {
                         return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
                     }
-                    Err(PathError::Link(link)) => return Err(refusal(&format!("`sandbox.{field}`"), path, &link)),
-                    reached => add(reached, permission),
+                    Err(PathError::Link(link)) => {
+                        return Err(untrusted_link_error(&format!("`sandbox.{field}`"), path, &link));
+                    }
+                    opened => add(opened, permission),
                 }
             }
         }
@@ -94,7 +96,7 @@ impl Command<'_> {
 }
 
 /// Returns the message that the path in `field` of an entry is not followed, because of `link` in it.
-pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
+pub(crate) fn untrusted_link_error(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
     format!(
         "{field} names {path}, which leads through the symbolic link {link}, and a server could have made that link: \
@@ -149,20 +151,20 @@ struct Installations {
     /// The path of the home, and its path after all links.
     homes: Vec<PathBuf>,
     /// See [`Command::grants`].
-    is_inside: bool,
+    is_in_namespaces: bool,
 }
 
 impl Installations {
-    fn new(home: Option<&Path>, is_inside: bool) -> Self {
+    fn new(home: Option<&Path>, is_in_namespaces: bool) -> Self {
         let homes = home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]);
-        Self { homes: homes.flatten().collect(), is_inside }
+        Self { homes: homes.flatten().collect(), is_in_namespaces }
     }
 
     /// Returns the installation folders of `program`, for example `~/.nvm/versions/node/v22` for `…/v22/bin/node`.
     /// Looks both at the path as it is given and at the path to which its links lead. For a program of a Python virtual
     /// environment, the result includes the installation of that Python.
     fn folders_for(&self, program: &Path) -> Vec<PathBuf> {
-        let resolved = |program: &Path| self.reach(program).ok().map(|reached| reached.real_path);
+        let resolved = |program: &Path| self.open(program).ok().map(|opened| opened.real_path);
         let programs = [Some(program.to_owned()), resolved(program)];
         let pythons = programs.clone().map(|program| resolved(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
@@ -176,28 +178,28 @@ impl Installations {
 
     /// Follows a path to an installation. A server or a project can make links, so this follows only links that are in
     /// an installation folder, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
-    fn reach(&self, path: &Path) -> Result<OpenedPath, PathError> {
-        let mut suspicious = Vec::new();
-        let reached = reach(path, |place, folder| {
-            if !self.is_inside && server_could_have_made(place, folder) && !self.contains(place) {
-                suspicious.push(place.to_owned());
+    fn open(&self, path: &Path) -> Result<OpenedPath, PathError> {
+        let mut untrusted_links = Vec::new();
+        let opened = reach(path, |link, folder| {
+            if !self.is_in_namespaces && server_could_have_made(link, folder) && !self.contains(link) {
+                untrusted_links.push(link.to_owned());
             }
             false
         })?;
         let stays_in_modules = |link: &PathBuf| {
             let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
-            bin.and_then(Path::parent).is_some_and(|modules| reached.real_path.starts_with(modules))
+            bin.and_then(Path::parent).is_some_and(|modules| opened.real_path.starts_with(modules))
         };
-        match suspicious.into_iter().find(|link| !stays_in_modules(link)) {
-            Some(link) if !self.contains(&reached.real_path) => Err(PathError::Link(link)),
-            _ => Ok(reached),
+        match untrusted_links.into_iter().find(|link| !stays_in_modules(link)) {
+            Some(link) if !self.contains(&opened.real_path) => Err(PathError::Link(link)),
+            _ => Ok(opened),
         }
     }
 
-    /// Returns whether `place` is in a folder in which programs are installed.
-    fn contains(&self, place: &Path) -> bool {
-        let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| place.starts_with(home.join(name)));
-        is_of_system(place) || self.homes.iter().any(in_home)
+    /// Returns whether `path` is in a folder in which programs are installed.
+    fn contains(&self, path: &Path) -> bool {
+        let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| path.starts_with(home.join(name)));
+        is_system_path(path) || self.homes.iter().any(in_home)
     }
 }
 
@@ -206,7 +208,7 @@ fn is_installed_python(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
     let is_program =
-        || program.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
+        || program.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
     is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
 }
 
@@ -219,12 +221,12 @@ fn installation_of(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
         return vec![program.to_owned()];
     };
     let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
-    match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
+    match folder.parent().filter(|parent| is_bin && !holds_home(parent) && *parent != Path::new("/")) {
         None => vec![folder.to_owned()],
-        Some(above) if homes.iter().any(|home| above.parent() == Some(home)) => {
-            PROGRAM_PARTS.iter().map(|part| above.join(part)).collect()
+        Some(parent) if homes.iter().any(|home| parent.parent() == Some(home)) => {
+            PROGRAM_PARTS.iter().map(|part| parent.join(part)).collect()
         }
-        Some(above) => vec![above.to_owned()],
+        Some(parent) => vec![parent.to_owned()],
     }
 }
 

@@ -28,7 +28,7 @@ const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lineage {
     /// None of its ancestors is a supervisor.
-    Free,
+    Unsupervised,
     /// The process with this id is a supervisor. It is an ancestor of the process, or the process itself.
     Supervised(i32),
     /// The process has ended, or some of its ancestors are not visible here, such as those in an outer process
@@ -42,15 +42,15 @@ impl Lineage {
     /// The system may give the id of an ended process to another one, so the answer is only valid while the caller
     /// knows that `pid` has not ended.
     #[must_use]
-    pub fn of(pid: i32) -> Self {
+    pub fn determine(pid: i32) -> Self {
         if pid <= 0 || !is_usable() {
             return Self::Unknown;
         }
-        (0..MAX_ATTEMPTS).find_map(|_| Self::try_of(pid)).unwrap_or(Self::Unknown)
+        (0..MAX_ATTEMPTS).find_map(|_| Self::try_determine(pid)).unwrap_or(Self::Unknown)
     }
 
     /// Follows the ancestors once; `None` when one of them ended or got another parent meanwhile.
-    fn try_of(pid: i32) -> Option<Self> {
+    fn try_determine(pid: i32) -> Option<Self> {
         let mut process = Process::read(pid)?;
         for _ in 0..MAX_ANCESTORS {
             if is_supervisor(process.pid())? {
@@ -58,12 +58,12 @@ impl Lineage {
             }
             // Process 0 stands for no parent, or for one outside this process namespace.
             if process.parent() == 0 {
-                return Some(Self::Free);
+                return Some(Self::Unsupervised);
             }
             let Some(parent) = Process::read(process.parent()) else {
                 // Some systems hide the processes of other users. No such process is between a confined server and its
                 // supervisor, because the server cannot become another user.
-                return is_of_another_user(process.parent()).then_some(Self::Free);
+                return is_of_another_user(process.parent()).then_some(Self::Unsupervised);
             };
             // If the parent is younger than its child, the real parent has ended and its id was reused.
             let is_its_parent = parent.started() <= process.started() && Process::read(process.pid())? == process;
@@ -111,17 +111,17 @@ mod tests {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(supervisor.stdout.take().unwrap()), &mut line)
             .unwrap();
         let above = i32::try_from(supervisor.id()).unwrap();
-        assert_eq!(Lineage::of(line.trim().parse().unwrap()), Lineage::Supervised(above));
-        assert_eq!(Lineage::of(above), Lineage::Supervised(above));
+        assert_eq!(Lineage::determine(line.trim().parse().unwrap()), Lineage::Supervised(above));
+        assert_eq!(Lineage::determine(above), Lineage::Supervised(above));
         drop(supervisor.stdin.take());
         supervisor.wait().unwrap();
     }
 
     #[test]
     fn a_process_that_cannot_be_seen_does_not_count_as_free() {
-        assert_eq!(Lineage::of(0), Lineage::Unknown);
-        assert_eq!(Lineage::of(-1), Lineage::Unknown);
-        assert_eq!(Lineage::of(i32::MAX), Lineage::Unknown);
-        assert_eq!(Lineage::of(i32::try_from(std::process::id()).unwrap()), Lineage::Free);
+        assert_eq!(Lineage::determine(0), Lineage::Unknown);
+        assert_eq!(Lineage::determine(-1), Lineage::Unknown);
+        assert_eq!(Lineage::determine(i32::MAX), Lineage::Unknown);
+        assert_eq!(Lineage::determine(i32::try_from(std::process::id()).unwrap()), Lineage::Unsupervised);
     }
 }

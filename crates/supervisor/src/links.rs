@@ -18,23 +18,23 @@ use crate::confinement::Confinement;
 /// The most links that are followed in one path: as many as the kernel follows.
 pub(crate) const MAX_LINKS: usize = 40;
 
-/// Follows `path` from the root on, and returns where it leads. `read_link` gets each place on the way, and returns the
-/// target if that place is a link to follow.
+/// Follows `path` from the root on, and returns where it leads. `read_link` gets each path on the way, and returns the
+/// target if that path is a link to follow.
 ///
 /// # Errors
 /// Those of `read_link`, and `ELOOP` for more than [`MAX_LINKS`] links.
 fn walk(path: &Path, mut read_link: impl FnMut(&Path) -> io::Result<Option<PathBuf>>) -> io::Result<PathBuf> {
-    let mut place = PathBuf::from("/");
+    let mut current = PathBuf::from("/");
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut links = 0;
     while let Some(part) = rest.pop_front() {
         if part == ".." {
-            place.pop();
+            current.pop();
             continue;
         }
-        let next = place.join(part);
+        let next = current.join(part);
         let Some(target) = read_link(&next)? else {
-            place = next;
+            current = next;
             continue;
         };
         links += 1;
@@ -42,13 +42,13 @@ fn walk(path: &Path, mut read_link: impl FnMut(&Path) -> io::Result<Option<PathB
             return Err(Errno::ELOOP.into());
         }
         if target.is_absolute() {
-            place = PathBuf::from("/");
+            current = PathBuf::from("/");
         }
         for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
             rest.push_front(part);
         }
     }
-    Ok(place)
+    Ok(current)
 }
 
 /// Returns the names in a path, `..` among them, without `/` and `.`.
@@ -60,35 +60,35 @@ pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Returns whether a server or a project of the user could have made a link at `place`. That is so if this user may
-/// change the folder of the link, which belongs to `owner` and has this `mode`. `owner` is compared only with this
-/// user, because a user namespace shows all other users under the same number.
-pub(crate) fn could_be_made(place: &Path, owner: u32, mode: u32) -> bool {
+/// Returns whether a server or a project of the user could have made `link`. That is so if this user may change
+/// the folder of the link, which belongs to `owner` and has this `mode`. `owner` is compared only with this user,
+/// because a user namespace shows all other users under the same number.
+pub(crate) fn is_untrusted_link(link: &Path, owner: u32, mode: u32) -> bool {
     if mode & 0o022 != 0 {
         return true;
     }
     // Root may change every folder. But no confined server may change the folders of the system, not even as root.
-    let folder = place.parent().unwrap_or(place);
-    let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_of_system(folder);
+    let folder = link.parent().unwrap_or(link);
+    let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_system_path(folder);
     owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
 }
 
-/// Returns whether `place` belongs to the system, so that every confined server may read it.
-pub(crate) fn is_of_system(place: &Path) -> bool {
-    Confinement::SYSTEM.iter().any(|system| place.starts_with(system))
+/// Returns whether `path` belongs to the system, so that every confined server may read it.
+pub(crate) fn is_system_path(path: &Path) -> bool {
+    Confinement::SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
 /// Returns the first link on the way of `path`, a full path, that a server or a project of the user could have made.
 #[must_use]
 pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
     let mut found = None;
-    // An error ends the search: nothing can be reached behind that place.
-    let _ = walk(path, |place| {
-        // Do not follow a place that is not a link, or a link that cannot be read.
-        let Ok(target) = place.read_link() else { return Ok(None) };
-        let folder = place.parent().unwrap_or(place).metadata()?;
-        if could_be_made(place, folder.uid(), folder.mode()) {
-            found = Some(place.to_owned());
+    // An error ends the search: nothing can be reached behind that path.
+    let _ = walk(path, |next| {
+        // Do not follow a path that is not a link, or a link that cannot be read.
+        let Ok(target) = next.read_link() else { return Ok(None) };
+        let folder = next.parent().unwrap_or(next).metadata()?;
+        if is_untrusted_link(next, folder.uid(), folder.mode()) {
+            found = Some(next.to_owned());
             return Ok(None);
         }
         Ok(Some(target))
@@ -137,7 +137,7 @@ mod tests {
             ("/etc/x", 0, 0o775, true),
             ("/srv/x/y", 0, 0o755, geteuid().is_root()),
         ] {
-            assert_eq!(could_be_made(Path::new(place), owner, mode), is_refused, "{place}");
+            assert_eq!(is_untrusted_link(Path::new(place), owner, mode), is_refused, "{place}");
         }
     }
 }

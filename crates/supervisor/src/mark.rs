@@ -48,16 +48,16 @@ pub struct Mark(u64);
 
 impl Mark {
     /// Returns the mark of the supervisor with this process id, which may have ended but must not have been collected.
-    pub fn of(supervisor: u32) -> Option<Self> {
-        Some(Self::of_identity(table::identity(i32::try_from(supervisor).ok()?)?))
+    pub fn of_supervisor(supervisor: u32) -> Option<Self> {
+        Some(Self::from_identity(table::identity(i32::try_from(supervisor).ok()?)?))
     }
 
-    fn of_identity(id: Identity) -> Self {
+    fn from_identity(id: Identity) -> Self {
         Self(((id.pid().unsigned_abs() as u64 & PART_MASK) << PID_SHIFT) | (id.started() & PART_MASK))
     }
 
     /// Returns the mark in a hard limit; `None` if the limit is no mark.
-    fn of_limit(limit: u64) -> Option<Self> {
+    fn from_limit(limit: u64) -> Option<Self> {
         (limit >> TAG_SHIFT == TAG).then_some(Self(limit & ((1 << LEVEL_SHIFT) - 1)))
     }
 
@@ -67,16 +67,16 @@ impl Mark {
     }
 
     /// Returns whether the supervisor with this mark has ended.
-    fn is_lost(self) -> bool {
-        let supervisor = i32::try_from(self.0 >> PID_SHIFT).ok().and_then(table::living);
-        supervisor.is_none_or(|supervisor| Self::of_identity(supervisor) != self)
+    fn supervisor_has_ended(self) -> bool {
+        let supervisor = i32::try_from(self.0 >> PID_SHIFT).ok().and_then(table::find_living);
+        supervisor.is_none_or(|supervisor| Self::from_identity(supervisor) != self)
     }
 }
 
 /// Marks this process, and all that it starts from here on, as belonging to this supervisor.
 pub(crate) fn mark_this_process() {
-    let Some(mark) = Mark::of(std::process::id()) else { return };
-    let inherited = getrlimit(Resource::Rttime).maximum.filter(|limit| Mark::of_limit(*limit).is_some());
+    let Some(mark) = Mark::of_supervisor(std::process::id()) else { return };
+    let inherited = getrlimit(Resource::Rttime).maximum.filter(|limit| Mark::from_limit(*limit).is_some());
     let level_above = inherited.map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
     let level = level_above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
     let limit = Some(mark.limit(level));
@@ -84,12 +84,12 @@ pub(crate) fn mark_this_process() {
     let _ = setrlimit(Resource::Rttime, Rlimit { current: limit, maximum: limit });
 }
 
-/// Returns the living processes of this process namespace with a mark that `is_meant` accepts.
-fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
+/// Returns the living processes of this process namespace with a mark that `matches` accepts.
+fn find_marked(matches: impl Fn(Mark) -> bool) -> Vec<Identity> {
     let namespace = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
     let Some(own_namespace) = namespace("self") else { return Vec::new() };
     let is_marked = |pid: i32| {
-        let mark = mark_of(pid).filter(|mark| is_meant(*mark));
+        let mark = read_mark(pid).filter(|mark| matches(*mark));
         // For a process of another process namespace, the id of its supervisor means another process here.
         mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own_namespace)
     };
@@ -101,7 +101,7 @@ fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
 
 /// Returns the mark of the process with this id, if it has one. For almost every process, one system call answers that,
 /// in a tenth of the time that a file in `/proc` takes.
-fn mark_of(pid: i32) -> Option<Mark> {
+fn read_mark(pid: i32) -> Option<Mark> {
     let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
         // The system refuses the call even when only the groups differ. A process that this one may not signal belongs
@@ -109,7 +109,7 @@ fn mark_of(pid: i32) -> Option<Mark> {
         Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
     };
-    limit.and_then(Mark::of_limit)
+    limit.and_then(Mark::from_limit)
 }
 
 /// Returns the hard limit of a process, from a system call.
@@ -132,13 +132,13 @@ fn hard_limit_in_proc(pid: i32) -> Option<u64> {
 /// Returns the living processes with this mark, without their supervisor.
 pub fn marked_with(mark: Mark) -> Vec<Identity> {
     let supervisor = i32::try_from(mark.0 >> PID_SHIFT).unwrap_or_default();
-    marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
+    find_marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
 }
 
 /// Kills the processes that were left behind when supervisors were killed together with their hosts. Returns how many
 /// it found. Blocks while it reads the process table, and until the processes have ended, for 2 s at most.
 pub fn kill_leftovers() -> usize {
-    kill_all(|| marked(Mark::is_lost), Instant::now() + KILL_LIMIT)
+    kill_all(|| find_marked(Mark::supervisor_has_ended), Instant::now() + KILL_LIMIT)
 }
 
 /// Kills the processes that `find` returns until it returns none, or until `deadline`. Returns how many it found.
@@ -151,16 +151,16 @@ fn kill_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
         }
         // A stopped process starts no other: stop all before killing the first. At the deadline, kill those found so
         // far, so that none stays stopped on a system where reading the table takes long.
-        let is_late = Instant::now() >= deadline;
-        let new = remaining.iter().filter(|id| found.insert(**id)).count();
-        let must_stop = new > 0 && !is_late;
+        let is_past_deadline = Instant::now() >= deadline;
+        let new_count = remaining.iter().filter(|id| found.insert(**id)).count();
+        let must_stop = new_count > 0 && !is_past_deadline;
         for id in &remaining {
             id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
-        if is_late {
+        if is_past_deadline {
             return found.len();
         }
-        if new == 0 {
+        if new_count == 0 {
             std::thread::sleep(RESCAN_INTERVAL);
         }
     }

@@ -89,14 +89,14 @@ pub enum Report {
     /// The supervisor ends.
     Finished {
         /// The number of processes that could not be killed and are left behind, usually 0.
-        left: u32,
+        left_behind: u32,
     },
 }
 
 #[cfg(target_os = "linux")]
 impl Report {
     /// Returns the report that the server could not start for this reason.
-    pub(crate) fn of_errno(errno: nix::errno::Errno) -> Self {
+    pub(crate) fn from_errno(errno: nix::errno::Errno) -> Self {
         Self::SpawnFailed(errno as i32)
     }
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Report {
             Self::Ended(Exit::Code(code)) => write!(f, "exited {code}"),
             Self::Ended(Exit::Signal(number)) => write!(f, "signalled {number}"),
             Self::Ended(Exit::Unknown | Exit::SupervisorLost) => f.write_str("ended 0"),
-            Self::Finished { left } => write!(f, "finished {left}"),
+            Self::Finished { left_behind: left } => write!(f, "finished {left}"),
         }
     }
 }
@@ -135,7 +135,7 @@ impl FromStr for Report {
             "exited" => Self::Ended(Exit::Code(number)),
             "signalled" => Self::Ended(Exit::Signal(number)),
             "ended" => Self::Ended(Exit::Unknown),
-            "finished" => Self::Finished { left: unsigned? },
+            "finished" => Self::Finished { left_behind: unsigned? },
             _ => return Err(UnknownReport),
         })
     }
@@ -170,7 +170,7 @@ mod tests {
             Report::Ended(Exit::Code(255)),
             Report::Ended(Exit::Signal(15)),
             Report::Ended(Exit::Unknown),
-            Report::Finished { left: 3 },
+            Report::Finished { left_behind: 3 },
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat};
 
-use crate::links::{MAX_LINKS, could_be_made, parts};
+use crate::links::{MAX_LINKS, is_untrusted_link, parts};
 
 /// A file or folder, held open (`O_PATH`).
 pub(crate) struct OpenedPath {
@@ -56,7 +56,7 @@ impl OpenedPath {
 }
 
 /// Follows `path`, which must be absolute, from the root on, and opens the file or folder at its end. `refuses` gets
-/// the place of each link and the `stat` of the folder that contains the link; if it returns `true`, the link is not
+/// the path of each link and the `stat` of the folder that contains the link; if it returns `true`, the link is not
 /// followed.
 ///
 /// # Errors
@@ -83,9 +83,9 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
             followed.push((part, next));
             continue;
         }
-        let place = path_of(&followed).join(part);
-        if refuses(&place, &fstat(folder)?) {
-            return Err(PathError::Link(place));
+        let link = joined_path(&followed).join(part);
+        if refuses(&link, &fstat(folder)?) {
+            return Err(PathError::Link(link));
         }
         if links.len() == MAX_LINKS {
             return Err(PathError::Error(Errno::ELOOP.into()));
@@ -99,20 +99,20 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
         for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
             rest.push_front(part);
         }
-        links.push((place, target));
+        links.push((link, target));
     }
-    let real_path = path_of(&followed);
+    let real_path = joined_path(&followed);
     OpenedPath::new(followed.pop().map_or(root, |(_, file)| file), real_path, links)
 }
 
 /// Returns the full path of the names in `followed`.
-fn path_of(followed: &[(OsString, OwnedFd)]) -> PathBuf {
+fn joined_path(followed: &[(OsString, OwnedFd)]) -> PathBuf {
     Path::new("/").join(followed.iter().map(|(part, _)| part).collect::<PathBuf>())
 }
 
-/// Returns whether a server could have made the link at `place`, given the `stat` of the folder that contains it.
-pub(crate) fn server_could_have_made(place: &Path, folder: &Stat) -> bool {
-    could_be_made(place, folder.st_uid, folder.st_mode)
+/// Returns whether a server could have made `link`, given the `stat` of the folder that contains it.
+pub(crate) fn server_could_have_made(link: &Path, folder: &Stat) -> bool {
+    is_untrusted_link(link, folder.st_uid, folder.st_mode)
 }
 
 #[cfg(test)]

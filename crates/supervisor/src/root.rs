@@ -54,12 +54,12 @@ pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, resolves_by_tcp: bool) ->
     let resolver = if resolves_by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
     enter_empty_root().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
-    for Grant { reached, permission } in grants {
-        let name = reached.real_path.display().to_string();
-        builder.add(reached, permission == Permission::Write).map_err(failed_at(&name))?;
+    for Grant { opened, permission } in grants {
+        let name = opened.real_path.display().to_string();
+        builder.add(opened, permission == Permission::Write).map_err(failed_at(&name))?;
     }
     builder.mount_parts().map_err(failed_at("the files that it may read"))?;
-    create_folder(&below(NEW_ROOT, folder)).map_err(failed_at("its working folder"))?;
+    create_folder(&path_below(NEW_ROOT, folder)).map_err(failed_at("its working folder"))?;
     if let Some(resolver) = resolver {
         resolve_by_tcp(&resolver.real_path).map_err(failed_at(RESOLV_CONF))?;
     }
@@ -82,11 +82,11 @@ fn enter_empty_root() -> Result<(), Errno> {
     // Any folder that exists will do: only this namespace sees what is mounted on it.
     let base = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
     mount_empty(base)?;
-    let create = |path: &str| fs::DirBuilder::new().mode(0o755).create(below(base, Path::new(path)));
+    let create = |path: &str| fs::DirBuilder::new().mode(0o755).create(path_below(base, Path::new(path)));
     create(OLD_ROOT)
         .and_then(|()| create(NEW_ROOT))
         .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
-    pivot_root(base, &below(base, Path::new(OLD_ROOT)))?;
+    pivot_root(base, &path_below(base, Path::new(OLD_ROOT)))?;
     chdir("/")?;
     mount_empty(NEW_ROOT)
 }
@@ -120,14 +120,14 @@ fn mount_proc() -> Result<bool, Errno> {
     bind_mount(&Path::new(OLD_ROOT).join("proc"), &target).map(|()| false)
 }
 
-fn bind_mount(from: &Path, to: &Path) -> Result<(), Errno> {
-    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+fn bind_mount(source: &Path, target: &Path) -> Result<(), Errno> {
+    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
 /// Makes the server look up names over TCP, whose ports Landlock can restrict, by mounting a copy of the resolver's
 /// configuration that has the option `use-vc`.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
-    let target = below(NEW_ROOT, resolver);
+    let target = path_below(NEW_ROOT, resolver);
     let Ok(mut text) = fs::read(&target) else { return Ok(()) };
     text.extend_from_slice(b"\noptions use-vc\n");
     let copy = Path::new(NEW_ROOT).join(".resolv.conf");
@@ -137,7 +137,7 @@ fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
 }
 
 /// Returns the absolute path `path`, taken as a path below `root`.
-fn below(root: &str, path: &Path) -> PathBuf {
+fn path_below(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -158,16 +158,16 @@ struct Builder {
 
 impl Builder {
     /// Adds a part, and creates the folders and links that lead to it.
-    fn add(&mut self, reached: OpenedPath, writable: bool) -> io::Result<()> {
-        let OpenedPath { file, real_path, links, is_folder } = reached;
+    fn add(&mut self, opened: OpenedPath, writable: bool) -> io::Result<()> {
+        let OpenedPath { file, real_path, links, is_folder } = opened;
         for (link, target) in links {
-            let new_link = below(NEW_ROOT, &link);
+            let new_link = path_below(NEW_ROOT, &link);
             create_folder(new_link.parent().unwrap_or(&new_link))?;
             if fs::symlink_metadata(&new_link).is_err() {
                 symlink(target, &new_link)?;
             }
         }
-        let new_path = below(NEW_ROOT, &real_path);
+        let new_path = path_below(NEW_ROOT, &real_path);
         create_folder(new_path.parent().unwrap_or(&new_path))?;
         self.parts.entry(real_path).or_insert(Part { file, is_folder, writable }).writable |= writable;
         Ok(())
@@ -175,25 +175,25 @@ impl Builder {
 
     /// Mounts the parts. Leaves out a part that is below another one with at least the same rights.
     fn mount_parts(&mut self) -> io::Result<()> {
-        let mut done: BTreeMap<PathBuf, Part> = BTreeMap::new();
+        let mut mounted: BTreeMap<PathBuf, Part> = BTreeMap::new();
         for (path, part) in std::mem::take(&mut self.parts) {
             let is_covered =
-                |(above, wider): (&PathBuf, &Part)| path.starts_with(above) && (wider.writable || !part.writable);
-            if done.iter().any(is_covered) {
+                |(above, covering): (&PathBuf, &Part)| path.starts_with(above) && (covering.writable || !part.writable);
+            if mounted.iter().any(is_covered) {
                 continue;
             }
-            let to = below(NEW_ROOT, &path);
+            let target = path_below(NEW_ROOT, &path);
             if part.is_folder {
-                create_folder(&to)?;
-            } else if !to.exists() {
-                fs::write(&to, "")?;
+                create_folder(&target)?;
+            } else if !target.exists() {
+                fs::write(&target, "")?;
             }
             // Mount the file that is held open: by now, its path may lead to another file.
-            let from = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
-            bind_mount(&from, &to)?;
-            done.insert(path, part);
+            let source = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
+            bind_mount(&source, &target)?;
+            mounted.insert(path, part);
         }
-        self.parts = done;
+        self.parts = mounted;
         Ok(())
     }
 
@@ -205,9 +205,9 @@ impl Builder {
             let mut fields = line.split(|byte| *byte == b' ').skip(4);
             let (Some(mount_point), Some(options)) = (fields.next(), fields.next()) else { continue };
             let mount_point = unescape(mount_point);
-            let Ok(place) = mount_point.strip_prefix(NEW_ROOT) else { continue };
-            let place = Path::new("/").join(place);
-            if self.parts.iter().any(|(path, part)| part.writable && place.starts_with(path)) {
+            let Ok(mounted_path) = mount_point.strip_prefix(NEW_ROOT) else { continue };
+            let mounted_path = Path::new("/").join(mounted_path);
+            if self.parts.iter().any(|(path, part)| part.writable && mounted_path.starts_with(path)) {
                 continue;
             }
             let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;

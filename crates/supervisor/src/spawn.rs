@@ -21,7 +21,7 @@ use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 pub const VARIABLE_PREFIX: &str = ":";
 
 /// Returns the server's variables, without the prefix.
-pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
+pub(crate) fn server_environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let name = name.as_bytes().strip_prefix(VARIABLE_PREFIX.as_bytes())?;
         Some((OsString::from_vec(name.to_vec()), value))
@@ -29,25 +29,25 @@ pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// Returns the value of one of the server's variables.
-pub(crate) fn variable(name: &str) -> Option<OsString> {
+pub(crate) fn server_variable(name: &str) -> Option<OsString> {
     env::var_os(format!("{VARIABLE_PREFIX}{name}"))
 }
 
 /// Starts `command`, the server or the client of its container engine, with the server's variables: see [`start`].
 pub(crate) fn start_server(command: &[OsString]) -> Result<Pid, Errno> {
-    start(command, &environment().collect::<Vec<_>>(), &[])
+    start(command, &server_environment().collect::<Vec<_>>(), &[])
 }
 
-/// Starts this program once more, with the server's variables still prefixed: see [`start`]. `passed` has descriptors
-/// of this process, each with the number that it gets in the new process.
-pub(crate) fn start_this_program(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
-    start(command, &env::vars_os().collect::<Vec<_>>(), passed)
+/// Starts this program once more, with the server's variables still prefixed: see [`start`]. `passed_fds` has
+/// descriptors of this process, each with the number that it gets in the new process.
+pub(crate) fn start_this_program(command: &[OsString], passed_fds: &[(i32, i32)]) -> Result<Pid, Errno> {
+    start(command, &env::vars_os().collect::<Vec<_>>(), passed_fds)
 }
 
 /// Starts `command` in a process group of its own, with this process's streams and working folder.
 ///
 /// It uses `posix_spawn`, which, unlike `std::process::Command`, can unblock the signals that are blocked here.
-fn start(command: &[OsString], variables: &[(OsString, OsString)], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
+fn start(command: &[OsString], variables: &[(OsString, OsString)], passed_fds: &[(i32, i32)]) -> Result<Pid, Errno> {
     let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
     let variables = variables.iter().map(|(name, value)| c_string(&[name.as_bytes(), value.as_bytes()].join(&b'=')));
@@ -64,7 +64,7 @@ fn start(command: &[OsString], variables: &[(OsString, OsString)], passed: &[(i3
             | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
     let mut actions = PosixSpawnFileActions::init()?;
-    for (from, to) in passed {
+    for (from, to) in passed_fds {
         actions.add_dup2(*from, *to)?;
     }
     posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
@@ -75,7 +75,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
 }
 
 /// Reopens an inherited pipe as close-on-exec, so that the next program does not hold it open.
-pub(crate) fn inherited(fd: i32) -> Option<File> {
+pub(crate) fn reopen_inherited(fd: i32) -> Option<File> {
     let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
     // Close the inherited descriptor, which would stay open in the server.
     close(fd).ok()?;

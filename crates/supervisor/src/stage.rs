@@ -11,7 +11,7 @@ use crate::confinement::Confinement;
 
 /// The prefix of the verdict (the report to the supervisor on whether the server could start) once the server is in
 /// namespaces.
-pub(crate) const INSIDE: &str = "inside\n";
+pub(crate) const INSIDE_PREFIX: &str = "inside\n";
 
 /// The number of processes of this program between the supervisor and a server that has namespaces.
 pub(crate) const HELPER_PROCESSES: u32 = 2;
@@ -40,7 +40,7 @@ pub(crate) enum Stage {
     /// The child of the supervisor, which confines the server without namespaces.
     BeginWithoutNamespaces { supervisor: i32 },
     /// The first process in the new namespaces.
-    First { keeper: i32, own_network: bool },
+    First { keeper: i32, has_own_network: bool },
     /// The process in the namespaces that becomes the server.
     Inside(Isolation),
 }
@@ -51,7 +51,7 @@ pub(crate) struct Isolation {
     /// `/proc` belongs to the process namespace of the server, and shows only the server's own processes.
     pub(crate) has_own_proc: bool,
     /// The network is an empty one that only the server has.
-    pub(crate) own_network: bool,
+    pub(crate) has_own_network: bool,
 }
 
 impl Stage {
@@ -65,23 +65,23 @@ impl Stage {
         match self {
             Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
             Self::BeginWithoutNamespaces { supervisor } => format!("bare:{supervisor}:0"),
-            Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
-            Self::Inside(Isolation { has_own_proc, own_network }) => {
-                format!("inside:{}:{}", u8::from(has_own_proc), u8::from(own_network))
+            Self::First { keeper, has_own_network } => format!("first:{keeper}:{}", u8::from(has_own_network)),
+            Self::Inside(Isolation { has_own_proc, has_own_network }) => {
+                format!("inside:{}:{}", u8::from(has_own_proc), u8::from(has_own_network))
             }
         }
         .into()
     }
 
     /// Parses a word of [`Self::word`]; `None` if it is unknown.
-    pub(crate) fn of_word(word: &OsStr) -> Option<Self> {
+    pub(crate) fn from_word(word: &OsStr) -> Option<Self> {
         let mut parts = word.to_str()?.split(':');
         let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
         Some(match name {
             "begin" => Self::Begin { supervisor: number },
             "bare" => Self::BeginWithoutNamespaces { supervisor: number },
-            "first" => Self::First { keeper: number, own_network: flag },
-            "inside" => Self::Inside(Isolation { has_own_proc: number == 1, own_network: flag }),
+            "first" => Self::First { keeper: number, has_own_network: flag },
+            "inside" => Self::Inside(Isolation { has_own_proc: number == 1, has_own_network: flag }),
             _ => return None,
         })
     }
@@ -93,30 +93,30 @@ pub(crate) struct Command<'a> {
     pub(crate) words: &'a [OsString],
     pub(crate) confinement: Confinement,
     /// The server's program and its arguments.
-    pub(crate) command: &'a [OsString],
+    pub(crate) server_command: &'a [OsString],
     /// The first word of `command`.
     pub(crate) program: &'a Path,
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn of_words(words: &'a [OsString]) -> Result<Self, Failure> {
+    pub(crate) fn from_words(words: &'a [OsString]) -> Result<Self, Failure> {
         let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
-        let confinement =
-            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its confinement cannot be parsed"))?;
-        let command = &words[end + 1..];
-        let program = command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
-        Ok(Self { words, confinement, command, program })
+        let confinement = Confinement::from_words(&words[..end])
+            .ok_or_else(|| Failure::refused("its confinement cannot be parsed"))?;
+        let server_command = &words[end + 1..];
+        let program = server_command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
+        Ok(Self { words, confinement, server_command, program })
     }
 
     /// Returns whether the server may use no network at all, so that it can have an empty one of its own.
-    pub(crate) fn has_own_network(&self) -> bool {
+    pub(crate) fn uses_no_network(&self) -> bool {
         let has_no_ports = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
         has_no_ports(&self.confinement.connect) && has_no_ports(&self.confinement.bind) && !self.confinement.udp
     }
 
     /// Returns whether the server can only look up names over TCP.
     pub(crate) fn resolves_by_tcp(&self) -> bool {
-        !self.confinement.udp && !self.has_own_network()
+        !self.confinement.udp && !self.uses_no_network()
     }
 }
 

@@ -99,14 +99,14 @@ impl Process {
         // STATE has the index 0: each index is the number of the field in the manual page minus 3. Index 6 has the
         // flags of the process, index 28 its pending signals.
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        let field_number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {
             id: Identity { pid, started: fields.get(19)?.parse().ok()? },
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             is_zombie: matches!(*fields.first()?, "Z" | "X"),
-            is_dying: number(6) & EXITING != 0 || number(28) & SIGKILL_BIT != 0,
+            is_dying: field_number(6) & EXITING != 0 || field_number(28) & SIGKILL_BIT != 0,
         })
     }
 }
@@ -125,7 +125,7 @@ pub(crate) fn identity(pid: i32) -> Option<Identity> {
 
 /// Returns the process with this id, unless it has ended or was killed. A killed process may still be there for a
 /// moment.
-pub(crate) fn living(pid: i32) -> Option<Identity> {
+pub(crate) fn find_living(pid: i32) -> Option<Identity> {
     Process::read(pid).filter(|process| !process.is_zombie && !process.is_dying).map(|process| process.id)
 }
 
@@ -141,13 +141,13 @@ pub(crate) fn ids() -> Vec<i32> {
 }
 
 /// Returns all visible processes; none if the table is not usable.
-fn read() -> Vec<Process> {
+fn read_all() -> Vec<Process> {
     ids().into_iter().filter_map(Process::read).collect()
 }
 
 /// Returns the living descendants of the process `root`, parents first.
 pub fn descendants_of(root: u32) -> Vec<Process> {
-    descendants(&read(), |process| i64::from(process.parent) == i64::from(root))
+    descendants(&read_all(), |process| i64::from(process.parent) == i64::from(root))
 }
 
 /// Returns the living processes of the session `leader` and their descendants, without the leader itself.
@@ -156,14 +156,14 @@ pub fn descendants_of(root: u32) -> Vec<Process> {
 /// finds a process that has left the session, as long as one of its ancestors is still in it.
 pub fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
-    descendants(&read(), |process| {
+    descendants(&read_all(), |process| {
         (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid)
     })
 }
 
 /// Returns whether a living process belongs to this process group.
 pub fn group_lives(group: i32) -> bool {
-    read().iter().any(|process| process.group == group && !process.is_zombie)
+    read_all().iter().any(|process| process.group == group && !process.is_zombie)
 }
 
 /// Returns the living processes that are roots or descend from one. Parents come first: a parent that gets its signal
@@ -227,18 +227,18 @@ mod tests {
     #[test]
     fn this_process_is_in_the_table() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(read().iter().any(|process| process.id.pid == own));
+        assert!(read_all().iter().any(|process| process.id.pid == own));
     }
 
     #[test]
     fn a_killed_process_does_not_count_as_living() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert!(living(pid).is_some());
+        assert!(find_living(pid).is_some());
         kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
-        assert!(living(pid).is_some());
+        assert!(find_living(pid).is_some());
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-        assert_eq!(living(pid), None);
+        assert_eq!(find_living(pid), None);
         child.wait().unwrap();
     }
 
@@ -334,7 +334,7 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "`true` has not ended after ten seconds");
             std::thread::yield_now();
         }
-        assert!(identity(pid) == Some(id) && living(pid).is_none());
+        assert!(identity(pid) == Some(id) && find_living(pid).is_none());
         assert!(!pids(&descendants_of(std::process::id())).contains(&pid));
         assert!(!group_lives(pid));
         child.wait().unwrap();

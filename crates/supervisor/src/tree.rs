@@ -25,12 +25,12 @@ use nix::unistd::{Pid, chdir, close, getpid, setsid};
 
 use crate::confinement::Confinement;
 use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
-use crate::grants::refusal;
+use crate::grants::untrusted_link_error;
 use crate::mark::mark_this_process;
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
 use crate::reach::{PathError, reach, server_could_have_made};
-use crate::spawn::{environment, release_streams, start_server, start_this_program};
-use crate::stage::{HELPER_PROCESSES, INSIDE, Stage};
+use crate::spawn::{release_streams, server_environment, start_server, start_this_program};
+use crate::stage::{HELPER_PROCESSES, INSIDE_PREFIX, Stage};
 use crate::table::{self, Identity};
 
 /// How long processes that the server left behind may take to end after `SIGTERM`.
@@ -69,8 +69,8 @@ const COULD_NOT_START: u8 = 127;
 /// Starts `command` in `folder` as the server, confined if `words` name a confinement. Returns when the server and all
 /// its descendants have ended.
 pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]) -> ExitCode {
-    let Prepared { orders, mut reports, signals } = match Prepared::new() {
-        Ok(prepared) => prepared,
+    let Channels { orders, mut reports, signals } = match Channels::prepare_process() {
+        Ok(channels) => channels,
         Err(error) => {
             // At this point, stderr is still the server's, which the host reads.
             let message = format!("cannot supervise (only its host can start a supervisor): {error}\n");
@@ -78,12 +78,12 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_SUPERVISE);
         }
     };
-    let container = Removal::of_words(words, command.first());
-    let container = container.map(|removal| removal.with_env(environment().collect()));
+    let container = Removal::from_words(words, command.first());
+    let container = container.map(|removal| removal.with_env(server_environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
     let started = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
-        false => start_server(command).map(|server| (server, 0)).map_err(Report::of_errno),
+        false => start_server(command).map(|server| (server, 0)).map_err(Report::from_errno),
     });
     let (server, helpers) = match started {
         Ok(started) => started,
@@ -92,7 +92,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_START);
         }
     };
-    let max = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
+    let max = if is_confined { Confinement::from_words(words).and_then(|words| words.processes) } else { None };
     let limit = max.map(|max| ProcessLimit { max, helpers });
     if limit.is_some() {
         raise_priority();
@@ -102,7 +102,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
 
     let mut tree = Tree { container, ..Tree::new(server, reports, limit) };
     let remaining = tree.watch(orders, &signals);
-    write_report(&mut tree.reports, Report::Finished { left: remaining });
+    write_report(&mut tree.reports, Report::Finished { left_behind: remaining });
     tree.exit_code()
 }
 
@@ -117,7 +117,7 @@ fn enter_folder(folder: &Path, is_confined: bool) -> Result<(), Report> {
         Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
         Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
         Err(PathError::Link(link)) => {
-            let _ = io::stderr().write_all(format!("{}\n", refusal("`cwd`", folder, &link)).as_bytes());
+            let _ = io::stderr().write_all(format!("{}\n", untrusted_link_error("`cwd`", folder, &link)).as_bytes());
             Err(Report::ConfineFailed)
         }
     }
@@ -128,15 +128,15 @@ fn write_report(reports: &mut File, report: Report) {
     let _ = reports.write_all(format!("{report}\n").as_bytes());
 }
 
-/// A process ready to start a server and to outlast its host.
-struct Prepared {
+/// The pipes and signals of a process that is ready to start a server and to outlast its host.
+struct Channels {
     orders: File,
     reports: File,
     signals: SignalFd,
 }
 
-impl Prepared {
-    fn new() -> io::Result<Self> {
+impl Channels {
+    fn prepare_process() -> io::Result<Self> {
         let orders = File::open(pipe_path(ORDERS_FD)?)?;
         let reports = File::options().write(true).open(pipe_path(REPORTS_FD)?)?;
         close_all_but(&[&orders, &reports])?;
@@ -144,11 +144,11 @@ impl Prepared {
         // Block every signal, so that a stray one cannot end this process and orphan the tree. Without SIGPIPE, a write
         // to a host that is gone is merely an error.
         SigSet::all().thread_block()?;
-        let mut awaited = SigSet::empty();
+        let mut handled = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-            awaited.add(signal);
+            handled.add(signal);
         }
-        let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
         // Leave the terminal's session: the host handles Ctrl-C. This only fails if this process leads a session
         // already.
@@ -192,14 +192,15 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 /// are between this process and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
-    let is_without_namespaces = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
+    let is_without_namespaces =
+        Confinement::from_words(words).is_some_and(|confinement| confinement.without_namespaces);
     let mut stage = match is_without_namespaces {
         true => Stage::BeginWithoutNamespaces { supervisor },
         false => Stage::Begin { supervisor },
     };
     loop {
         let (launcher, verdict) = launch(stage, words, command)?;
-        let (helpers, verdict) = match verdict.strip_prefix(INSIDE) {
+        let (helpers, verdict) = match verdict.strip_prefix(INSIDE_PREFIX) {
             Some(verdict) => (HELPER_PROCESSES, verdict),
             None => (0, &*verdict),
         };
@@ -224,8 +225,8 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
 }
 
 /// Starts the first stage on the way to a confined server, and waits for the verdict of the launcher. The verdict
-/// begins with [`INSIDE`] if the server has namespaces. The rest is the reason why the server's program does not run.
-/// It is empty once the program runs, because the descriptor of the verdict is then closed.
+/// begins with [`INSIDE_PREFIX`] if the server has namespaces. The rest is the reason why the server's program does
+/// not run. It is empty once the program runs, because the descriptor of the verdict is then closed.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
@@ -234,7 +235,7 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
     let launcher =
-        start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
+        start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::from_errno)?;
     drop(verdict);
     let mut text = String::new();
     let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut text);
@@ -306,9 +307,9 @@ impl Tree {
         // another. Processes that have left the group can: stop them all before killing any, because a stopped process
         // starts no other.
         let _ = killpg(self.server, Signal::SIGKILL);
-        let stopped_by = Instant::now() + STOP_LIMIT;
+        let stop_deadline = Instant::now() + STOP_LIMIT;
         let mut stopped = HashSet::new();
-        while Instant::now() < stopped_by {
+        while Instant::now() < stop_deadline {
             let found = table::descendants_of(std::process::id());
             if found.iter().filter(|process| stopped.insert(process.id)).count() == 0 {
                 break;
@@ -348,9 +349,9 @@ impl Tree {
     /// Returns whether no child is left, and therefore no descendant. In the usual case, a server that leaves nothing
     /// behind, this answers without reading the process table.
     fn reap(&mut self) -> bool {
-        let had_ended = self.exit.is_some();
-        let is_childless = self.collect();
-        if !is_childless && !had_ended && self.exit.is_some() {
+        let server_had_ended = self.exit.is_some();
+        let is_childless = self.collect_children();
+        if !is_childless && !server_had_ended && self.exit.is_some() {
             self.remove_container();
             self.terminate(Some(LEFTOVER_GRACE));
         }
@@ -358,7 +359,7 @@ impl Tree {
     }
 
     /// Collects the children that have ended. Returns whether no child is left.
-    fn collect(&mut self) -> bool {
+    fn collect_children(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
@@ -396,10 +397,10 @@ impl Tree {
     /// Each descendant gets only one `SIGTERM`, because many programs take a second one to mean "at once". Processes
     /// that start later get none, because a program may need them to clean up.
     fn terminate(&mut self, grace: Option<Duration>) {
-        let requested = grace.map(|grace| Instant::now() + grace);
+        let requested_kill_at = grace.map(|grace| Instant::now() + grace);
         match &mut self.phase {
-            Phase::Watching => self.phase = Phase::Terminating { kill_at: requested },
-            Phase::Terminating { kill_at } => *kill_at = [*kill_at, requested].into_iter().flatten().min(),
+            Phase::Watching => self.phase = Phase::Terminating { kill_at: requested_kill_at },
+            Phase::Terminating { kill_at } => *kill_at = [*kill_at, requested_kill_at].into_iter().flatten().min(),
             Phase::Killing { .. } => return,
         }
         if self.container.is_some() {
@@ -433,7 +434,7 @@ impl Tree {
         if self.exit.is_none() {
             let _ = kill(self.server, Signal::SIGKILL);
             let deadline = Instant::now() + CLIENT_LIMIT;
-            while self.exit.is_none() && !self.collect() && Instant::now() < deadline {
+            while self.exit.is_none() && !self.collect_children() && Instant::now() < deadline {
                 std::thread::sleep(RESCAN_INTERVAL);
             }
         }

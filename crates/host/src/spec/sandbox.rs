@@ -73,7 +73,7 @@ impl Sandbox {
         Confinement {
             read: self.read.iter().map(PathBuf::from).collect(),
             write: self.write.iter().map(PathBuf::from).collect(),
-            own: None,
+            own_folder: None,
             home: None,
             connect: ports(&self.connect),
             bind: ports(&self.bind),
@@ -83,7 +83,7 @@ impl Sandbox {
             cpu: self.cpu.map(|cpu| cpu.as_secs().max(1)),
             best_effort: self.best_effort,
             udp: self.udp,
-            bare: false,
+            without_namespaces: false,
         }
     }
 }

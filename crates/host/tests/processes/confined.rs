@@ -510,7 +510,7 @@ async fn loader_variables_of_a_server_do_not_affect_our_programs(lab: Lab) {
 
 /// Returns the confinement with namespaces, and without, as on a system that has none.
 fn both(confinement: &Confinement) -> [Confinement; 2] {
-    [false, true].map(|bare| Confinement { bare, ..confinement.clone() })
+    [false, true].map(|without_namespaces| Confinement { without_namespaces, ..confinement.clone() })
 }
 
 async fn the_exit_of_a_confined_server_is_reported_unchanged(lab: Lab) {
@@ -609,7 +609,7 @@ async fn no_attack_of_a_confined_server_gets_anything(lab: Lab) {
     let confinement =
         Confinement { connect: Some(vec![443]), bind: Some(Vec::new()), processes: Some(64), ..Confinement::default() };
     for confinement in both(&confinement) {
-        let is_bare = confinement.bare;
+        let is_bare = confinement.without_namespaces;
         let command = ChildCommand {
             args: words.iter().map(Into::into).collect(),
             cwd: Some(work.path().to_owned()),

@@ -9,11 +9,11 @@ fn words(line: &str) -> Vec<OsString> {
 
 fn variables(line: &str, environment: &[(&str, &str)], has_no_namespaces: bool) -> Vec<(String, String)> {
     let all = words(&format!("{line} -- server"));
-    let command = Command::of_words(&all).ok().unwrap();
+    let command = Command::from_words(&all).ok().unwrap();
     let environment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let text = |text: OsString| text.into_string().unwrap();
     command
-        .variables(environment, has_no_namespaces)
+        .with_resolver_option(environment, has_no_namespaces)
         .into_iter()
         .map(|(name, value)| (text(name), text(value)))
         .collect()

@@ -149,23 +149,23 @@ fn the_engine_s_client_gets_only_the_variables_of_the_server() {
 fn a_removal_is_read_from_exactly_one_word_and_needs_an_engine() {
     let engine = OsString::from("/usr/bin/podman");
     let removal = Removal::new(&engine, "toolrack=x\u{fc}");
-    assert_eq!(Removal::of_words(&[removal.word()], Some(&engine)), Some(removal.clone()));
-    assert_eq!(Removal::of_words(&[removal.word()], None), None);
-    assert_eq!(Removal::of_words(&[], Some(&engine)), None);
-    assert_eq!(Removal::of_words(&[removal.word(), removal.word()], Some(&engine)), None);
+    assert_eq!(Removal::from_words(&[removal.word()], Some(&engine)), Some(removal.clone()));
+    assert_eq!(Removal::from_words(&[removal.word()], None), None);
+    assert_eq!(Removal::from_words(&[], Some(&engine)), None);
+    assert_eq!(Removal::from_words(&[removal.word(), removal.word()], Some(&engine)), None);
     for word in ["confined=yes", "container", "CONTAINER=x", " container=x", ""] {
-        assert_eq!(Removal::of_words(&[word.into()], Some(&engine)), None, "{word:?}");
+        assert_eq!(Removal::from_words(&[word.into()], Some(&engine)), None, "{word:?}");
     }
 }
 
 #[test]
 fn a_command_that_is_late_is_killed_and_counts_as_failed() {
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-    assert!(!has_succeeded(&mut child, Instant::now()));
+    assert!(!wait_or_kill(&mut child, Instant::now()));
     let status = child.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
     for (program, succeeds) in [("/bin/true", true), ("/bin/false", false)] {
         let mut child = Command::new(Path::new(program)).spawn().unwrap();
-        assert_eq!(has_succeeded(&mut child, Instant::now() + COMMAND_LIMIT), succeeds, "{program}");
+        assert_eq!(wait_or_kill(&mut child, Instant::now() + COMMAND_LIMIT), succeeds, "{program}");
     }
 }

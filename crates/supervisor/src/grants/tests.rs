@@ -88,7 +88,7 @@ fn a_link_of_a_project_leads_to_an_installation_and_nowhere_else() {
         // Only `.bin` is where package managers put links.
         ("project/node_modules/other/cli", None),
     ] {
-        let reached = |is_inside| Installations::new(Some(&home), is_inside).reach(&at.join(path));
+        let reached = |is_in_namespaces| Installations::new(Some(&home), is_in_namespaces).open(&at.join(path));
         match (reached(false), leads_to) {
             (Ok(reached), Some(leads_to)) => assert_eq!(reached.real_path, at.join(leads_to), "{path}"),
             (Err(PathError::Link(_)), None) => {}
@@ -96,10 +96,10 @@ fn a_link_of_a_project_leads_to_an_installation_and_nowhere_else() {
         }
         assert!(reached(true).is_ok(), "{path}: inside namespaces, only granted files exist");
     }
-    assert!(Installations::new(Some(&home), false).reach(&at.join("project/system")).is_ok());
+    assert!(Installations::new(Some(&home), false).open(&at.join("project/system")).is_ok());
     let without_home = Installations::new(None, false);
-    assert!(matches!(without_home.reach(&at.join("project/python")), Err(PathError::Link(_))));
-    assert!(matches!(without_home.reach(&at.join("project/none")), Err(PathError::Error(_))));
+    assert!(matches!(without_home.open(&at.join("project/python")), Err(PathError::Link(_))));
+    assert!(matches!(without_home.open(&at.join("project/none")), Err(PathError::Error(_))));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn an_installed_python_is_a_program_in_bin_with_the_name_of_a_python() {
 
 #[test]
 fn a_refusal_names_the_field_the_path_and_the_link_and_what_to_do() {
-    let text = refusal("`sandbox.read`", Path::new("/w/data/x"), Path::new("/w/data"));
+    let text = untrusted_link_error("`sandbox.read`", Path::new("/w/data/x"), Path::new("/w/data"));
     assert_eq!(
         text,
         "`sandbox.read` names /w/data/x, which leads through the symbolic link /w/data, and a server could have made \

@@ -33,8 +33,8 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use crate::CONFINE;
 use crate::protocol::{EXIT_FD, VERDICT_FD};
 use crate::root;
-use crate::spawn::{inherited, release_streams, start_this_program};
-use crate::stage::{Command, Failure, INSIDE, Isolation, Stage};
+use crate::spawn::{release_streams, reopen_inherited, start_this_program};
+use crate::stage::{Command, Failure, INSIDE_PREFIX, Isolation, Stage};
 
 /// How long processes that the server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
@@ -69,10 +69,10 @@ fn parent_pid() -> Option<i32> {
 /// # Errors
 /// A step after making the namespaces failed. This process can then no longer become the server.
 pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
-    let own_network = command.has_own_network();
+    let has_own_network = command.uses_no_network();
     let mut flags =
         CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
-    flags.set(CloneFlags::CLONE_NEWNET, own_network);
+    flags.set(CloneFlags::CLONE_NEWNET, has_own_network);
     let (user, group) = (geteuid(), getegid());
     if unshare(flags).is_err() {
         return Ok(None);
@@ -83,11 +83,13 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(failed)?;
     pass_on_capabilities().map_err(|error| failed(error.into()))?;
 
-    let (exit, exit_writer) = io::pipe().map_err(failed)?;
+    let (exit_reader, exit_writer) = io::pipe().map_err(failed)?;
     let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
-    let [verdict_fd, exit_writer] =
-        [above_fixed_fds(verdict_fd.into()).map_err(failed)?, above_fixed_fds(exit_writer.into()).map_err(failed)?];
-    let stage = Stage::First { keeper: getpid().as_raw(), own_network };
+    let [verdict_fd, exit_writer] = [
+        move_above_fixed_fds(verdict_fd.into()).map_err(failed)?,
+        move_above_fixed_fds(exit_writer.into()).map_err(failed)?,
+    ];
+    let stage = Stage::First { keeper: getpid().as_raw(), has_own_network };
     let words = stage.command(command.words.iter().cloned());
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
@@ -97,20 +99,20 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
     release_streams();
-    Ok(Some(end_like_server(first, exit)))
+    Ok(Some(end_like_server(first, exit_reader)))
 }
 
 /// Duplicates `fd` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files
 /// under these numbers.
-fn above_fixed_fds(fd: OwnedFd) -> io::Result<OwnedFd> {
+fn move_above_fixed_fds(fd: OwnedFd) -> io::Result<OwnedFd> {
     // Each duplicate gets a higher number, because the one before stays open until this function returns.
-    if fd.as_raw_fd() > EXIT_FD { Ok(fd) } else { above_fixed_fds(fd.try_clone()?) }
+    if fd.as_raw_fd() > EXIT_FD { Ok(fd) } else { move_above_fixed_fds(fd.try_clone()?) }
 }
 
 /// Makes the processes that this one starts inherit the [`NEEDED_CAPABILITIES`], which apply only in these namespaces.
 fn pass_on_capabilities() -> rustix::io::Result<()> {
-    let all = rustix::thread::capabilities(None)?;
-    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED_CAPABILITIES, ..all })?;
+    let current = rustix::thread::capabilities(None)?;
+    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED_CAPABILITIES, ..current })?;
     for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
         rustix::thread::configure_capability_in_ambient_set(capability, true)?;
     }
@@ -119,7 +121,7 @@ fn pass_on_capabilities() -> rustix::io::Result<()> {
 
 /// Waits for the first process, which reports how the server ended. Then this process ends in the same way: returns the
 /// server's exit code, or sends itself the signal that killed the server.
-fn end_like_server(first: Pid, mut exit: PipeReader) -> ExitCode {
+fn end_like_server(first: Pid, mut exit_reader: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {
         match rustix::process::waitpid(first, WaitOptions::empty()) {
@@ -129,7 +131,7 @@ fn end_like_server(first: Pid, mut exit: PipeReader) -> ExitCode {
         }
     };
     let mut signal = [0];
-    let reported = exit.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
+    let reported = exit_reader.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
     let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
         return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
@@ -152,22 +154,23 @@ fn exit_code(code: i32) -> ExitCode {
 pub(crate) fn run_first(
     command: &Command<'_>,
     keeper: i32,
-    own_network: bool,
+    has_own_network: bool,
     verdict: &mut Option<File>,
 ) -> Result<ExitCode, Failure> {
-    let mut exit = inherited(EXIT_FD).ok_or_else(|| Failure::refused("the pipe to its keeper is missing"))?;
+    let mut exit_writer =
+        reopen_inherited(EXIT_FD).ok_or_else(|| Failure::refused("the pipe to its keeper is missing"))?;
     // No signal may end this process before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with_parent(keeper)?;
     let grants = command.grants(false).map_err(Failure::Refused)?;
-    let grants = grants.into_iter().filter(|grant| !grant.reached.real_path.starts_with("/proc")).collect();
+    let grants = grants.into_iter().filter(|grant| !grant.opened.real_path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
     let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
-    let _ = verdict_fd.write_all(INSIDE.as_bytes());
-    let words = Stage::Inside(Isolation { has_own_proc, own_network }).command(command.words.iter().cloned());
+    let _ = verdict_fd.write_all(INSIDE_PREFIX.as_bytes());
+    let words = Stage::Inside(Isolation { has_own_proc, has_own_network }).command(command.words.iter().cloned());
     let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
@@ -181,7 +184,7 @@ pub(crate) fn run_first(
     release_streams();
     let status = collect_until_end_of(server);
     if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
-        let _ = exit.write_all(&[u8::try_from(signal).unwrap_or_default()]);
+        let _ = exit_writer.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
     terminate_the_rest();
     Ok(exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
@@ -216,9 +219,9 @@ fn terminate_the_rest() {
 
 /// Gives up all capabilities permanently, for this process and those that it starts.
 fn give_up_capabilities() -> rustix::io::Result<()> {
-    let has = rustix::thread::capabilities(None)?;
+    let current = rustix::thread::capabilities(None)?;
     let _ = rustix::thread::clear_ambient_capability_set();
-    if has.effective.contains(CapabilitySet::SETPCAP) {
+    if current.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
             // The kernel refuses the first number beyond its last capability.
@@ -249,7 +252,7 @@ pub(crate) fn apply(_: &Command<'_>, _: Option<Isolation>) -> Result<(), String>
 
 /// Returns what namespaces hide from a server, or why this user has none.
 pub(crate) fn coverage() -> String {
-    match support() {
+    match check_support() {
         Ok(()) => "processes, files that are not named, socket files, shared memory".to_owned(),
         Err(why) => {
             format!("none for this user ({why}): a confined server can change mode, times and attributes of files")
@@ -261,7 +264,7 @@ pub(crate) fn coverage() -> String {
 ///
 /// # Errors
 /// The system's reason why there are no namespaces.
-fn support() -> Result<(), String> {
+fn check_support() -> Result<(), String> {
     let output = std::process::Command::new("/proc/self/exe")
         .args([CONFINE, PROBE])
         .stdin(std::process::Stdio::null())
@@ -294,10 +297,10 @@ pub(crate) fn probe() -> Result<(), String> {
         CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     let (user, group) = (geteuid(), getegid());
     unshare(flags).map_err(|errno| errno.to_string())?;
-    let write = |name: &str, text: String| fs::write(Path::new("/proc/self").join(name), text);
-    write("setgroups", "deny".to_owned())
-        .and_then(|()| write("uid_map", format!("{user} {user} 1")))
-        .and_then(|()| write("gid_map", format!("{group} {group} 1")))
+    let write_proc = |name: &str, text: String| fs::write(Path::new("/proc/self").join(name), text);
+    write_proc("setgroups", "deny".to_owned())
+        .and_then(|()| write_proc("uid_map", format!("{user} {user} 1")))
+        .and_then(|()| write_proc("gid_map", format!("{group} {group} 1")))
         .map_err(|error| error.to_string())?;
     let resolves_by_tcp = false;
     root::enter(Vec::new(), Path::new("/"), resolves_by_tcp).map(drop)

@@ -31,11 +31,11 @@ const BEST_ABI: ABI = ABI::V6;
 /// If the system has no Landlock, or one that is too old for this confinement.
 pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
     let confinement = &command.confinement;
-    let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
-    let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
+    let restricts_ports = confinement.connect.is_some() || confinement.bind.is_some();
+    let compat_level = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
     let create = || -> Result<RulesetCreated, RulesetError> {
         let mut rules =
-            Ruleset::default().set_compatibility(required).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
+            Ruleset::default().set_compatibility(compat_level).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
         if confinement.connect.is_some() {
             rules = rules.handle_access(AccessNet::ConnectTcp)?;
         }
@@ -48,9 +48,9 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
             .scope(Scope::from_all(BEST_ABI))?
             .create()
     };
-    let rules = create().map_err(|_| landlock_too_old(asks_for_ports))?;
+    let rules = create().map_err(|_| landlock_too_old(restricts_ports))?;
     let rules = allow_files(rules, command, isolation)?;
-    let mut rules = rules.set_compatibility(required);
+    let mut rules = rules.set_compatibility(compat_level);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
         for port in ports.iter().flatten() {
             rules = rules.add_rule(NetPort::new(*port, access)).map_err(|error| error.to_string())?;
@@ -59,15 +59,15 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
     rules.restrict_self().map(drop).map_err(|error| format!("{error}"))
 }
 
-fn landlock_too_old(asks_for_ports: bool) -> String {
-    let needed = if asks_for_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
-    let what = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
-    let found = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+fn landlock_too_old(restricts_ports: bool) -> String {
+    let needed = if restricts_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
+    let what = if restricts_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
+    let found = landlock_abi().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
     format!("this kernel cannot restrict access to {what}: Landlock ABI {needed} is needed, and it has {found}")
 }
 
 /// Returns the version of Landlock (its ABI) that this system has; `None` if it has none, or has it switched off.
-fn support() -> Option<i32> {
+fn landlock_abi() -> Option<i32> {
     // The only way to find out is to restrict a thread, so do it in a thread that ends at once.
     let probe = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
@@ -83,7 +83,7 @@ fn support() -> Option<i32> {
 pub(crate) fn coverage() -> String {
     // The parentheses name the version of Linux that adds the missing part.
     let with_abi = |coverage: &str, abi: i32| format!("Landlock ABI {abi}: {coverage}");
-    match support() {
+    match landlock_abi() {
         Some(abi @ 6..) => with_abi("files, TCP ports, signals", abi),
         Some(abi @ 4..) => with_abi("files and TCP ports, no signals (Linux 6.12)", abi),
         Some(abi @ 3..) => with_abi("files, no TCP ports (Linux 6.7)", abi),
@@ -99,38 +99,38 @@ fn allow_files(
     isolation: Option<Isolation>,
 ) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
-    let reading = AccessFs::from_read(BEST_ABI);
+    let read_access = AccessFs::from_read(BEST_ABI);
     // A server may not make device nodes: one that runs as root could make one for a disk, and read the disk.
-    let writing = reading | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut allow = |reached: &OpenedPath, access: BitFlags<AccessFs>| {
-        let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
-        (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
+    let write_access = read_access | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
+    let mut allow = |opened: &OpenedPath, access: BitFlags<AccessFs>| {
+        let access = if opened.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
+        (&mut rules).add_rule(PathBeneath::new(&opened.file, access)).map(drop).map_err(|error| error.to_string())
     };
     // Follows every link: the paths are those of the system.
     let open = |path: &Path| reach(path, |_, _| false).ok();
-    for Grant { reached, permission } in command.grants(isolation.is_some())? {
+    for Grant { opened, permission } in command.grants(isolation.is_some())? {
         match permission {
-            Permission::Device => allow(&reached, reading | AccessFs::WriteFile)?,
-            Permission::Write => allow(&reached, writing)?,
+            Permission::Device => allow(&opened, read_access | AccessFs::WriteFile)?,
+            Permission::Write => allow(&opened, write_access)?,
             // A server that runs as root could read secrets there: allow only files that every user can read.
-            Permission::Read if reached.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
+            Permission::Read if opened.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
                 let mut public = PublicPart::default();
-                public.collect(&reached.real_path, 0);
+                public.collect(&opened.real_path, 0);
                 for file in public.readable.iter().filter_map(|path| open(path)) {
-                    allow(&file, reading)?;
+                    allow(&file, read_access)?;
                 }
                 for folder in public.listable.iter().filter_map(|path| open(path)) {
                     allow(&folder, AccessFs::ReadDir.into())?;
                 }
             }
-            Permission::Read => allow(&reached, reading)?,
+            Permission::Read => allow(&opened, read_access)?,
         }
     }
     if isolation.is_some_and(|isolation| isolation.has_own_proc)
         && let Some(proc) = open(Path::new("/proc"))
     {
         // This `/proc` belongs to the namespace of the server, and shows only the server's processes.
-        allow(&proc, reading)?;
+        allow(&proc, read_access)?;
     }
     Ok(rules)
 }

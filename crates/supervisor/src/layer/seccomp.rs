@@ -194,7 +194,7 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let allowed = AllowedCalls {
         udp: confinement.udp,
-        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.own_network),
+        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.has_own_network),
         unix_sockets: isolation.is_some(),
         has_own_processes: isolation.is_some(),
     };
@@ -233,18 +233,18 @@ type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
     Ok([
-        compile(denied_calls(allowed), Errno::EPERM)?,
+        compile(denied_call_rules(allowed), Errno::EPERM)?,
         compile(socket_rules(allowed), Errno::EACCES)?,
         compile(protocol_rules(), Errno::EPROTONOSUPPORT)?,
-        unknown_calls(),
+        unknown_calls_filter(),
     ])
 }
 
-/// Compiles a filter that refuses calls with the error `answer`.
-fn compile(rules: Result<Rules, seccompiler::BackendError>, answer: Errno) -> Result<BpfProgram, String> {
+/// Compiles a filter that refuses calls with the error `errno`.
+fn compile(rules: Result<Rules, seccompiler::BackendError>, errno: Errno) -> Result<BpfProgram, String> {
     let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| failed(&error))?;
-    let refuse = SeccompAction::Errno(answer as u32);
+    let refuse = SeccompAction::Errno(errno as u32);
     let filter = SeccompFilter::new(rules.map_err(|error| failed(&error))?, SeccompAction::Allow, refuse, arch);
     filter.and_then(BpfProgram::try_from).map_err(|error| failed(&error))
 }
@@ -259,13 +259,13 @@ fn rule_if(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccom
 }
 
 /// Denies calls that change the system, reach other processes or undo the confinement.
-fn denied_calls(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
+fn denied_call_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
     // The server may lower its own limits, except the one that carries its supervisor's mark.
-    let mark = u64::from(libc::RLIMIT_RTTIME);
-    rules.insert(libc::SYS_prlimit64, vec![rule_if(&[(0, Ne, 0)])?, changes_limit(mark)?]);
-    rules.insert(libc::SYS_setrlimit, vec![rule_if(&[(0, Eq, mark)])?]);
+    let mark_limit = u64::from(libc::RLIMIT_RTTIME);
+    rules.insert(libc::SYS_prlimit64, vec![rule_if(&[(0, Ne, 0)])?, rule_for_limit_change(mark_limit)?]);
+    rules.insert(libc::SYS_setrlimit, vec![rule_if(&[(0, Eq, mark_limit)])?]);
     // The first argument is the kind of target. Allow only a single process (0, and 1 for `ioprio_set`), but neither
     // all processes of the user nor a process group. Do not even allow the server's own group, because the server could
     // first join that of its supervisor.
@@ -303,15 +303,16 @@ fn denied_calls(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendErro
 /// Denies creating setuid and setgid files, which another user of the machine could run, outside of the sandbox.
 fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     use SeccompCmpOp::MaskedEq;
-    let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    let setid_bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
     // `O_TMPFILE` includes `O_DIRECTORY`, which alone creates no file.
-    let creating = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
+    let creating_flags =
+        [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
     for (call, mode) in MODE_ARGUMENT {
-        let call_rules = bits.map(|bit| rule_if(&[(*mode, MaskedEq(bit), bit)]));
+        let call_rules = setid_bits.map(|bit| rule_if(&[(*mode, MaskedEq(bit), bit)]));
         rules.insert(*call, call_rules.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags) in FLAGS_ARGUMENT {
-        let pairs = bits.into_iter().flat_map(|bit| creating.map(|flag| (bit, flag)));
+        let pairs = setid_bits.into_iter().flat_map(|bit| creating_flags.map(|flag| (bit, flag)));
         let call_rules =
             pairs.map(|(bit, flag)| rule_if(&[(*flags, MaskedEq(flag), flag), (*flags + 1, MaskedEq(bit), bit)]));
         rules.insert(*call, call_rules.collect::<Result<_, _>>()?);
@@ -320,7 +321,7 @@ fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError>
 }
 
 /// Matches a `prlimit64` that sets `resource`: its third argument, a 64-bit pointer to the new value, is not null.
-fn changes_limit(resource: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+fn rule_for_limit_change(resource: u64) -> Result<SeccompRule, seccompiler::BackendError> {
     let resource = SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, resource)?;
     SeccompRule::new(vec![resource, SeccompCondition::new(2, Qword, SeccompCmpOp::Ne, 0)?])
 }
@@ -336,14 +337,14 @@ fn socket_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendErro
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let [unix, inet, inet6, netlink] =
         [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| u64::from(family.unsigned_abs()));
-    let mut families = vec![(0, Ne, unix), (0, Ne, inet), (0, Ne, inet6)];
+    let mut other_families = vec![(0, Ne, unix), (0, Ne, inet), (0, Ne, inet6)];
     let mut socket = Vec::new();
     if allowed.udp {
-        families.push((0, Ne, netlink));
+        other_families.push((0, Ne, netlink));
         // Of the netlink protocols, allow only protocol 0, which lists interfaces, addresses and routes.
         socket.push(rule_if(&[(0, Eq, netlink), (2, Ne, 0)])?);
     }
-    socket.push(rule_if(&families)?);
+    socket.push(rule_if(&other_families)?);
     for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(allowed.udp && *kind == DATAGRAM)) {
         for family in [inet, inet6] {
             socket.push(rule_if(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
@@ -399,20 +400,20 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
 /// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, because a filter cannot see their
 /// arguments; calls that are newer than [`NEWEST_REVIEWED`]; and all calls of the x32 ABI, whose numbers are higher
 /// still.
-fn unknown_calls() -> BpfProgram {
-    let absent = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
-    let step =
+fn unknown_calls_filter() -> BpfProgram {
+    let refusal = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
+    let instruction =
         |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     let [clone3, openat2] = [libc::SYS_clone3, libc::SYS_openat2].map(|call| u32::try_from(call).unwrap_or_default());
     vec![
         // Load the number of the call, which is the first field.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         // Jump to the refusal, which is three, two or one step below, for the calls that it is for.
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
-        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST_REVIEWED),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, absent),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
+        instruction(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST_REVIEWED),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, refusal),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
 }
 

@@ -2,13 +2,13 @@ use super::*;
 
 #[test]
 fn a_mark_is_read_from_the_limit_that_carries_it() {
-    let mark = Mark::of(std::process::id()).unwrap();
+    let mark = Mark::of_supervisor(std::process::id()).unwrap();
     for level in 0..=LEVEL_MASK {
-        assert_eq!(Mark::of_limit(mark.limit(level)), Some(mark));
+        assert_eq!(Mark::from_limit(mark.limit(level)), Some(mark));
         assert!(level == 0 || mark.limit(level) > mark.limit(level - 1), "a deeper one is lower");
     }
     for limit in [0, 200_000, u64::MAX, u64::MAX - 1, i64::MAX as u64] {
-        assert_eq!(Mark::of_limit(limit), None);
+        assert_eq!(Mark::from_limit(limit), None);
     }
 }
 
@@ -17,11 +17,11 @@ fn the_system_and_its_table_say_the_same_about_a_process() {
     let own = i32::try_from(std::process::id()).unwrap();
     assert_eq!((hard_limit(own).unwrap(), hard_limit_in_proc(own)), (u64::MAX, None), "unlimited");
     mark_this_process();
-    let mark = Mark::of(std::process::id()).unwrap();
+    let mark = Mark::of_supervisor(std::process::id()).unwrap();
     assert_eq!(Some(hard_limit(own).unwrap()), hard_limit_in_proc(own));
-    assert_eq!(mark_of(own), Some(mark));
+    assert_eq!(read_mark(own), Some(mark));
     let no_process = i32::MAX;
-    assert!(hard_limit(no_process).is_err() && mark_of(no_process).is_none());
+    assert!(hard_limit(no_process).is_err() && read_mark(no_process).is_none());
 }
 
 #[test]
@@ -34,10 +34,10 @@ fn found_processes_are_killed_even_if_the_search_ran_out_of_time() {
 
 #[test]
 fn a_mark_is_lost_when_its_process_is_gone_or_is_another_one() {
-    let mark = Mark::of(std::process::id()).unwrap();
-    assert!(!mark.is_lost());
-    assert!(Mark(mark.0 ^ 1).is_lost(), "another start time");
-    assert!(Mark(PART_MASK << PID_SHIFT).is_lost(), "no such process");
+    let mark = Mark::of_supervisor(std::process::id()).unwrap();
+    assert!(!mark.supervisor_has_ended());
+    assert!(Mark(mark.0 ^ 1).supervisor_has_ended(), "another start time");
+    assert!(Mark(PART_MASK << PID_SHIFT).supervisor_has_ended(), "no such process");
 }
 
 /// A process that only waits.
@@ -107,7 +107,7 @@ fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_proces
     mark_this_process();
     assert!(getrlimit(Resource::Rttime).maximum.unwrap() < above);
 
-    let mark = Mark::of(std::process::id()).unwrap();
+    let mark = Mark::of_supervisor(std::process::id()).unwrap();
     let mut left = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
     let pid = i32::try_from(left.id()).unwrap();
     assert!(marked_with(mark).iter().any(|id| id.pid() == pid));
@@ -120,9 +120,9 @@ fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_proces
 
 #[test]
 fn a_supervisor_that_is_below_too_many_others_is_still_marked() {
-    let mark = Mark::of(std::process::id()).unwrap();
+    let mark = Mark::of_supervisor(std::process::id()).unwrap();
     for _ in 0..=LEVEL_MASK + 2 {
         mark_this_process();
-        assert_eq!(mark_of(i32::try_from(std::process::id()).unwrap()), Some(mark));
+        assert_eq!(read_mark(i32::try_from(std::process::id()).unwrap()), Some(mark));
     }
 }

@@ -14,14 +14,14 @@ fn the_error_for_an_old_kernel_names_what_it_lacks() {
             .starts_with("this kernel cannot restrict access to files and ports (Linux 6.7): Landlock ABI 4 is needed"),
         "{ports}"
     );
-    let has = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+    let has = landlock_abi().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
     assert!(files.ends_with(&format!("and it has {has}")), "{files}");
 }
 
 #[test]
 fn the_check_for_landlock_does_not_restrict_this_process() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let _ = support();
+    let _ = landlock_abi();
     fs::write(file.path(), "x").unwrap();
     assert!(std::net::TcpListener::bind("127.0.0.1:0").is_ok());
     let status = fs::read_to_string("/proc/self/status").unwrap();

@@ -287,7 +287,7 @@ impl Watch {
                     self.life.send_replace(Life::Ended(exit));
                     self.ending.cancel();
                 }
-                Some(Report::Finished { left: count }) => remaining = Some(count),
+                Some(Report::Finished { left_behind: count }) => remaining = Some(count),
                 Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_) | Report::ConfineFailed) => {
                 }
                 None => return remaining,
@@ -318,7 +318,7 @@ fn kill_leftovers(tasks: &TaskTracker) {
 async fn kill_session(session: u32) {
     let deadline = Instant::now() + KILL_SESSION_LIMIT;
     let mut living = HashSet::new();
-    let mark = Mark::of(session);
+    let mark = Mark::of_supervisor(session);
     loop {
         let is_late = Instant::now() >= deadline;
         let session_processes = table::remains_of_session(session).into_iter().map(|process| process.id);
