@@ -243,7 +243,7 @@ impl FakeAuthorization {
     pub fn client_with_key(&self) -> (String, String) {
         let mut state = self.shared.state.lock();
         let (id, _) = state.grants.register(false);
-        let key = state.statements.key_for(&id);
+        let key = state.statements.make_key(&id);
         (id, key)
     }
 

@@ -102,7 +102,7 @@ impl Effects {
     /// The tools that ran, in order.
     #[must_use]
     pub fn runs(&self) -> Vec<Effect> {
-        self.lines.iter().filter_map(effect).collect()
+        self.lines.iter().filter_map(parse_effect).collect()
     }
 
     /// How often a tool ran.
@@ -145,7 +145,7 @@ impl Effects {
     }
 }
 
-fn effect(line: &Value) -> Option<Effect> {
+fn parse_effect(line: &Value) -> Option<Effect> {
     Some(Effect {
         tool: line["tool"].as_str()?.to_owned(),
         args: line["args"].clone(),

@@ -29,7 +29,7 @@ impl Home {
         let folder = tempfile::Builder::new().prefix("toolrack-").tempdir();
         let home = Self { folder: folder.unwrap_or_else(|error| panic!("no temporary folder: {error}")) };
         for path in [home.home(), home.toolrack_home(), home.work(), home.tmp()] {
-            make(&path);
+            create_folder(&path);
         }
         home
     }
@@ -70,7 +70,7 @@ impl Home {
         let path = path.as_ref();
         assert!(path.is_relative(), "{} is not below the home", path.display());
         let path = self.root().join(path);
-        path.parent().map(make);
+        path.parent().map(create_folder);
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
         path
     }
@@ -100,7 +100,7 @@ impl Home {
     }
 }
 
-fn make(path: &Path) {
+fn create_folder(path: &Path) {
     std::fs::create_dir_all(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
 }
 

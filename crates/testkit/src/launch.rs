@@ -21,7 +21,7 @@ pub fn fake_server_path() -> &'static Path {
         let profile = profile_folder();
         let path = profile.join(format!("fake-server{}", std::env::consts::EXE_SUFFIX));
         if !is_fresh(&path) {
-            build(&profile);
+            build_fake_server(&profile);
         }
         assert!(path.is_file(), "{} was not built", path.display());
         path
@@ -30,10 +30,11 @@ pub fn fake_server_path() -> &'static Path {
 
 /// The folder of the running test's profile: `target/debug` for `target/debug/deps/test-…`.
 fn profile_folder() -> PathBuf {
-    let own = std::env::current_exe().unwrap_or_else(|error| panic!("no path of the running test: {error}"));
-    let folder = own.parent().unwrap_or_else(|| panic!("{} has no folder", own.display()));
-    let inner = folder.file_name().is_some_and(|name| name == OsStr::new("deps") || name == OsStr::new("examples"));
-    let folder = if inner { folder.parent().unwrap_or(folder) } else { folder };
+    let test_program = std::env::current_exe().unwrap_or_else(|error| panic!("no path of the running test: {error}"));
+    let folder = test_program.parent().unwrap_or_else(|| panic!("{} has no folder", test_program.display()));
+    let is_subfolder =
+        folder.file_name().is_some_and(|name| name == OsStr::new("deps") || name == OsStr::new("examples"));
+    let folder = if is_subfolder { folder.parent().unwrap_or(folder) } else { folder };
     folder.to_owned()
 }
 
@@ -41,17 +42,17 @@ fn is_fresh(program: &Path) -> bool {
     let built = program.metadata().and_then(|meta| meta.modified());
     // Only the sources of the fake: changes elsewhere in the crate do not affect it.
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let changed = [sources.join("fake"), sources.join("fake.rs")].iter().filter_map(|path| newest(path)).max();
+    let changed = [sources.join("fake"), sources.join("fake.rs")].iter().filter_map(|path| newest_change(path)).max();
     built.is_ok_and(|built| changed.is_none_or(|changed| changed <= built))
 }
 
 /// When a file, or the newest file below a folder, was changed. `None` if there is none, as in an archive of programs.
-fn newest(path: &Path) -> Option<SystemTime> {
+fn newest_change(path: &Path) -> Option<SystemTime> {
     let Ok(entries) = std::fs::read_dir(path) else { return path.metadata().and_then(|meta| meta.modified()).ok() };
-    entries.flatten().filter_map(|entry| newest(&entry.path())).max()
+    entries.flatten().filter_map(|entry| newest_change(&entry.path())).max()
 }
 
-fn build(profile: &Path) {
+fn build_fake_server(profile: &Path) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command

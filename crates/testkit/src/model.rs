@@ -149,7 +149,7 @@ impl Answer {
 
     /// Repeats this event forever after the body.
     #[must_use]
-    pub fn then_for_ever(self, data: &str) -> Self {
+    pub fn repeat_forever(self, data: &str) -> Self {
         Self { end: End::Endless(format!("data: {data}\n\n").into()), ..self }
     }
 

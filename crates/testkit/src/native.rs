@@ -23,13 +23,13 @@ pub fn rmcp_native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send 
 
 /// A server called `name` that lists `tools`, and refuses every call.
 pub fn listing_native(name: &str, tools: Vec<Tool>) -> Native {
-    rmcp_native(name, move || Listing(tools.clone()))
+    rmcp_native(name, move || ListingServer(tools.clone()))
 }
 
 #[derive(Clone)]
-struct Listing(Vec<Tool>);
+struct ListingServer(Vec<Tool>);
 
-impl ServerHandler for Listing {
+impl ServerHandler for ListingServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }

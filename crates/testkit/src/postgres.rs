@@ -74,7 +74,7 @@ impl Postgres {
     /// As [`Self::start`].
     #[must_use]
     pub fn start_from(files: &Path, settings: &str) -> Self {
-        let folder = folder();
+        let folder = create_folder();
         let server = start_server(&programs(), folder.path(), Some((files, settings)));
         Self { folder, server }
     }
@@ -88,7 +88,7 @@ impl Postgres {
     /// # Panics
     /// When the shell cannot be started.
     pub fn shell(&self, text: &str, variables: &[(&str, &str)]) -> Result<String, String> {
-        let mut shell = script(&format!("PATH=\"$BIN:$PATH\"\n{text}"), self.folder.path(), &programs());
+        let mut shell = script_command(&format!("PATH=\"$BIN:$PATH\"\n{text}"), self.folder.path(), &programs());
         shell.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = shell.output().expect("starting a shell");
         let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -159,9 +159,9 @@ impl Postgres {
 
 /// Starts the server in `folder`, and returns when it accepts connections. The first start needs the database files to
 /// copy and more settings.
-fn start_server(programs: &Path, folder: &Path, first: Option<(&Path, &str)>) -> Child {
-    let mut run = script(RUN, folder, programs);
-    if let Some((files, settings)) = first {
+fn start_server(programs: &Path, folder: &Path, initial_data: Option<(&Path, &str)>) -> Child {
+    let mut run = script_command(RUN, folder, programs);
+    if let Some((files, settings)) = initial_data {
         run.env("TEMPLATE", files).env("SETTINGS", settings);
     }
     run.stderr(Stdio::piped());
@@ -178,7 +178,7 @@ impl Postgres {
     /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
     #[must_use]
     pub fn pooler(&self) -> Pooler {
-        let folder = folder();
+        let folder = create_folder();
         let socket = folder.path().to_str().expect("a path of UTF-8");
         let behind = self.folder.path().to_str().expect("a path of UTF-8");
         let settings = format!(
@@ -189,7 +189,7 @@ impl Postgres {
         let file = folder.path().join("pgbouncer.ini");
         fs::write(&file, settings).expect("writing the settings of PgBouncer");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("making the settings readable");
-        let mut run = script("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
+        let mut run = script_command("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
         let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
         wait_for(&mut server, "process up");
         Pooler { folder, server }
@@ -223,12 +223,12 @@ impl Drop for Pooler {
 /// a full pipe. Panics with the log if the server ends first.
 fn wait_for(server: &mut Child, ready: &str) {
     let mut log = BufReader::new(server.stderr.take().expect("a piped log")).lines();
-    let mut earlier = Vec::new();
+    let mut log_lines = Vec::new();
     loop {
         match log.next() {
             Some(Ok(line)) if line.contains(ready) => break,
-            Some(Ok(line)) => earlier.push(line),
-            _ => panic!("the server did not start:\n{}", earlier.join("\n")),
+            Some(Ok(line)) => log_lines.push(line),
+            _ => panic!("the server did not start:\n{}", log_lines.join("\n")),
         }
     }
     thread::spawn(move || log.for_each(drop));
@@ -259,8 +259,8 @@ fn template(programs: &Path) -> PathBuf {
     if fs::metadata(&template).is_ok_and(|template| template.uid() == owner) {
         return template.join("data");
     }
-    let folder = folder();
-    let status = script(CREATE, folder.path(), programs).status().expect("creating the files of a database");
+    let folder = create_folder();
+    let status = script_command(CREATE, folder.path(), programs).status().expect("creating the files of a database");
     let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     assert!(status.success(), "the files of a database cannot be created:\n{log}");
     // If another test has created the files meanwhile, keep those and delete these.
@@ -271,7 +271,7 @@ fn template(programs: &Path) -> PathBuf {
 }
 
 /// Creates a temporary folder that belongs to the user as whom Postgres runs.
-fn folder() -> TempDir {
+fn create_folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     if Uid::effective().is_root() {
         chown(folder.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("changing the owner of a folder");
@@ -282,7 +282,7 @@ fn folder() -> TempDir {
 
 /// Returns a command that runs a shell script in `folder`, as a user whom Postgres accepts. The process ends when the
 /// thread that started it ends.
-fn script(script: &str, folder: &Path, programs: &Path) -> Command {
+fn script_command(script: &str, folder: &Path, programs: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);
     if Uid::effective().is_root() {

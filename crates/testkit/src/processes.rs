@@ -9,14 +9,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Whether a process runs. A zombie does not: it has ended and waits to be reaped.
 #[must_use]
 pub fn alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    read_stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 /// Every live process below this one, children first. A process whose parent died is below the one that adopted it.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (child, stat) in all() {
+    for (child, stat) in all_processes() {
         children.entry(stat.parent).or_default().push(child);
     }
     let mut found = Vec::new();
@@ -33,14 +33,14 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 /// The environment is the one that the process was started with. Processes of other users cannot be seen.
 #[must_use]
 pub fn with_env(name: &str, value: &str) -> Vec<u32> {
-    let wanted = format!("{name}={value}");
+    let assignment = format!("{name}={value}");
     let holds = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         // A supervisor's environment holds the variables of its server, each with a colon before its name.
-        let is_wanted = |entry: &[u8]| entry.strip_prefix(b":").unwrap_or(entry) == wanted.as_bytes();
-        environment.split(|byte| *byte == 0).any(is_wanted)
+        let is_match = |entry: &[u8]| entry.strip_prefix(b":").unwrap_or(entry) == assignment.as_bytes();
+        environment.split(|byte| *byte == 0).any(is_match)
     };
-    all().into_iter().map(|(pid, _)| pid).filter(holds).filter(|pid| alive(*pid)).collect()
+    all_processes().into_iter().map(|(pid, _)| pid).filter(holds).filter(|pid| alive(*pid)).collect()
 }
 
 /// Waits until a process is gone, at most for `limit`, and returns whether it is gone.
@@ -68,19 +68,19 @@ struct Stat {
     parent: u32,
 }
 
-fn stat(pid: u32) -> Option<Stat> {
+fn read_stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The program's name, in brackets, may itself contain spaces and brackets.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some(Stat { state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
 }
 
-fn all() -> Vec<(u32, Stat)> {
+fn all_processes() -> Vec<(u32, Stat)> {
     let entries = std::fs::read_dir("/proc").unwrap_or_else(|error| panic!("cannot list /proc: {error}"));
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .filter_map(|pid| Some((pid, read_stat(pid)?)))
         .collect()
 }
 

@@ -330,7 +330,7 @@ async fn only_the_total_time_limits_the_wait_for_an_answer_that_does_not_come_as
 #[tokio::test]
 async fn a_stream_that_never_ends_is_ended_at_the_bound_of_bytes_and_of_time() {
     for wire in WIRES {
-        let endless = || Answer::events([first_event(wire)]).then_for_ever(next_event(wire));
+        let endless = || Answer::events([first_event(wire)]).repeat_forever(next_event(wire));
         let error = error_after_text(wire, endless(), |settings| settings.bounds.response_bytes = 100_000).await;
         assert_eq!(error.to_string(), "custom/some-model: the answer is larger than 100000 bytes (max_response_bytes)");
         let error =

@@ -29,7 +29,7 @@ struct Family {
     /// The key to which the tokens are bound.
     key: Option<String>,
     /// The number of requests that have used the access token.
-    used: u32,
+    uses: u32,
     is_expired: bool,
     is_revoked: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct Grants {
 
 /// The outcome of using a refresh token.
 #[derive(Debug)]
-pub(super) enum Refreshed {
+pub(super) enum RefreshOutcome {
     /// The new tokens.
     Fresh(Tokens),
     /// The refresh token was used before.
@@ -75,7 +75,7 @@ pub(super) enum Refreshed {
 
 impl Grants {
     /// Generates an unguessable value.
-    fn random(&mut self, kind: &str) -> String {
+    fn generate(&mut self, kind: &str) -> String {
         let mut bytes = [0; 24];
         rand::rng().fill_bytes(&mut bytes);
         let random = format!("{kind}-{}", URL_SAFE_NO_PAD.encode(bytes));
@@ -85,16 +85,16 @@ impl Grants {
 
     /// Registers a client. Returns its id and, `with_secret`, its secret.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
-        let id = self.random("client");
+        let id = self.generate("client");
         // An id is public, so a test that searches for secrets must not find it among them.
         self.issued.remove(&id);
-        let secret = with_secret.then(|| self.random("secret"));
+        let secret = with_secret.then(|| self.generate("secret"));
         self.clients.insert(id.clone(), secret.clone());
         (id, secret)
     }
 
     /// Returns whether this client exists. Every `https` URL is a client, which describes itself in the document there.
-    pub(super) fn knows(&self, client: &str) -> bool {
+    pub(super) fn has_client(&self, client: &str) -> bool {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
     }
 
@@ -105,12 +105,12 @@ impl Grants {
             None if client == CLIENT => Some(CLIENT_SECRET),
             None => None,
         };
-        self.knows(client) && expected.is_none_or(|expected| secret == Some(expected))
+        self.has_client(client) && expected.is_none_or(|expected| secret == Some(expected))
     }
 
     /// Issues a code for an agreement.
     pub(super) fn issue_code(&mut self, agreement: Agreement) -> String {
-        let code = self.random("code");
+        let code = self.generate("code");
         self.codes.insert(code.clone(), agreement);
         code
     }
@@ -129,8 +129,8 @@ impl Grants {
         with_refresh: bool,
     ) -> Tokens {
         let Recipient { client, key } = recipient;
-        let access = self.random("access");
-        let refresh = with_refresh.then(|| self.random("refresh"));
+        let access = self.generate("access");
+        let refresh = with_refresh.then(|| self.generate("refresh"));
         let is_bound = key.is_some();
         self.families.push(Family {
             client: client.to_owned(),
@@ -139,7 +139,7 @@ impl Grants {
             access: access.clone(),
             refresh: refresh.clone(),
             key: key.map(str::to_owned),
-            used: 0,
+            uses: 0,
             is_expired: false,
             is_revoked: false,
         });
@@ -148,10 +148,10 @@ impl Grants {
 
     /// Issues new tokens for a refresh token. If the refresh token was used before, revokes its family. With `rotates`,
     /// the new tokens include a new refresh token.
-    pub(super) fn refresh(&mut self, recipient: Recipient<'_>, token: &str, rotates: bool) -> Refreshed {
+    pub(super) fn refresh(&mut self, recipient: Recipient<'_>, token: &str, rotates: bool) -> RefreshOutcome {
         if let Some(family) = self.used_refresh_tokens.get(token).copied() {
             self.families[family].is_revoked = true;
-            return Refreshed::Reused;
+            return RefreshOutcome::Reused;
         }
         let belongs_to = |family: &Family| {
             family.refresh.as_deref() == Some(token)
@@ -159,18 +159,18 @@ impl Grants {
                 && family.key.as_deref() == recipient.key
         };
         let Some(index) = self.families.iter().position(|family| belongs_to(family) && !family.is_revoked) else {
-            return Refreshed::Unknown;
+            return RefreshOutcome::Unknown;
         };
-        let access = self.random("access");
-        let refresh = if rotates { self.random("refresh") } else { token.to_owned() };
+        let access = self.generate("access");
+        let refresh = if rotates { self.generate("refresh") } else { token.to_owned() };
         if rotates {
             self.used_refresh_tokens.insert(token.to_owned(), index);
         }
         let family = &mut self.families[index];
         (family.access, family.refresh) = (access.clone(), Some(refresh.clone()));
-        (family.used, family.is_expired) = (0, false);
+        (family.uses, family.is_expired) = (0, false);
         let is_bound = family.key.is_some();
-        Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
+        RefreshOutcome::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
     /// Admits a request if its token is valid for this resource, has been used fewer than `max_uses` times, and is
@@ -185,10 +185,10 @@ impl Grants {
         let matches = |family: &&mut Family| family.access == token && family.key.as_deref() == key;
         let family = self.families.iter_mut().find(matches)?;
         let is_valid = !family.is_revoked && !family.is_expired && family.resource == resource;
-        if !is_valid || max_uses.is_some_and(|max_uses| family.used >= max_uses) {
+        if !is_valid || max_uses.is_some_and(|max_uses| family.uses >= max_uses) {
             return None;
         }
-        family.used += 1;
+        family.uses += 1;
         Some(family.scope.clone())
     }
 

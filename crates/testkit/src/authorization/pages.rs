@@ -17,7 +17,7 @@ use url::{Url, form_urlencoded};
 
 use super::{
     ASSERTION, AuthorizationFault, RecordedRequest, Shared,
-    grants::{Agreement, Recipient, Refreshed, Tokens, matches_challenge},
+    grants::{Agreement, Recipient, RefreshOutcome, Tokens, matches_challenge},
     merged,
     proofs::{ProofError, ProofTarget},
 };
@@ -68,7 +68,7 @@ async fn record(State(server): State<Server>, request: Request, next: Next) -> R
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let mut parameters: Vec<_> = pairs(head.uri.query().unwrap_or_default().as_bytes()).collect();
-    if text(&head.headers, header::CONTENT_TYPE).starts_with("application/x-www-form-urlencoded") {
+    if header_text(&head.headers, header::CONTENT_TYPE).starts_with("application/x-www-form-urlencoded") {
         parameters.extend(pairs(&body));
     }
     let authorization = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -83,7 +83,7 @@ fn pairs(bytes: &[u8]) -> impl Iterator<Item = (String, String)> + '_ {
     form_urlencoded::parse(bytes).map(|(name, value)| (name.into_owned(), value.into_owned()))
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -101,8 +101,8 @@ fn refuse(server: &Server, status: u16, error: &str, why: &str) -> Response {
 
 /// Serves metadata of either kind, with the configured faults.
 async fn metadata_response(server: &Server, mut document: Value) -> Response {
-    let slow = fault!(server, AuthorizationFault::SlowMetadata(time) => *time);
-    if let Some(time) = slow {
+    let delay = fault!(server, AuthorizationFault::SlowMetadata(time) => *time);
+    if let Some(time) = delay {
         tokio::time::sleep(time).await;
     }
     if let Some(to) = fault!(server, AuthorizationFault::MovedMetadata(to) => to.clone()) {
@@ -176,10 +176,10 @@ async fn register(State(server): State<Server>, body: Bytes) -> Response {
 
 /// Redirects back to the client at once, as if a user had agreed.
 async fn authorize(State(server): State<Server>, request: Request) -> Response {
-    let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
-    let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
+    let parameters: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
+    let parameter = |name: &str| parameters.get(name).cloned().unwrap_or_default();
     let error_page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
-    if !server.state.lock().grants.knows(&parameter("client_id")) {
+    if !server.state.lock().grants.has_client(&parameter("client_id")) {
         return error_page("no such client");
     }
     let Ok(mut redirect_uri) = Url::parse(&parameter("redirect_uri")) else {
@@ -204,9 +204,9 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
         let mut query = redirect_uri.query_pairs_mut();
         match refusal {
             Some(error) => drop(query.append_pair("error", error)),
-            None => drop(query.append_pair("code", &issue_code(&server, &asked))),
+            None => drop(query.append_pair("code", &issue_code(&server, &parameters))),
         }
-        if asked.contains_key("state") || state.is_some() {
+        if parameters.contains_key("state") || state.is_some() {
             query.append_pair("state", &state.unwrap_or_else(|| parameter("state")));
         }
         if let Some(iss) = iss.unwrap_or_else(|| Some(server.issuer())) {
@@ -217,8 +217,8 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
 }
 
 /// Issues a code for the request with these query parameters.
-fn issue_code(server: &Server, asked: &Parameters) -> String {
-    let parameter = |name: &str| asked.get(name).cloned().unwrap_or_default();
+fn issue_code(server: &Server, parameters: &Parameters) -> String {
+    let parameter = |name: &str| parameters.get(name).cloned().unwrap_or_default();
     let mut state = server.state.lock();
     state.counts.authorizations += 1;
     state.grants.issue_code(Agreement {
@@ -232,9 +232,10 @@ fn issue_code(server: &Server, asked: &Parameters) -> String {
 
 /// Returns the id of the client that sends a request, and its secret: from the header (RFC 6749, 2.3.1) or from the
 /// form.
-fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>) {
-    let basic =
-        text(headers, header::AUTHORIZATION).strip_prefix("Basic ").and_then(|basic| STANDARD.decode(basic).ok());
+fn read_client(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>) {
+    let basic = header_text(headers, header::AUTHORIZATION)
+        .strip_prefix("Basic ")
+        .and_then(|basic| STANDARD.decode(basic).ok());
     let basic = basic.and_then(|basic| String::from_utf8(basic).ok());
     let decoded = |text: &str| {
         let pair = format!("x={text}");
@@ -247,8 +248,8 @@ fn client_of(headers: &HeaderMap, form: &Parameters) -> (String, Option<String>)
 }
 
 async fn token(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
-    let slow = fault!(server, AuthorizationFault::SlowTokens(time) => *time);
-    if let Some(time) = slow {
+    let delay = fault!(server, AuthorizationFault::SlowTokens(time) => *time);
+    if let Some(time) = delay {
         tokio::time::sleep(time).await;
     }
     if let Some(error) = fault!(server, AuthorizationFault::TokenError(error) => *error) {
@@ -258,20 +259,20 @@ async fn token(State(server): State<Server>, headers: HeaderMap, body: Bytes) ->
     let url = format!("{}/token", server.issuer());
     let key = match check_proof(&server, &headers, ProofTarget { method: "POST", url: &url, token: None }) {
         Ok(key) => key,
-        Err(NotProved::Nonce(nonce)) => {
+        Err(ProofRefusal::Nonce(nonce)) => {
             let mut answer = refuse(&server, 400, "use_dpop_nonce", "another nonce");
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::Invalid(why)) => return refuse(&server, 400, "invalid_dpop_proof", why),
+        Err(ProofRefusal::Invalid(why)) => return refuse(&server, 400, "invalid_dpop_proof", why),
     };
-    let (client, secret) = client_of(&headers, &form);
+    let (client, secret) = read_client(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
     if !is_workload && !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refuse(&server, 401, "invalid_client", "no such client, or another secret");
     }
-    let checked = server.state.lock().statements.check(&client, &server.issuer(), &form);
-    if let Err(why) = checked {
+    let result = server.state.lock().statements.check(&client, &server.issuer(), &form);
+    if let Err(why) = result {
         return refuse(&server, 401, "invalid_client", why);
     }
     let recipient = Recipient { client: &client, key: key.as_deref() };
@@ -331,15 +332,15 @@ fn refresh_tokens(
     let rotates = fault!(server, AuthorizationFault::NoRotation => ()).is_none();
     let mut state = server.state.lock();
     match state.grants.refresh(recipient, token, rotates) {
-        Refreshed::Fresh(tokens) => {
+        RefreshOutcome::Fresh(tokens) => {
             state.counts.refreshes += 1;
             Ok(tokens)
         }
-        Refreshed::Reused => {
+        RefreshOutcome::Reused => {
             state.counts.reused += 1;
             Err(("invalid_grant", "this refresh token was used before"))
         }
-        Refreshed::Unknown => Err(("invalid_grant", "no such refresh token")),
+        RefreshOutcome::Unknown => Err(("invalid_grant", "no such refresh token")),
     }
 }
 
@@ -361,7 +362,7 @@ fn token_response(server: &Server, tokens: &Tokens) -> Value {
 
 async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let form: Parameters = pairs(&body).collect();
-    let (client, secret) = client_of(&headers, &form);
+    let (client, secret) = read_client(&headers, &form);
     if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refuse(&server, 401, "invalid_client", "no such client, or another secret");
     }
@@ -376,44 +377,44 @@ async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -
 /// Passes a request with a valid token on to the MCP server, and refuses any other.
 async fn mcp(State(server): State<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
-    let rejected = |status: StatusCode, more: &str| {
+    let reject = |status: StatusCode, more: &str| {
         server.state.lock().counts.rejected += 1;
         let scheme = if fault!(server, AuthorizationFault::OnlyBound => ()).is_some() { "DPoP" } else { "Bearer" };
         let challenge = format!("{scheme} resource_metadata=\"{metadata}\"{more}");
         (status, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
     };
     let (head, body) = request.into_parts();
-    let Some((is_bound, token)) = token_of(&head.headers) else {
-        return rejected(StatusCode::UNAUTHORIZED, "");
+    let Some((is_bound, token)) = read_token(&head.headers) else {
+        return reject(StatusCode::UNAUTHORIZED, "");
     };
     let target = ProofTarget { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
     let proved = if is_bound { check_proof(&server, &head.headers, target) } else { Ok(None) };
     let key = match proved {
-        Ok(None) if is_bound => return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
+        Ok(None) if is_bound => return reject(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
         Ok(key) => key,
-        Err(NotProved::Nonce(nonce)) => {
-            let mut answer = rejected(StatusCode::UNAUTHORIZED, ", error=\"use_dpop_nonce\"");
+        Err(ProofRefusal::Nonce(nonce)) => {
+            let mut answer = reject(StatusCode::UNAUTHORIZED, ", error=\"use_dpop_nonce\"");
             answer.headers_mut().extend(nonce.map(|nonce| (NONCE, nonce)));
             return answer;
         }
-        Err(NotProved::Invalid(_)) => {
-            return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\"");
+        Err(ProofRefusal::Invalid(_)) => {
+            return reject(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\"");
         }
     };
     let max_uses = fault!(server, AuthorizationFault::Expires(requests) => *requests);
     let admitted = server.state.lock().grants.admit(token, key.as_deref(), &server.mcp_url(), max_uses);
     let Some(scope) = admitted else {
-        return rejected(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
+        return reject(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
     let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
     let wanted = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
     if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
         && body.windows(CALL_METHOD.len()).any(|window| window == CALL_METHOD)
     {
-        return rejected(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""));
+        return reject(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""));
     }
     server.state.lock().counts.admitted += 1;
-    let mut answer = pass_on(&server, &head, body).await;
+    let mut answer = forward(&server, &head, body).await;
     if fault!(server, AuthorizationFault::ChangesNonce => ()).is_some() {
         answer.headers_mut().extend(header_value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
     }
@@ -421,8 +422,8 @@ async fn mcp(State(server): State<Server>, request: Request) -> Response {
 }
 
 /// Returns whether a request declares its token as bound to a key (scheme `DPoP`), and the token.
-fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
-    let (scheme, token) = text(headers, header::AUTHORIZATION).split_once(' ')?;
+fn read_token(headers: &HeaderMap) -> Option<(bool, &str)> {
+    let (scheme, token) = header_text(headers, header::AUTHORIZATION).split_once(' ')?;
     match scheme {
         "Bearer" => Some((false, token)),
         "DPoP" => Some((true, token)),
@@ -431,7 +432,7 @@ fn token_of(headers: &HeaderMap) -> Option<(bool, &str)> {
 }
 
 /// Why a request does not prove a key.
-enum NotProved {
+enum ProofRefusal {
     /// The proof must contain this nonce.
     Nonce(Option<HeaderValue>),
     /// The proof is not valid, for this reason.
@@ -440,16 +441,16 @@ enum NotProved {
 
 /// Checks the proof of a request, and returns the key that the client has thereby proved to have; `None` for a request
 /// without a proof.
-fn check_proof(server: &Server, headers: &HeaderMap, target: ProofTarget<'_>) -> Result<Option<String>, NotProved> {
+fn check_proof(server: &Server, headers: &HeaderMap, target: ProofTarget<'_>) -> Result<Option<String>, ProofRefusal> {
     if !headers.contains_key("dpop") {
         return Ok(None);
     }
-    let checked = server.state.lock().proofs.check(headers, target);
-    let proof = checked.map_err(|error| match error {
-        ProofError::Invalid(why) => NotProved::Invalid(why),
+    let result = server.state.lock().proofs.check(headers, target);
+    let proof = result.map_err(|error| match error {
+        ProofError::Invalid(why) => ProofRefusal::Invalid(why),
         ProofError::Replayed => {
             server.state.lock().counts.replayed += 1;
-            NotProved::Invalid("this proof was used before")
+            ProofRefusal::Invalid("this proof was used before")
         }
     })?;
     let wanted = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
@@ -460,10 +461,10 @@ fn check_proof(server: &Server, headers: &HeaderMap, target: ProofTarget<'_>) ->
     let wanted =
         wanted.filter(|_| target.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
     if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
-        return Err(NotProved::Nonce(header_value(&wanted)));
+        return Err(ProofRefusal::Nonce(header_value(&wanted)));
     }
     if let Some(nonce) = fault!(server, AuthorizationFault::NoNonceFits(nonce) => nonce.clone()) {
-        return Err(NotProved::Nonce(header_value(&nonce)));
+        return Err(ProofRefusal::Nonce(header_value(&nonce)));
     }
     server.state.lock().counts.proofs += 1;
     Ok(Some(proof.key))
@@ -480,13 +481,13 @@ fn newest_nonce(server: &Server) -> String {
 }
 
 /// Passes a request on to the MCP server, without its token, and returns the answer.
-async fn pass_on(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
+async fn forward(server: &Server, head: &http::request::Parts, body: Bytes) -> Response {
     let mut headers = head.headers.clone();
     for name in [header::HOST, header::AUTHORIZATION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         headers.remove(name);
     }
-    let asked = server.client.request(head.method.clone(), server.mcp_server.url()).headers(headers).body(body);
-    match asked.send().await {
+    let request = server.client.request(head.method.clone(), server.mcp_server.url()).headers(headers).body(body);
+    match request.send().await {
         Ok(answer) => {
             let (status, mut headers) = (answer.status(), answer.headers().clone());
             headers.remove(header::TRANSFER_ENCODING);

@@ -42,14 +42,15 @@ impl Proofs {
     /// Checks the one proof of a request (RFC 9449, 4.3).
     pub(super) fn check(&mut self, headers: &HeaderMap, target: ProofTarget<'_>) -> Result<Proof, ProofError> {
         let invalid = ProofError::Invalid;
-        let mut given = headers.get_all("dpop").iter();
-        let (Some(proof), None) = (given.next().and_then(|proof| proof.to_str().ok()), given.next()) else {
+        let mut proof_headers = headers.get_all("dpop").iter();
+        let (Some(proof), None) = (proof_headers.next().and_then(|proof| proof.to_str().ok()), proof_headers.next())
+        else {
             return Err(invalid("there must be exactly one proof"));
         };
         let (message, signature) = proof.rsplit_once('.').ok_or(invalid("no JWT"))?;
         let (header, claims) = message.split_once('.').ok_or(invalid("no JWT"))?;
         let (header, claims) =
-            (decoded(header).ok_or(invalid("no header"))?, decoded(claims).ok_or(invalid("no claims"))?);
+            (decode_json(header).ok_or(invalid("no header"))?, decode_json(claims).ok_or(invalid("no claims"))?);
         let jwk = &header["jwk"];
         if header["typ"] != "dpop+jwt" || header["alg"] != "ES256" || !jwk["d"].is_null() {
             return Err(invalid("the header is wrong"));
@@ -81,6 +82,6 @@ impl Proofs {
 }
 
 /// Decodes the header or the claims of a JWT.
-fn decoded(part: &str) -> Option<Value> {
+fn decode_json(part: &str) -> Option<Value> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
 }

@@ -27,12 +27,12 @@ const MAX_LIFE_SECONDS: u64 = 300;
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     keys: BTreeMap<String, Vec<u8>>,
-    seen: BTreeSet<String>,
+    used_ids: BTreeSet<String>,
 }
 
 impl Statements {
     /// Makes a key for a client, and returns the private key in PEM.
-    pub(super) fn key_for(&mut self, client: &str) -> String {
+    pub(super) fn make_key(&mut self, client: &str) -> String {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         let pair = pair.unwrap_or_else(|error| panic!("no key: {error}"));
         self.keys.insert(client.to_owned(), pair.public_key().as_ref().to_vec());
@@ -69,6 +69,6 @@ impl Statements {
             return Err("the statement has expired, or is valid for too long");
         }
         let id = claims["jti"].as_str().filter(|id| id.len() >= 16).ok_or("the `jti` is missing or too short")?;
-        if self.seen.insert(id.to_owned()) { Ok(()) } else { Err("the statement was used before") }
+        if self.used_ids.insert(id.to_owned()) { Ok(()) } else { Err("the statement was used before") }
     }
 }

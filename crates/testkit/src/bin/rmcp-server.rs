@@ -38,9 +38,9 @@ struct Demo(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     /// The tools that `grow` has added. Each open subscription waits for changes of this list.
-    grown: watch::Sender<Vec<String>>,
+    added_tools: watch::Sender<Vec<String>>,
     /// The number of open subscriptions.
-    listening: watch::Sender<usize>,
+    subscriptions: watch::Sender<usize>,
     /// The number of calls of `wait` that still wait.
     waiting: watch::Sender<usize>,
     /// The number of calls of `wait` that clients have cancelled.
@@ -58,9 +58,13 @@ impl Demo {
             ("waiters", "Waits until `wait` waits", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
         ];
-        let grown = self.0.grown.borrow().clone();
-        let grown = grown.into_iter().map(|name| tool(name, "Was added", json!({})));
-        fixed.into_iter().map(|(name, what, properties)| tool(name.to_owned(), what, properties)).chain(grown).collect()
+        let added_tools = self.0.added_tools.borrow().clone();
+        let added_tools = added_tools.into_iter().map(|name| tool(name, "Was added", json!({})));
+        fixed
+            .into_iter()
+            .map(|(name, description, properties)| tool(name.to_owned(), description, properties))
+            .chain(added_tools)
+            .collect()
     }
 
     async fn count(&self, to: i64, context: &RequestContext<RoleServer>) -> CallToolResponse {
@@ -73,7 +77,7 @@ impl Demo {
                 let _has_no_listener = context.peer.notify_progress(progress).await;
             }
         }
-        text(format!("counted to {to}"))
+        text_response(format!("counted to {to}"))
     }
 
     fn ask(request: &CallToolRequestParams) -> Result<CallToolResponse, ErrorData> {
@@ -96,70 +100,70 @@ impl Demo {
         }
         let answer = answers.get("who").cloned().unwrap_or_default();
         Ok(match answer["content"]["name"].as_str() {
-            Some(name) => text(format!("you are {name}")),
-            None => text(format!("you said {}", answer["action"])),
+            Some(name) => text_response(format!("you are {name}")),
+            None => text_response(format!("you said {}", answer["action"])),
         })
     }
 
     async fn grow(&self, tool: &str) -> CallToolResponse {
-        let mut listening = self.0.listening.subscribe();
-        let _open = listening.wait_for(|open| *open > 0).await.is_ok();
-        self.0.grown.send_modify(|grown| grown.push(tool.to_owned()));
-        text(format!("grew {tool}"))
+        let mut subscriptions = self.0.subscriptions.subscribe();
+        let _open = subscriptions.wait_for(|open| *open > 0).await.is_ok();
+        self.0.added_tools.send_modify(|added_tools| added_tools.push(tool.to_owned()));
+        text_response(format!("grew {tool}"))
     }
 
     async fn wait(&self, context: &RequestContext<RoleServer>) -> CallToolResponse {
-        let _waiting = CountedIn::new(&self.0.waiting);
+        let _waiting = CountGuard::new(&self.0.waiting);
         // Over stdio, the SDK cancels the token. Over HTTP, it drops this future when the client closes the stream.
-        let _cancelled = CountedAtEnd(&self.0.cancelled);
+        let _cancelled = CountOnDrop(&self.0.cancelled);
         context.ct.cancelled().await;
-        text("cancelled")
+        text_response("cancelled")
     }
 
     async fn waiters(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
         let _some = waiting.wait_for(|waiting| *waiting > 0).await.is_ok();
-        text("a client waits")
+        text_response("a client waits")
     }
 
     async fn cancellations(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
         let _none = waiting.wait_for(|waiting| *waiting == 0).await.is_ok();
-        text(self.0.cancelled.load(Ordering::SeqCst).to_string())
+        text_response(self.0.cancelled.load(Ordering::SeqCst).to_string())
     }
 }
 
 /// Adds one to a counter until it is dropped.
-struct CountedIn<'a>(&'a watch::Sender<usize>);
+struct CountGuard<'a>(&'a watch::Sender<usize>);
 
-impl<'a> CountedIn<'a> {
+impl<'a> CountGuard<'a> {
     fn new(counter: &'a watch::Sender<usize>) -> Self {
         counter.send_modify(|count| *count += 1);
         Self(counter)
     }
 }
 
-impl Drop for CountedIn<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
 }
 
 /// Adds one to a counter when it is dropped.
-struct CountedAtEnd<'a>(&'a AtomicUsize);
+struct CountOnDrop<'a>(&'a AtomicUsize);
 
-impl Drop for CountedAtEnd<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn tool(name: String, what: &'static str, properties: Value) -> Tool {
+fn tool(name: String, description: &'static str, properties: Value) -> Tool {
     let schema = json!({"type": "object", "properties": properties});
-    Tool::new(name, what, schema.as_object().cloned().unwrap_or_default())
+    Tool::new(name, description, schema.as_object().cloned().unwrap_or_default())
 }
 
-fn text(text: impl Into<String>) -> CallToolResponse {
+fn text_response(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
@@ -190,7 +194,7 @@ impl ServerHandler for Demo {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.as_ref();
         Ok(match &*request.name {
-            "greet" => text(format!("hello, {}", argument_text(arguments, "name"))),
+            "greet" => text_response(format!("hello, {}", argument_text(arguments, "name"))),
             "count" => {
                 let to = arguments.and_then(|arguments| arguments.get("to")).and_then(Value::as_i64);
                 self.count(to.unwrap_or(3), &context).await
@@ -200,7 +204,7 @@ impl ServerHandler for Demo {
             "wait" => self.wait(&context).await,
             "waiters" => self.waiters().await,
             "cancellations" => self.cancellations().await,
-            other if self.tools().iter().any(|tool| tool.name == other) => text(other),
+            other if self.tools().iter().any(|tool| tool.name == other) => text_response(other),
             other => return Err(ErrorData::invalid_params(format!("unknown tool {other}"), None)),
         })
     }
@@ -210,12 +214,12 @@ impl ServerHandler for Demo {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut grown = self.0.grown.subscribe();
-        let _listening = CountedIn::new(&self.0.listening);
+        let mut added_tools = self.0.added_tools.subscribe();
+        let _listening = CountGuard::new(&self.0.subscriptions);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = grown.changed() => {
+                changed = added_tools.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

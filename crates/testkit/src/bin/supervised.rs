@@ -82,22 +82,22 @@ async fn serve(host: &Host, spec: ServerSpec) -> io::Result<()> {
     host.apply(Desired::from([(name, spec)])).await;
     host.settled().await;
     for server in host.status() {
-        say(server.state.word())?;
+        print_line(server.state.word())?;
     }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         let (tool, arguments) = line.split_once(' ').unwrap_or((&line, "{}"));
         let arguments = serde_json::from_str(arguments).map_err(io::Error::other)?;
         match host.call(Call::from_map(format!("victim/{tool}"), arguments)).await {
-            Ok(outcome) => say(&outcome.text)?,
-            Err(error) => say(error.code())?,
+            Ok(outcome) => print_line(&outcome.text)?,
+            Err(error) => print_line(error.code())?,
         }
     }
     Ok(())
 }
 
 /// Prints one line on stdout and flushes it.
-fn say(line: &str) -> io::Result<()> {
+fn print_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;
     stdout.flush()

@@ -82,7 +82,7 @@ async fn ask_legacy(
         return Ok(QuestionOutcome::Answered(json!({"refused": format!("the client did not declare {capability}")})));
     }
     let mut last = Value::Null;
-    for _round in 0..rounds(request) {
+    for _round in 0..requested_rounds(request) {
         last = match server.ask(&request.out, method, params).await {
             Ok(answer) => answer,
             Err(error) => json!({"refused": error}),
@@ -97,23 +97,26 @@ fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value)
         let data = json!({"requiredCapabilities": {capability: {}}});
         return Err(Refusal::new(code::MISSING_CAPABILITY, message).with_data(data));
     }
-    let round = round_of(request)?;
+    let round = read_round(request)?;
     let answer = request.params["inputResponses"].get(KEY);
-    let endless = request.struck.by(Fault::EndlessInput);
+    let is_endless = request.faults.has(Fault::EndlessInput);
     if let Some(answer) = answer
-        && round >= rounds(request)
-        && !endless
+        && round >= requested_rounds(request)
+        && !is_endless
     {
         return Ok(QuestionOutcome::Answered(answer.clone()));
     }
-    let asked = json!({KEY: {"method": method, "params": params}});
+    let questions = json!({KEY: {"method": method, "params": params}});
     // A client that repeats its request without an answer stays in the same round.
-    Ok(QuestionOutcome::InputRequired(input_required(Some(asked), round + u64::from(answer.is_some() || round == 0))))
+    Ok(QuestionOutcome::InputRequired(input_required(
+        Some(questions),
+        round + u64::from(answer.is_some() || round == 0),
+    )))
 }
 
 /// Refuses the first call with links to visit (2025-11-25, -32042); the next one goes through.
 fn url_by_error(server: &Server) -> Result<QuestionOutcome, Refusal> {
-    if server.visited.swap(true, Ordering::Relaxed) {
+    if server.has_sent_links.swap(true, Ordering::Relaxed) {
         return Ok(QuestionOutcome::Answered(json!({"visited": true})));
     }
     let link =
@@ -124,19 +127,19 @@ fn url_by_error(server: &Server) -> Result<QuestionOutcome, Refusal> {
 
 /// Asks the client to repeat its request with the given state, and asks no question.
 fn state_only(request: &Request) -> Result<QuestionOutcome, Refusal> {
-    let round = round_of(request)?;
-    if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {
+    let round = read_round(request)?;
+    if round >= requested_rounds(request) && !request.faults.has(Fault::EndlessInput) {
         return Ok(QuestionOutcome::Answered(json!({"rounds": round})));
     }
     Ok(QuestionOutcome::InputRequired(input_required(None, round + 1)))
 }
 
-fn rounds(request: &Request) -> u64 {
+fn requested_rounds(request: &Request) -> u64 {
     request.params["arguments"]["rounds"].as_u64().unwrap_or(1)
 }
 
 fn input_required(requests: Option<Value>, round: u64) -> Value {
-    let mut result = json!({"resultType": "input_required", "requestState": state(round)});
+    let mut result = json!({"resultType": "input_required", "requestState": request_state(round)});
     if let Some(requests) = requests {
         result["inputRequests"] = requests;
     }
@@ -144,14 +147,14 @@ fn input_required(requests: Option<Value>, round: u64) -> Value {
 }
 
 /// A state with everything that a careless client would change: spaces, escapes, non-ASCII letters.
-fn state(round: u64) -> String {
+fn request_state(round: u64) -> String {
     format!(" round {round}\t\"é\\u0041\" ")
 }
 
 /// The round that the client's state names; an error if a byte of it was changed.
-fn round_of(request: &Request) -> Result<u64, Refusal> {
-    let Some(given) = request.params.get("requestState") else { return Ok(0) };
+fn read_round(request: &Request) -> Result<u64, Refusal> {
+    let Some(sent_state) = request.params.get("requestState") else { return Ok(0) };
     (1..=1_000)
-        .find(|round| *given == state(*round))
+        .find(|round| *sent_state == request_state(*round))
         .ok_or_else(|| Refusal::new(code::INVALID_PARAMS, "requestState is not what was sent"))
 }

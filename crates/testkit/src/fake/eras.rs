@@ -21,63 +21,63 @@ pub(crate) type Reply = Result<Value, Refusal>;
 /// Answers a request of either era.
 pub(crate) async fn dispatch(server: &Arc<Server>, request: &Request) -> Reply {
     if server.has(Fault::NeverStart) {
-        return silence().await;
+        return wait_forever().await;
     }
     if request.method == "server/discover" {
-        fail_on_probe(server, request).await?;
+        apply_probe_faults(server, request).await?;
     }
-    if request.struck.by(Fault::DiscoverEmpty) {
+    if request.faults.has(Fault::DiscoverEmpty) {
         return Ok(json!({}));
     }
     match request.era {
-        Era::Legacy => legacy(server, request).await,
-        Era::Modern => modern(server, request).await,
+        Era::Legacy => answer_legacy(server, request).await,
+        Era::Modern => answer_modern(server, request).await,
     }
 }
 
 /// Never answers; a cancellation still ends it.
-pub(crate) async fn silence<T>() -> T {
+pub(crate) async fn wait_forever<T>() -> T {
     std::future::pending().await
 }
 
-async fn fail_on_probe(server: &Server, request: &Request) -> Result<(), Refusal> {
-    let wait = |fault| Duration::from_millis(server.options.faults.number(fault).unwrap_or(0));
-    if request.struck.by(Fault::ExitOnDiscover) {
+async fn apply_probe_faults(server: &Server, request: &Request) -> Result<(), Refusal> {
+    let delay = |fault| Duration::from_millis(server.options.faults.number(fault).unwrap_or(0));
+    if request.faults.has(Fault::ExitOnDiscover) {
         let code = server.options.faults.number(Fault::ExitOnDiscover).unwrap_or(1);
         request.out.send(Frame::Die(Death::Exit(i32::try_from(code).unwrap_or(1)))).await;
-        return silence().await;
+        return wait_forever().await;
     }
-    if request.struck.by(Fault::IgnoreDiscover) {
-        return silence().await;
+    if request.faults.has(Fault::IgnoreDiscover) {
+        return wait_forever().await;
     }
-    if request.struck.by(Fault::RefuseVersion) {
-        return Err(unsupported(MODERN, &request.params["_meta"][META_VERSION]));
+    if request.faults.has(Fault::RefuseVersion) {
+        return Err(unsupported_version(MODERN, &request.params["_meta"][META_VERSION]));
     }
-    if request.struck.by(Fault::LateDiscover) {
-        tokio::time::sleep(wait(Fault::LateDiscover)).await;
+    if request.faults.has(Fault::LateDiscover) {
+        tokio::time::sleep(delay(Fault::LateDiscover)).await;
     }
-    if request.struck.by(Fault::LateThenLegacy) {
-        tokio::time::sleep(wait(Fault::LateThenLegacy)).await;
-        return Err(unknown(&request.method));
+    if request.faults.has(Fault::LateThenLegacy) {
+        tokio::time::sleep(delay(Fault::LateThenLegacy)).await;
+        return Err(method_not_found(&request.method));
     }
     Ok(())
 }
 
-fn unknown(method: &str) -> Refusal {
+fn method_not_found(method: &str) -> Refusal {
     Refusal::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
 }
 
-async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
+async fn answer_legacy(server: &Arc<Server>, request: &Request) -> Reply {
     match request.method.as_str() {
         "initialize" => return Ok(initialize(server, request)),
         "ping" => return Ok(json!({})),
-        "server/discover" | "subscriptions/listen" => return Err(unknown(&request.method)),
+        "server/discover" | "subscriptions/listen" => return Err(method_not_found(&request.method)),
         _ => {}
     }
     let is_uninitialized = match server.options.transport {
         Transport::Stdio => request.peer.capabilities.get().is_none(),
         // Like the servers of the Python SDK, this waits for `notifications/initialized`.
-        Transport::Sse => !request.peer.ready.load(Ordering::Relaxed),
+        Transport::Sse => !request.peer.is_initialized.load(Ordering::Relaxed),
         Transport::Http => false,
     };
     if is_uninitialized {
@@ -93,13 +93,13 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
             server.subscribe(&request.peer, uri, request.method == "resources/subscribe");
             Ok(json!({}))
         }
-        _ => common(server, request).await,
+        _ => answer_common(server, request).await,
     }
 }
 
 fn initialize(server: &Server, request: &Request) -> Value {
-    let wanted = request.params["protocolVersion"].as_str().unwrap_or_default();
-    let known = LEGACY.iter().copied().find(|known| *known == wanted).unwrap_or(LEGACY[0]);
+    let requested_version = request.params["protocolVersion"].as_str().unwrap_or_default();
+    let known = LEGACY.iter().copied().find(|known| *known == requested_version).unwrap_or(LEGACY[0]);
     let version = server.options.faults.text(Fault::Version).unwrap_or(known);
     let mut capabilities = offers::capabilities();
     capabilities["logging"] = json!({});
@@ -114,7 +114,7 @@ fn initialize(server: &Server, request: &Request) -> Value {
     })
 }
 
-async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
+async fn answer_modern(server: &Arc<Server>, request: &Request) -> Reply {
     let spoken = server.options.faults.text(Fault::Version).unwrap_or(MODERN);
     if request.method == "initialize" {
         // Versioning, "backward compatibility": name the versions in the error that answers `initialize`.
@@ -130,9 +130,9 @@ async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
         }),
         "subscriptions/listen" => listen(server, request).await?,
         "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
-            return Err(unknown(&request.method));
+            return Err(method_not_found(&request.method));
         }
-        _ => common(server, request).await?,
+        _ => answer_common(server, request).await?,
     };
     decorate(server, &request.method, &mut result);
     Ok(result)
@@ -150,10 +150,10 @@ fn check_meta(request: &Request, spoken: &str) -> Result<(), Refusal> {
     if version == spoken {
         return Ok(());
     }
-    Err(unsupported(spoken, &json!(version)))
+    Err(unsupported_version(spoken, &json!(version)))
 }
 
-fn unsupported(spoken: &str, requested: &Value) -> Refusal {
+fn unsupported_version(spoken: &str, requested: &Value) -> Refusal {
     let data = json!({"supported": [spoken], "requested": requested});
     Refusal::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data)
 }
@@ -176,33 +176,33 @@ fn decorate(server: &Server, method: &str, result: &mut Value) {
 async fn listen(server: &Server, request: &Request) -> Reply {
     let filter = &request.params["notifications"];
     let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
-    let notice = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
+    let acknowledgement = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
     // Register first: a client that has read the acknowledgement relies on getting every change.
     server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
-    request.out.send(Frame::message(&notice)).await;
+    request.out.send(Frame::message(&acknowledgement)).await;
     if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         request.out.send(Frame::End).await;
-        return silence().await;
+        return wait_forever().await;
     }
     if let Some(ms) = server.options.faults.number(Fault::ListenCancelled) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         server.unlisten(&request.peer, &request.id);
         let cancelled = wire::notification("notifications/cancelled", &json!({"requestId": request.id}));
         request.out.send(Frame::message(&cancelled)).await;
-        return silence().await;
+        return wait_forever().await;
     }
     if let Some(ms) = server.options.faults.number(Fault::ListenEnds) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         server.unlisten(&request.peer, &request.id);
         return Ok(json!({"_meta": {META_SUBSCRIPTION: request.id}}));
     }
-    silence().await
+    wait_forever().await
 }
 
 /// The methods that both eras have.
-async fn common(server: &Arc<Server>, request: &Request) -> Reply {
-    if request.struck.by(Fault::ListFails) {
+async fn answer_common(server: &Arc<Server>, request: &Request) -> Reply {
+    if request.faults.has(Fault::ListFails) {
         return Err(Refusal::new(code::INTERNAL, "told to fail"));
     }
     match request.method.as_str() {
@@ -214,6 +214,6 @@ async fn common(server: &Arc<Server>, request: &Request) -> Reply {
         "prompts/list" => Ok(json!({"prompts": offers::prompts()})),
         "prompts/get" => offers::get_prompt(server, request).await,
         "completion/complete" => Ok(offers::complete(&request.params)),
-        other => Err(unknown(other)),
+        other => Err(method_not_found(other)),
     }
 }

@@ -30,7 +30,7 @@ pub enum FaultTarget {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct FaultRow {
     /// The fault itself.
     pub fault: Fault,
     /// Its name on the command line.
@@ -40,7 +40,7 @@ pub struct Row {
     /// The requests that it strikes by default.
     pub target: FaultTarget,
     /// What it does, for the printed table.
-    pub says: &'static str,
+    pub description: &'static str,
 }
 
 const CALL: FaultTarget = FaultTarget::Method("tools/call");
@@ -50,16 +50,16 @@ const STANDING: FaultTarget = FaultTarget::Standing;
 const EVERY: FaultTarget = FaultTarget::Every;
 
 macro_rules! faults {
-    ($($variant:ident, $name:literal, $arg:expr, $target:expr, $says:literal;)*) => {
+    ($($variant:ident, $name:literal, $arg:expr, $target:expr, $description:literal;)*) => {
         /// Something that the fake server does wrong; the rows of [`FAULTS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
-            $(#[doc = $says] $variant,)*
+            $(#[doc = $description] $variant,)*
         }
 
         /// Every fault, in the order of a connection's life.
-        pub const FAULTS: &[Row] = &[
-            $(Row { fault: Fault::$variant, name: $name, arg: $arg, target: $target, says: $says },)*
+        pub const FAULTS: &[FaultRow] = &[
+            $(FaultRow { fault: Fault::$variant, name: $name, arg: $arg, target: $target, description: $description },)*
         ];
     };
 }
@@ -215,7 +215,7 @@ faults! {
 impl Fault {
     /// The row of this fault.
     #[must_use]
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static FaultRow {
         // The macro writes the variants and the rows in the same order.
         &FAULTS[self as usize]
     }
@@ -226,16 +226,16 @@ impl Fault {
 pub struct Faults {
     chosen: Vec<(Fault, Option<String>)>,
     /// `--fault-on`: the method whose requests the faults strike instead of their default ones; `*` is every method.
-    pub on: Option<String>,
+    pub target_method: Option<String>,
     /// `--fault-after`: the number of requests of that method that succeed first.
-    pub after: u64,
+    pub skip: u64,
     /// `--fault-times`: the number of later requests that the fault strikes.
     pub times: u64,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { chosen: Vec::new(), on: None, after: 0, times: u64::MAX }
+        Self { chosen: Vec::new(), target_method: None, skip: 0, times: u64::MAX }
     }
 }
 
@@ -295,34 +295,34 @@ impl Faults {
         }
     }
 
-    /// Returns the faults that strike a request of this method, before which the server has received `seen` requests of
-    /// the same method.
+    /// Returns the faults that strike a request of this method, before which the server has received
+    /// `earlier_requests` of the same method.
     #[must_use]
-    pub fn strike(&self, method: &str, seen: u64) -> Struck {
-        let is_in_range = seen >= self.after && seen - self.after < self.times;
-        let aimed = |fault: Fault| match (&self.on, fault.row().target) {
+    pub fn for_request(&self, method: &str, earlier_requests: u64) -> RequestFaults {
+        let is_in_range = earlier_requests >= self.skip && earlier_requests - self.skip < self.times;
+        let is_aimed = |fault: Fault| match (&self.target_method, fault.row().target) {
             (_, FaultTarget::Standing) => false,
             (Some(on), _) => on == "*" || on == method,
             (None, FaultTarget::Method(own)) => own == method,
             (None, FaultTarget::Every) => true,
         };
         let faults = if is_in_range {
-            self.chosen.iter().map(|(fault, _)| *fault).filter(|fault| aimed(*fault)).collect()
+            self.chosen.iter().map(|(fault, _)| *fault).filter(|fault| is_aimed(*fault)).collect()
         } else {
             Vec::new()
         };
-        Struck(faults)
+        RequestFaults(faults)
     }
 }
 
 /// The faults that strike one request.
 #[derive(Clone, Debug, Default)]
-pub struct Struck(Vec<Fault>);
+pub struct RequestFaults(Vec<Fault>);
 
-impl Struck {
+impl RequestFaults {
     /// Whether this fault strikes.
     #[must_use]
-    pub fn by(&self, fault: Fault) -> bool {
+    pub fn has(&self, fault: Fault) -> bool {
         self.0.contains(&fault)
     }
 
@@ -335,10 +335,10 @@ impl Struck {
 /// The table as text, one fault a line, for `fake-server faults`.
 #[must_use]
 pub fn table() -> String {
-    FAULTS.iter().map(formatted).collect()
+    FAULTS.iter().map(format_row).collect()
 }
 
-fn formatted(row: &Row) -> String {
+fn format_row(row: &FaultRow) -> String {
     let arg = match row.arg {
         Arg::No => String::new(),
         Arg::Number(default) => format!("[={default}]"),
@@ -350,14 +350,14 @@ fn formatted(row: &Row) -> String {
         FaultTarget::Method(method) => method,
         FaultTarget::Every => "*",
     };
-    format!("{:<36} {:<16} {}\n", format!("{}{arg}", row.name), strikes, row.says)
+    format!("{:<36} {:<16} {}\n", format!("{}{arg}", row.name), strikes, row.description)
 }
 
 /// Counts the requests of each method.
 #[derive(Debug, Default)]
-pub struct Tally(BTreeMap<String, u64>);
+pub struct RequestCounts(BTreeMap<String, u64>);
 
-impl Tally {
+impl RequestCounts {
     /// Counts a request of this method, and returns the number of earlier ones.
     pub fn count(&mut self, method: &str) -> u64 {
         let seen = self.0.entry(method.to_owned()).or_default();
@@ -376,29 +376,30 @@ mod tests {
         for row in FAULTS {
             assert_eq!(row.fault.row().name, row.name);
             assert!(names.insert(row.name), "{} is listed twice", row.name);
-            assert!(!row.says.is_empty() && row.says.len() < 150, "{}", row.name);
+            assert!(!row.description.is_empty() && row.description.len() < 150, "{}", row.name);
         }
     }
 
     #[test]
     fn a_fault_strikes_its_own_method_in_its_turn_only() {
-        let mut faults = Faults { after: 1, times: 2, ..Faults::default() };
+        let mut faults = Faults { skip: 1, times: 2, ..Faults::default() };
         faults.add("no-answer").unwrap();
         faults.add("bad-tool").unwrap();
-        let struck: Vec<bool> = (0..4).map(|seen| faults.strike("tools/call", seen).by(Fault::NoAnswer)).collect();
+        let struck: Vec<bool> =
+            (0..4).map(|seen| faults.for_request("tools/call", seen).has(Fault::NoAnswer)).collect();
         assert_eq!(struck, [false, true, true, false]);
-        assert!(!faults.strike("tools/list", 1).by(Fault::NoAnswer));
-        assert!(!faults.strike("tools/call", 1).by(Fault::BadTool), "a standing fault never strikes");
+        assert!(!faults.for_request("tools/list", 1).has(Fault::NoAnswer));
+        assert!(!faults.for_request("tools/call", 1).has(Fault::BadTool), "a standing fault never strikes");
     }
 
     #[test]
     fn fault_on_aims_a_fault_at_another_method_or_at_all() {
-        let mut faults = Faults { on: Some("tools/list".to_owned()), ..Faults::default() };
+        let mut faults = Faults { target_method: Some("tools/list".to_owned()), ..Faults::default() };
         faults.add("no-answer").unwrap();
-        assert!(faults.strike("tools/list", 0).by(Fault::NoAnswer));
-        assert!(!faults.strike("tools/call", 0).by(Fault::NoAnswer));
-        faults.on = Some("*".to_owned());
-        assert!(faults.strike("ping", 0).by(Fault::NoAnswer));
+        assert!(faults.for_request("tools/list", 0).has(Fault::NoAnswer));
+        assert!(!faults.for_request("tools/call", 0).has(Fault::NoAnswer));
+        faults.target_method = Some("*".to_owned());
+        assert!(faults.for_request("ping", 0).has(Fault::NoAnswer));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Streamable HTTP of both eras, at `/mcp`.
 //!
-//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with something other
-//! than MCP), then `mirror` (headers of 2026-07-28) or `sessions` (the legacy era). Its answer is one body (`answers`,
-//! `gzip`) or a stream (`events`).
+//! `connection` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with something
+//! other than MCP), then `mirror` (headers of 2026-07-28) or `sessions` (the legacy era). Its answer is one body
+//! (`answers`, `gzip`) or a stream (`events`).
 
 use std::collections::HashMap;
 use std::io;
@@ -13,28 +13,28 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::faults::{Fault, Struck};
-use super::options::{Answers, Eras};
+use super::faults::{Fault, RequestFaults};
+use super::options::{AnswerFormat, Eras};
 use super::server::{Era, Peer, Request, Server};
 use super::wire::{self, Frame, Incoming, Outbox, Refusal, code};
 
 mod answers;
+mod connection;
 mod events;
-mod exchange;
 mod gzip;
 mod mirror;
 mod sessions;
 mod stumbles;
 
+pub(super) use connection::{Connection, HttpRequest};
 pub(super) use events::event;
-pub(super) use exchange::{Exchange, HttpRequest};
-pub(super) use stumbles::instead_of_mcp;
+pub(super) use stumbles::respond_with_fault;
 
 use sessions::{Session, Sessions};
 
 /// The state of a connection after an answer.
 #[derive(Debug)]
-pub(super) enum After {
+pub(super) enum ConnectionAction {
     Keep,
     Close,
     Reset,
@@ -43,7 +43,7 @@ pub(super) enum After {
 /// The path of the endpoint.
 const PATH: &str = "/mcp";
 /// The same endpoint, for `redirect-same`.
-const MOVED: &str = "/moved";
+const REDIRECT_PATH: &str = "/moved";
 
 /// The state that the connections of one server share.
 #[derive(Debug)]
@@ -57,32 +57,32 @@ struct Endpoint {
 struct State {
     sessions: Sessions,
     /// Streams that were cut, and that a client can resume with a GET, by their event id.
-    parked: HashMap<String, Parked>,
+    parked_streams: HashMap<String, ParkedStream>,
 }
 
 /// The rest of a stream that was cut.
 #[derive(Debug)]
-struct Parked {
+struct ParkedStream {
     frames: mpsc::Receiver<Frame>,
-    struck: Struck,
+    request_faults: RequestFaults,
 }
 
 /// Binds a port of 127.0.0.1 and prints the URL as the only line of stdout; then accepts connections forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, PATH).await?;
-    let state = State { sessions: Sessions::new(&server.options.faults), parked: HashMap::new() };
+    let state = State { sessions: Sessions::new(&server.options.faults), parked_streams: HashMap::new() };
     let endpoint = Arc::new(Endpoint { server, state: Mutex::new(state) });
     loop {
         let (stream, _) = listener.accept().await?;
         let endpoint = Arc::clone(&endpoint);
         let server = Arc::clone(&endpoint.server);
         server.spawn(async move {
-            let mut exchange = Exchange::new(stream);
+            let mut connection = Connection::new(stream);
             loop {
-                match endpoint.answer_one(&mut exchange).await {
-                    Ok(After::Keep) => {}
-                    Ok(After::Reset) => return exchange.reset(),
-                    Ok(After::Close) | Err(_) => return,
+                match endpoint.answer_one(&mut connection).await {
+                    Ok(ConnectionAction::Keep) => {}
+                    Ok(ConnectionAction::Reset) => return connection.reset(),
+                    Ok(ConnectionAction::Close) | Err(_) => return,
                 }
             }
         });
@@ -101,105 +101,107 @@ pub(super) async fn bind(port: u16, path: &str) -> io::Result<TcpListener> {
 
 impl Endpoint {
     /// Answers one HTTP request.
-    async fn answer_one(&self, exchange: &mut Exchange) -> io::Result<After> {
-        let Some(http_request) = exchange.next().await? else { return Ok(After::Close) };
-        if http_request.path != PATH && http_request.path != MOVED {
-            return plain_text(exchange, 404, "no such page").await;
+    async fn answer_one(&self, connection: &mut Connection) -> io::Result<ConnectionAction> {
+        let Some(http_request) = connection.read_request().await? else { return Ok(ConnectionAction::Close) };
+        if http_request.path != PATH && http_request.path != REDIRECT_PATH {
+            return respond_plain_text(connection, 404, "no such page").await;
         }
         match http_request.method.as_str() {
-            "POST" => self.post(exchange, http_request).await,
-            "GET" => self.get(exchange, &http_request).await,
-            "DELETE" => self.delete(exchange, &http_request).await,
-            _ => plain_text(exchange, 405, "method not allowed").await,
+            "POST" => self.post(connection, http_request).await,
+            "GET" => self.get(connection, &http_request).await,
+            "DELETE" => self.delete(connection, &http_request).await,
+            _ => respond_plain_text(connection, 405, "method not allowed").await,
         }
     }
 
-    async fn post(&self, exchange: &mut Exchange, http_request: HttpRequest) -> io::Result<After> {
+    async fn post(&self, connection: &mut Connection, http_request: HttpRequest) -> io::Result<ConnectionAction> {
         let accept = http_request.header("accept").unwrap_or_default();
         if !(accept.contains("application/json") && accept.contains("text/event-stream")) {
-            return plain_text(exchange, 406, "accept both application/json and text/event-stream").await;
+            return respond_plain_text(connection, 406, "accept both application/json and text/event-stream").await;
         }
         match wire::parse(&http_request.body) {
             Incoming::Request { id, method, params } => {
-                self.request(exchange, http_request, (id, method, params)).await
+                self.request(connection, http_request, (id, method, params)).await
             }
             Incoming::Notification { method, params } => {
-                let session = self.state.lock().sessions.of_request(&http_request);
+                let session = self.state.lock().sessions.find_for_request(&http_request);
                 if let Some(session) = session {
-                    self.server.notice(&session.peer, &method, &params);
+                    self.server.handle_notification(&session.peer, &method, &params);
                 } else {
-                    self.server.log.seen(json!({"method": method, "params": params}));
+                    self.server.log.received(json!({"method": method, "params": params}));
                 }
-                accepted(exchange).await
+                respond_accepted(connection).await
             }
             Incoming::Response { id, body } => {
-                self.server.answered(&id, body);
-                accepted(exchange).await
+                self.server.handle_response(&id, body);
+                respond_accepted(connection).await
             }
-            Incoming::Invalid(reason) => plain_text(exchange, 400, &reason).await,
+            Incoming::Invalid(reason) => respond_plain_text(connection, 400, &reason).await,
         }
     }
 
     async fn request(
         &self,
-        exchange: &mut Exchange,
+        connection: &mut Connection,
         http_request: HttpRequest,
         message: (serde_json::Value, String, serde_json::Value),
-    ) -> io::Result<After> {
-        let session = self.state.lock().sessions.of_request(&http_request);
-        let is_initialize = message.1 == "initialize";
+    ) -> io::Result<ConnectionAction> {
+        let session = self.state.lock().sessions.find_for_request(&http_request);
+        let (_, method, _) = &message;
+        let is_initialize = method == "initialize";
         let peer = match &session {
             Some(session) => Arc::clone(&session.peer),
-            None => Peer::new(format!("http-{}", self.server.unique())),
+            None => Peer::new(format!("http-{}", self.server.unique_number())),
         };
         let (out, frames) = Outbox::new();
         let request = self.server.admit(message, &peer, out, http_request.headers.clone());
-        if let Some(after) = instead_of_mcp(exchange, &self.server, &request, &http_request.path).await? {
-            return Ok(after);
+        if let Some(action) = respond_with_fault(connection, &self.server, &request, &http_request.path).await? {
+            return Ok(action);
         }
         if request.era == Era::Modern {
             if let Err(refusal) = mirror::check(&self.server, &request) {
-                return refuse(exchange, 400, &request.id, &refusal).await;
+                return respond_error(connection, 400, &request.id, &refusal).await;
             }
         } else if !is_initialize {
             let error = self.state.lock().sessions.check(&http_request, session.as_deref());
             if let Some(error) = error {
-                return error.write_to(exchange, &request.id).await;
+                return error.write_to(connection, &request.id).await;
             }
         }
         let new_session =
             (is_initialize && request.era == Era::Legacy).then(|| self.state.lock().sessions.open(peer)).flatten();
-        self.answer(exchange, request, frames, new_session).await
+        self.answer(connection, request, frames, new_session).await
     }
 
     /// Runs the request and writes its answer. `new_session` is the session that the request has opened.
     async fn answer(
         &self,
-        exchange: &mut Exchange,
+        connection: &mut Connection,
         request: Request,
         mut frames: mpsc::Receiver<Frame>,
         new_session: Option<Arc<Session>>,
-    ) -> io::Result<After> {
-        let (id, struck, era, peer) =
-            (request.id.clone(), request.struck.clone(), request.era, Arc::clone(&request.peer));
+    ) -> io::Result<ConnectionAction> {
+        let (id, request_faults, era, peer) =
+            (request.id.clone(), request.faults.clone(), request.era, Arc::clone(&request.peer));
         self.server.start(request);
         let session = new_session.as_ref().map(|session| session.id.as_str());
-        let stream = events::Stream { server: &self.server, struck: &struck, session };
+        let stream = events::StreamWriter { server: &self.server, request_faults: &request_faults, session };
         if let Some(retry) = stream.retry_delay() {
-            let event = format!("stream-{}", self.server.unique());
+            let event = format!("stream-{}", self.server.unique_number());
             // Park the rest before the client gets the event id, because the client may resume immediately.
-            self.park(&event, Parked { frames, struck: struck.clone() });
-            return stream.cut(exchange, &event, retry).await;
+            self.park(&event, ParkedStream { frames, request_faults: request_faults.clone() });
+            return stream.write_cut(connection, &event, retry).await;
         }
-        let outcome = if self.server.options.answers == Answers::Sse || events::needs_stream(&struck) {
-            stream.whole(exchange, None, &mut frames).await
+        let outcome = if self.server.options.answer_format == AnswerFormat::Sse || events::needs_stream(&request_faults)
+        {
+            stream.write_whole(connection, None, &mut frames).await
         } else {
-            match next(exchange, &mut frames).await {
+            match next_frame(connection, &mut frames).await {
                 Some(Frame::Answer { bytes, status }) => {
-                    answers::write(exchange, &stream, status, &bytes).await.map(Some)
+                    answers::write(connection, &stream, status, &bytes).await.map(Some)
                 }
                 Some(Frame::Die(death)) => death.die(),
-                Some(first) => stream.whole(exchange, Some(first), &mut frames).await,
+                Some(first) => stream.write_whole(connection, Some(first), &mut frames).await,
                 None => Ok(None),
             }
         };
@@ -208,115 +210,130 @@ impl Endpoint {
         if client_left && era == Era::Modern && self.server.is_running(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");
         }
-        Ok(outcome?.unwrap_or(After::Close))
+        Ok(outcome?.unwrap_or(ConnectionAction::Close))
     }
 
     /// Answers a GET: with the stream of a legacy session, or with the rest of a stream that was cut.
-    async fn get(&self, exchange: &mut Exchange, http_request: &HttpRequest) -> io::Result<After> {
+    async fn get(&self, connection: &mut Connection, http_request: &HttpRequest) -> io::Result<ConnectionAction> {
         let resumed = http_request.header("last-event-id");
-        self.server.log.seen(json!({"http": "GET", "last_event_id": resumed}));
+        self.server.log.received(json!({"http": "GET", "last_event_id": resumed}));
         if self.server.options.eras == Eras::Modern {
-            return plain_text(exchange, 405, "no GET in this revision").await;
+            return respond_plain_text(connection, 405, "no GET in this revision").await;
         }
-        let no_faults = Struck::default();
-        let stream = events::Stream { server: &self.server, struck: &no_faults, session: None };
+        let no_faults = RequestFaults::default();
+        let stream = events::StreamWriter { server: &self.server, request_faults: &no_faults, session: None };
         if let Some(event) = resumed {
-            return self.resume(exchange, &stream, event).await;
+            return self.resume(connection, &stream, event).await;
         }
         if let Some(status) = self.server.options.faults.number(Fault::RefuseStream) {
             let status = u16::try_from(status).unwrap_or(405);
-            return plain_text(exchange, status, "no standing stream here").await;
+            return respond_plain_text(connection, status, "no standing stream here").await;
         }
         let (session, error) = {
             let sessions = &mut self.state.lock().sessions;
-            let session = sessions.of_request(http_request);
+            let session = sessions.find_for_request(http_request);
             let error = sessions.check(http_request, session.as_deref());
             (session, error)
         };
         if let Some(error) = error {
-            return error.write_to(exchange, &serde_json::Value::Null).await;
+            return error.write_to(connection, &serde_json::Value::Null).await;
         }
         let (out, mut frames) = Outbox::new();
         let peer = session.map_or_else(|| Peer::new("no session"), |session| Arc::clone(&session.peer));
         self.server.listen(&peer, out.clone(), None);
-        stream.open(exchange).await?;
-        stream.run(exchange, None, &mut frames).await?;
+        stream.begin(connection).await?;
+        stream.write_frames(connection, None, &mut frames).await?;
         drop(out);
-        Ok(After::Close)
+        Ok(ConnectionAction::Close)
     }
 
     /// Keeps the rest of a stream for a GET with this event id.
-    fn park(&self, event: &str, rest: Parked) {
-        self.state.lock().parked.insert(event.to_owned(), rest);
+    fn park(&self, event: &str, rest: ParkedStream) {
+        self.state.lock().parked_streams.insert(event.to_owned(), rest);
     }
 
     /// Writes the rest of the stream that was cut with this event id, unless its fault demands something else.
-    async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
-        let parked = self.state.lock().parked.remove(event);
-        let Some(mut parked) = parked else { return plain_text(exchange, 404, "no such stream").await };
-        if parked.struck.by(Fault::SseRefusesResume) {
+    async fn resume(
+        &self,
+        connection: &mut Connection,
+        stream: &events::StreamWriter<'_>,
+        event: &str,
+    ) -> io::Result<ConnectionAction> {
+        let parked = self.state.lock().parked_streams.remove(event);
+        let Some(mut parked) = parked else { return respond_plain_text(connection, 404, "no such stream").await };
+        if parked.request_faults.has(Fault::SseRefusesResume) {
             self.park(event, parked);
             let status = self.server.options.faults.number(Fault::SseRefusesResume).unwrap_or(405);
-            return plain_text(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
+            return respond_plain_text(connection, u16::try_from(status).unwrap_or(405), "no stream is resumed here")
+                .await;
         }
-        stream.open(exchange).await?;
-        if parked.struck.by(Fault::SseResetLoop) {
+        stream.begin(connection).await?;
+        if parked.request_faults.has(Fault::SseResetLoop) {
             self.park(event, parked);
-            return Ok(After::Reset);
+            return Ok(ConnectionAction::Reset);
         }
-        if parked.struck.by(Fault::SseEmptyLoop) {
+        if parked.request_faults.has(Fault::SseEmptyLoop) {
             self.park(event, parked);
-            exchange.chunk(b"").await?;
-            return Ok(After::Keep);
+            connection.write_chunk(b"").await?;
+            return Ok(ConnectionAction::Keep);
         }
-        let outcome = stream.run(exchange, None, &mut parked.frames).await?;
+        let outcome = stream.write_frames(connection, None, &mut parked.frames).await?;
         if outcome.is_none() {
             self.park(event, parked);
         }
-        Ok(outcome.unwrap_or(After::Close))
+        Ok(outcome.unwrap_or(ConnectionAction::Close))
     }
 
-    async fn delete(&self, exchange: &mut Exchange, http_request: &HttpRequest) -> io::Result<After> {
-        self.server.log.seen(json!({"http": "DELETE"}));
+    async fn delete(&self, connection: &mut Connection, http_request: &HttpRequest) -> io::Result<ConnectionAction> {
+        self.server.log.received(json!({"http": "DELETE"}));
         let closed = self.state.lock().sessions.close(http_request);
         match closed {
             _ if self.server.options.eras == Eras::Modern => {
-                plain_text(exchange, 405, "no DELETE in this revision").await
+                respond_plain_text(connection, 405, "no DELETE in this revision").await
             }
-            true => exchange.respond(200, &[], b"").await.map(|()| After::Keep),
-            false => plain_text(exchange, 404, "no such session").await,
+            true => connection.respond(200, &[], b"").await.map(|()| ConnectionAction::Keep),
+            false => respond_plain_text(connection, 404, "no such session").await,
         }
     }
 }
 
 /// Returns the next frame; `None` if the client closes the connection before there is one.
-async fn next(exchange: &mut Exchange, frames: &mut mpsc::Receiver<Frame>) -> Option<Frame> {
+async fn next_frame(connection: &mut Connection, frames: &mut mpsc::Receiver<Frame>) -> Option<Frame> {
     tokio::select! {
         frame = frames.recv() => frame,
-        () = exchange.gone() => None,
+        () = connection.wait_until_closed() => None,
     }
 }
 
 /// Answers with plain text.
-pub(super) async fn plain_text(exchange: &mut Exchange, status: u16, text: &str) -> io::Result<After> {
-    exchange.respond(status, &[("content-type", "text/plain")], text.as_bytes()).await?;
-    Ok(After::Keep)
+pub(super) async fn respond_plain_text(
+    connection: &mut Connection,
+    status: u16,
+    text: &str,
+) -> io::Result<ConnectionAction> {
+    connection.respond(status, &[("content-type", "text/plain")], text.as_bytes()).await?;
+    Ok(ConnectionAction::Keep)
 }
 
 /// Answers 202 without a body, as MCP demands for notifications and responses.
-pub(super) async fn accepted(exchange: &mut Exchange) -> io::Result<After> {
-    exchange.respond(202, &[], b"").await?;
-    Ok(After::Keep)
+pub(super) async fn respond_accepted(connection: &mut Connection) -> io::Result<ConnectionAction> {
+    connection.respond(202, &[], b"").await?;
+    Ok(ConnectionAction::Keep)
 }
 
 /// Answers with a JSON-RPC error.
-async fn refuse(exchange: &mut Exchange, status: u16, id: &serde_json::Value, refusal: &Refusal) -> io::Result<After> {
+async fn respond_error(
+    connection: &mut Connection,
+    status: u16,
+    id: &serde_json::Value,
+    refusal: &Refusal,
+) -> io::Result<ConnectionAction> {
     let body = refusal.answer(id).to_string();
-    exchange.respond(status, &[("content-type", "application/json")], body.as_bytes()).await?;
-    Ok(After::Keep)
+    connection.respond(status, &[("content-type", "application/json")], body.as_bytes()).await?;
+    Ok(ConnectionAction::Keep)
 }
 
 /// Returns the error that servers of the TypeScript SDK give for a request without a known session.
-fn no_valid_session() -> Refusal {
+fn no_valid_session_error() -> Refusal {
     Refusal::new(code::SERVER, "Bad Request: No valid session ID provided")
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::eras::{Reply, silence};
-use super::faults::{Fault, Faults, Struck};
+use super::eras::{Reply, wait_forever};
+use super::faults::{Fault, Faults, RequestFaults};
 use super::process::{self, Death};
 use super::server::{Era, Request, Server};
 use super::tools;
@@ -14,12 +14,12 @@ use super::wire::{self, Frame, code};
 /// Sends the answer to a request, with the messages before and after it.
 pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) {
     flood(server, request).await;
-    // A standing fault, which applies to every request and strikes none, so `request.struck` does not have it.
+    // A standing fault, which applies to every request and strikes none, so `request.faults` does not have it.
     if let Some(bytes) = server.options.faults.number(Fault::FillStderr) {
         process::fill_stderr(bytes);
     }
-    if request.struck.by(Fault::NoAnswer) {
-        return silence().await;
+    if request.faults.has(Fault::NoAnswer) {
+        return wait_forever().await;
     }
     let (message, status) = match reply {
         Ok(result) => (wire::result(&request.id, &result), 200),
@@ -28,40 +28,40 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
             (refusal.answer(&request.id), status)
         }
     };
-    if request.struck.by(Fault::Freeze) {
+    if request.faults.has(Fault::Freeze) {
         process::freeze();
     }
-    if let Some(last) = death(server, request, &message) {
-        request.out.send(last).await;
-        return silence().await;
+    if let Some(frame) = final_frame(server, request, &message) {
+        request.out.send(frame).await;
+        return wait_forever().await;
     }
-    for frame in answer_frames(&server.options.faults, &request.struck, message, status) {
+    for frame in answer_frames(&server.options.faults, &request.faults, message, status) {
         request.out.send(frame).await;
     }
-    if request.struck.by(Fault::StrayProgress) {
+    if request.faults.has(Fault::StrayProgress) {
         request.out.send(progress(&request.params["_meta"]["progressToken"])).await;
     }
     if request.method == "tools/list" {
         // A standing fault as well.
         let times = server.options.faults.number(Fault::ListChangedStorm).unwrap_or(0);
         for _ in 0..times {
-            server.tools_changed().await;
+            server.notify_tools_changed().await;
         }
     }
 }
 
 /// Sends the messages that come before the answer, if a fault strikes.
 async fn flood(server: &Arc<Server>, request: &Request) {
-    let count = |fault| if request.struck.by(fault) { server.options.faults.number(fault).unwrap_or(0) } else { 0 };
-    tools::notify(request, count(Fault::NotifyFlood)).await;
+    let count = |fault| if request.faults.has(fault) { server.options.faults.number(fault).unwrap_or(0) } else { 0 };
+    tools::send_log_messages(request, count(Fault::NotifyFlood)).await;
     for number in 0..count(Fault::PingFlood) {
         let ping = wire::request(&json!(format!("ping-{number}")), "ping", &json!({}));
         request.out.send(Frame::message(&ping)).await;
     }
-    if request.struck.by(Fault::StrayProgress) {
+    if request.faults.has(Fault::StrayProgress) {
         request.out.send(progress(&json!("unknown-token"))).await;
     }
-    if request.struck.by(Fault::OddMessages) {
+    if request.faults.has(Fault::OddMessages) {
         for odd in ODD_MESSAGES {
             request.out.send(Frame::Message(odd.as_bytes().to_vec())).await;
         }
@@ -100,45 +100,45 @@ fn progress(token: &Value) -> Frame {
 }
 
 /// Returns the frame that ends the process or closes its stdout, if a fault demands that instead of an answer.
-fn death(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
-    let struck = &request.struck;
-    if struck.by(Fault::CrashOnCall) {
+fn final_frame(server: &Server, request: &Request, message: &Value) -> Option<Frame> {
+    let request_faults = &request.faults;
+    if request_faults.has(Fault::CrashOnCall) {
         super::complain("fake-server: about to crash on a call, as the fault demands\n");
         let chosen = server.options.faults.text(Fault::CrashOnCall).and_then(Death::parse);
         return Some(Frame::Die(chosen.unwrap_or(Death::Exit(1))));
     }
-    if struck.by(Fault::CrashHoldingPipe) {
+    if request_faults.has(Fault::CrashHoldingPipe) {
         let (setsid, ignore_term) = (false, false);
-        if let Err(error) = process::grandchild(setsid, ignore_term) {
+        if let Err(error) = process::start_grandchild(setsid, ignore_term) {
             super::complain(&format!("fake-server: the grandchild cannot be started: {error}\n"));
         }
         return Some(Frame::Die(Death::STATUS_7));
     }
-    if struck.by(Fault::HalfLineThenCrash) {
+    if request_faults.has(Fault::HalfLineThenCrash) {
         let mut half = message.to_string().into_bytes();
         half.truncate(half.len() / 2);
         return Some(Frame::Torn(half));
     }
-    struck.by(Fault::CloseStdout).then_some(Frame::CloseStdout)
+    request_faults.has(Fault::CloseStdout).then_some(Frame::CloseStdout)
 }
 
 /// Returns the frames of one answer, with the faults that strike it.
-fn answer_frames(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> Vec<Frame> {
+fn answer_frames(faults: &Faults, request_faults: &RequestFaults, mut message: Value, status: u16) -> Vec<Frame> {
     let id = message["id"].clone();
-    for fault in struck.iter() {
+    for fault in request_faults.iter() {
         corrupt(faults, fault, &id, &mut message);
     }
-    let bytes = struck
+    let bytes = request_faults
         .iter()
         .find_map(|fault| garble(faults, fault, &id, &message))
         .unwrap_or_else(|| message.to_string().into_bytes());
     let mut frames = Vec::new();
-    if struck.by(Fault::ForgedFirst) || struck.by(Fault::SseWrongId) {
+    if request_faults.has(Fault::ForgedFirst) || request_faults.has(Fault::SseWrongId) {
         let forged =
             json!({"content": [{"type": "text", "text": "forged"}], "isError": false, "resultType": "complete"});
         frames.push(Frame::message(&wire::result(&unused_id(&id), &forged)));
     }
-    if struck.by(Fault::DuplicateAnswer) {
+    if request_faults.has(Fault::DuplicateAnswer) {
         frames.push(Frame::Message(bytes.clone()));
     }
     frames.push(Frame::Answer { bytes, status });
@@ -224,9 +224,9 @@ mod tests {
     fn answer_with(fault: &str) -> Vec<Vec<u8>> {
         let mut faults = Faults::default();
         faults.add(fault).unwrap();
-        let struck = faults.strike("tools/call", 0);
+        let request_faults = faults.for_request("tools/call", 0);
         let good = json!({"content": [{"type": "text", "text": "hello"}]});
-        let frames = answer_frames(&faults, &struck, wire::result(&json!(5), &good), 200);
+        let frames = answer_frames(&faults, &request_faults, wire::result(&json!(5), &good), 200);
         frames
             .into_iter()
             .map(|frame| match frame {

@@ -11,36 +11,36 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Option<File>,
-    all: bool,
+    logs_all: bool,
 }
 
 impl Log {
-    pub(crate) fn open(path: Option<&Path>, all: bool) -> std::io::Result<Self> {
+    pub(crate) fn open(path: Option<&Path>, logs_all: bool) -> std::io::Result<Self> {
         let file = match path {
             Some(path) => Some(OpenOptions::new().create(true).append(true).open(path)?),
             None => None,
         };
-        Ok(Self { file, all })
+        Ok(Self { file, logs_all })
     }
 
     /// Logs that a tool ran: the side effect that no client may repeat by itself.
     pub(crate) fn effect(&self, tool: &str, args: &Value) {
-        self.line(json!({"tool": tool, "args": args}));
+        self.write_line(json!({"tool": tool, "args": args}));
     }
 
     /// Logs that a request was cancelled; `by` says how.
     pub(crate) fn cancelled(&self, id: &Value, by: &str) {
-        self.line(json!({"cancelled": id, "by": by}));
+        self.write_line(json!({"cancelled": id, "by": by}));
     }
 
     /// Logs another received message; written only with `--log-all`.
-    pub(crate) fn seen(&self, entry: Value) {
-        if self.all {
-            self.line(entry);
+    pub(crate) fn received(&self, entry: Value) {
+        if self.logs_all {
+            self.write_line(entry);
         }
     }
 
-    fn line(&self, mut entry: Value) {
+    fn write_line(&self, mut entry: Value) {
         let Some(mut file) = self.file.as_ref() else { return };
         entry["pid"] = json!(std::process::id());
         entry["at_ms"] = json!(now_ms());

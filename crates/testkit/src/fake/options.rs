@@ -29,7 +29,7 @@ pub enum Eras {
 
 /// When HTTP answers with an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub enum AnswerFormat {
     /// Only when something is sent before the answer.
     Auto,
     /// Always.
@@ -60,7 +60,7 @@ pub struct Options {
     /// `ttlMs` of modern lists.
     pub ttl_ms: i64,
     /// When HTTP answers with an event stream.
-    pub answers: Answers,
+    pub answer_format: AnswerFormat,
     /// The name that the server gives itself.
     pub name: String,
     /// The port of an HTTP server; 0 is any free one.
@@ -110,7 +110,7 @@ impl Options {
             log: None,
             log_all: false,
             ttl_ms: 0,
-            answers: Answers::Auto,
+            answer_format: AnswerFormat::Auto,
             name: "fake-server".to_owned(),
             port: 0,
             until_eof: false,
@@ -131,19 +131,19 @@ impl Options {
         }
         let value = args.next().ok_or_else(|| format!("`{flag}` is unknown or needs a value"))?;
         match flag {
-            "--era" => self.eras = eras(&value)?,
+            "--era" => self.eras = parse_eras(&value)?,
             "--fault" => self.faults.add(&value)?,
-            "--fault-on" => self.faults.on = Some(value),
-            "--fault-after" => self.faults.after = number(flag, &value)?,
-            "--fault-times" => self.faults.times = number(flag, &value)?,
-            "--tools" => self.tools = number(flag, &value)?,
-            "--page-size" => self.page_size = number(flag, &value)?,
-            "--delay-ms" => self.delay = Duration::from_millis(number(flag, &value)?),
-            "--start-delay-ms" => self.start_delay = Duration::from_millis(number(flag, &value)?),
+            "--fault-on" => self.faults.target_method = Some(value),
+            "--fault-after" => self.faults.skip = parse_number(flag, &value)?,
+            "--fault-times" => self.faults.times = parse_number(flag, &value)?,
+            "--tools" => self.tools = parse_number(flag, &value)?,
+            "--page-size" => self.page_size = parse_number(flag, &value)?,
+            "--delay-ms" => self.delay = Duration::from_millis(parse_number(flag, &value)?),
+            "--start-delay-ms" => self.start_delay = Duration::from_millis(parse_number(flag, &value)?),
             "--log" => self.log = Some(value.into()),
-            "--ttl-ms" => self.ttl_ms = number(flag, &value)?,
-            "--answers" => self.answers = answers(&value)?,
-            "--port" => self.port = number(flag, &value)?,
+            "--ttl-ms" => self.ttl_ms = parse_number(flag, &value)?,
+            "--answers" => self.answer_format = parse_answer_format(&value)?,
+            "--port" => self.port = parse_number(flag, &value)?,
             "--name" => self.name = value,
             _ => return Err(format!("unknown option `{flag}`")),
         }
@@ -151,11 +151,11 @@ impl Options {
     }
 }
 
-fn number<N: std::str::FromStr>(flag: &str, value: &str) -> Result<N, String> {
+fn parse_number<N: std::str::FromStr>(flag: &str, value: &str) -> Result<N, String> {
     value.parse().map_err(|_| format!("`{flag}` takes a number, not `{value}`"))
 }
 
-fn eras(value: &str) -> Result<Eras, String> {
+fn parse_eras(value: &str) -> Result<Eras, String> {
     match value {
         "legacy" => Ok(Eras::Legacy),
         "modern" => Ok(Eras::Modern),
@@ -164,10 +164,10 @@ fn eras(value: &str) -> Result<Eras, String> {
     }
 }
 
-fn answers(value: &str) -> Result<Answers, String> {
+fn parse_answer_format(value: &str) -> Result<AnswerFormat, String> {
     match value {
-        "auto" => Ok(Answers::Auto),
-        "sse" => Ok(Answers::Sse),
+        "auto" => Ok(AnswerFormat::Auto),
+        "sse" => Ok(AnswerFormat::Sse),
         _ => Err(format!("`--answers` is auto or sse, not `{value}`")),
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn block_termination() {
 /// Does what the faults demand at the start.
 pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
     if let Some(kind) = faults.text(Fault::Grandchild) {
-        grandchild(kind.contains("setsid"), kind.contains("ignore-term"))?;
+        start_grandchild(kind.contains("setsid"), kind.contains("ignore-term"))?;
     }
     if let Some(bytes) = faults.number(Fault::FillStderr) {
         fill_stderr(bytes);
@@ -127,7 +127,7 @@ pub(crate) fn fill_stderr(bytes: u64) {
 }
 
 /// Starts a child that sleeps for an hour with this process's stdout and stderr; returns its process id once it runs.
-pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
+pub(crate) fn start_grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("sleeper").stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
@@ -145,7 +145,7 @@ pub(crate) fn grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
     Ok(child.id())
 }
 
-/// Runs `fake-server sleeper [setsid] [ignore-term]`, the process that [`grandchild`] starts.
+/// Runs `fake-server sleeper [setsid] [ignore-term]`, the process that [`start_grandchild`] starts.
 pub(crate) fn run_sleeper(args: &[String]) -> ! {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     if has("ignore-term") {

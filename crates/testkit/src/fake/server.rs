@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::faults::{Fault, Struck, Tally};
+use super::faults::{Fault, RequestCounts, RequestFaults};
 use super::log::Log;
 use super::options::{Eras, Options};
 use super::process::Descriptor;
@@ -31,7 +31,7 @@ pub(crate) struct Peer {
     /// Legacy: the capabilities that the client declared in `initialize`.
     pub(crate) capabilities: OnceLock<Value>,
     /// Legacy: whether the client has sent `notifications/initialized`.
-    pub(crate) ready: AtomicBool,
+    pub(crate) is_initialized: AtomicBool,
 }
 
 impl Peer {
@@ -47,7 +47,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) params: Value,
     pub(crate) era: Era,
-    pub(crate) struck: Struck,
+    pub(crate) faults: RequestFaults,
     pub(crate) peer: Arc<Peer>,
     pub(crate) out: Outbox,
     /// HTTP: its header fields, with names in lower case.
@@ -80,9 +80,9 @@ pub(crate) struct Server {
     pub(crate) log: Log,
     pub(crate) inherited: Vec<Descriptor>,
     /// Whether `elicit`, in mode `url-error`, has already sent links to a client.
-    pub(crate) visited: AtomicBool,
+    pub(crate) has_sent_links: AtomicBool,
     state: Mutex<State>,
-    /// The number that [`Self::unique`] returns next.
+    /// The number that [`Self::unique_number`] returns next.
     next_unique: AtomicU64,
 }
 
@@ -90,8 +90,8 @@ pub(crate) struct Server {
 #[derive(Debug, Default)]
 struct State {
     /// Tools that `tools_changed` added.
-    added: Vec<String>,
-    tally: Tally,
+    added_tools: Vec<String>,
+    request_counts: RequestCounts,
     /// Questions to clients without an answer yet, by id.
     open_questions: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
     /// The number of questions that the server has sent so far.
@@ -118,7 +118,7 @@ impl Server {
             log: Log::open(options.log.as_deref(), options.log_all)?,
             options,
             inherited,
-            visited: AtomicBool::new(false),
+            has_sent_links: AtomicBool::new(false),
             state: Mutex::default(),
             next_unique: AtomicU64::new(1),
         })
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// Returns a new number with each call.
-    pub(crate) fn unique(&self) -> u64 {
+    pub(crate) fn unique_number(&self) -> u64 {
         self.next_unique.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -142,8 +142,8 @@ impl Server {
         headers: Vec<(String, String)>,
     ) -> Request {
         let (id, method, params) = message;
-        let seen = self.state.lock().tally.count(&method);
-        let struck = self.options.faults.strike(&method, seen);
+        let earlier_requests = self.state.lock().request_counts.count(&method);
+        let request_faults = self.options.faults.for_request(&method, earlier_requests);
         let era = era_of(self.options.eras, &method, &params);
         if method == "initialize" {
             // Not in the request's task, because the server may read the next line before that task runs.
@@ -153,8 +153,8 @@ impl Server {
         if !headers.is_empty() {
             entry["headers"] = headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         }
-        self.log.seen(entry);
-        Request { id, method, params, era, struck, peer: Arc::clone(peer), out, headers }
+        self.log.received(entry);
+        Request { id, method, params, era, faults: request_faults, peer: Arc::clone(peer), out, headers }
     }
 
     /// Runs a request in a new task, which sends the frames of the answer to the request's outbox.
@@ -197,10 +197,10 @@ impl Server {
     }
 
     /// Handles a notification of the client.
-    pub(crate) fn notice(&self, peer: &Arc<Peer>, method: &str, params: &Value) {
-        self.log.seen(json!({"method": method, "params": params}));
+    pub(crate) fn handle_notification(&self, peer: &Arc<Peer>, method: &str, params: &Value) {
+        self.log.received(json!({"method": method, "params": params}));
         if method == "notifications/initialized" {
-            peer.ready.store(true, Ordering::Relaxed);
+            peer.is_initialized.store(true, Ordering::Relaxed);
         }
         if method == "notifications/cancelled" {
             self.cancel(peer, &params["requestId"], "notification");
@@ -209,25 +209,25 @@ impl Server {
 
     /// Sends a request to a legacy client, and waits for its answer without a time limit.
     pub(crate) async fn ask(&self, out: &Outbox, method: &str, params: &Value) -> Result<Value, Value> {
-        let (answer, answered) = oneshot::channel();
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let id = {
             let state = &mut *self.state.lock();
             // Start at 0, as the TypeScript SDK does, to reveal a client that takes 0 for "no id".
             let id = state.questions;
             state.questions += 1;
-            state.open_questions.insert(id, answer);
+            state.open_questions.insert(id, answer_sender);
             id
         };
         out.send(Frame::message(&wire::request(&json!(id), method, params))).await;
-        answered.await.unwrap_or_else(|_| Err(json!("the client is gone")))
+        answer_receiver.await.unwrap_or_else(|_| Err(json!("the client is gone")))
     }
 
     /// Handles the client's answer to a request of the server.
-    pub(crate) fn answered(&self, id: &Value, body: Result<Value, Value>) {
-        self.log.seen(json!({"answer": id, "refused": body.is_err()}));
-        let waiting = id.as_u64().and_then(|id| self.state.lock().open_questions.remove(&id));
-        if let Some(waiting) = waiting {
-            let _gave_up = waiting.send(body);
+    pub(crate) fn handle_response(&self, id: &Value, body: Result<Value, Value>) {
+        self.log.received(json!({"answer": id, "refused": body.is_err()}));
+        let answer_sender = id.as_u64().and_then(|id| self.state.lock().open_questions.remove(&id));
+        if let Some(answer_sender) = answer_sender {
+            let _gave_up = answer_sender.send(body);
         }
     }
 
@@ -257,10 +257,10 @@ impl Server {
     }
 
     /// Legacy: subscribes the peer to changes of the resource, or unsubscribes it.
-    pub(crate) fn subscribe(&self, peer: &Peer, uri: &str, begins: bool) {
+    pub(crate) fn subscribe(&self, peer: &Peer, uri: &str, subscribes: bool) {
         let subscription = (peer.key.clone(), uri.to_owned());
         let subscribed = &mut self.state.lock().subscribed;
-        match begins {
+        match subscribes {
             true => subscribed.insert(subscription),
             false => subscribed.remove(&subscription),
         };
@@ -268,48 +268,48 @@ impl Server {
 
     /// The tools that `tools_changed` added.
     pub(crate) fn added_tools(&self) -> Vec<String> {
-        self.state.lock().added.clone()
+        self.state.lock().added_tools.clone()
     }
 
     /// Adds a tool, and notifies all listeners that the list of tools changed.
     pub(crate) async fn add_tool(&self, tool: &str) {
-        self.state.lock().added.push(tool.to_owned());
-        self.tools_changed().await;
+        self.state.lock().added_tools.push(tool.to_owned());
+        self.notify_tools_changed().await;
     }
 
     /// Notifies all listeners that the list of tools changed.
-    pub(crate) async fn tools_changed(&self) {
-        let wants = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
+    pub(crate) async fn notify_tools_changed(&self) {
+        let is_interested = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
             None => true,
             Some((_, filter)) => filter["toolsListChanged"] == true,
         };
-        self.announce("notifications/tools/list_changed", &json!({}), wants).await;
+        self.announce("notifications/tools/list_changed", &json!({}), is_interested).await;
     }
 
     /// Notifies all subscribers of a resource that it changed.
-    pub(crate) async fn resource_updated(&self, uri: &str) {
+    pub(crate) async fn notify_resource_updated(&self, uri: &str) {
         let includes_uri = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
-        let wants = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
+        let is_interested = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
             None => subscribed.contains(&(listener.peer.key.clone(), uri.to_owned())),
             Some((_, filter)) => includes_uri(filter),
         };
-        self.announce("notifications/resources/updated", &json!({"uri": uri}), wants).await;
+        self.announce("notifications/resources/updated", &json!({"uri": uri}), is_interested).await;
     }
 
-    /// Sends a notification to the listeners for which `wants` returns true, given the resources to which legacy peers
-    /// have subscribed.
+    /// Sends a notification to the listeners for which `is_interested` returns true, given the resources to which legacy
+    /// peers have subscribed.
     async fn announce(
         &self,
         method: &str,
         params: &Value,
-        wants: impl Fn(&Listener, &BTreeSet<(String, String)>) -> bool,
+        is_interested: impl Fn(&Listener, &BTreeSet<(String, String)>) -> bool,
     ) {
         let notifications: Vec<(Outbox, Value)> = {
             let State { listeners, subscribed, .. } = &mut *self.state.lock();
             listeners.retain(|listener| !listener.out.is_closed());
-            let interested = listeners.iter().filter(|listener| wants(listener, subscribed));
+            let interested = listeners.iter().filter(|listener| is_interested(listener, subscribed));
             interested.map(|listener| listener.notification(params)).collect()
         };
         for (out, params) in notifications {

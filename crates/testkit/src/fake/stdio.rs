@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 
-use super::eras::silence;
+use super::eras::wait_forever;
 use super::faults::Fault;
 use super::process::Death;
 use super::server::{Peer, Server};
@@ -18,25 +18,25 @@ const BANNER: &str = "Starting the fake server…\n\n{\"level\":30,\"msg\":\"rea
 /// Serves until stdin ends, unless a fault changes that.
 pub(crate) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let (out, frames) = Outbox::new();
-    let style = Style::of(&server);
+    let style = Style::new(&server);
     server.spawn(async move {
-        if let Err(error) = write(frames, style).await {
+        if let Err(error) = write_frames(frames, style).await {
             super::complain(&format!("fake-server: stdout: {error}\n"));
         }
     });
-    read(&server, &out).await?;
+    read_requests(&server, &out).await?;
     if server.has(Fault::IgnoreEof) {
-        silence::<()>().await;
+        wait_forever::<()>().await;
     }
     Ok(())
 }
 
-async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
+async fn read_requests(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
     let peer = Peer::new("stdio");
-    let stop = server.options.faults.text(Fault::StopReadingStdin);
-    let close = server.options.faults.text(Fault::CloseStdin);
-    if stop == Some("start") {
-        silence::<()>().await;
+    let stop_method = server.options.faults.text(Fault::StopReadingStdin);
+    let close_method = server.options.faults.text(Fault::CloseStdin);
+    if stop_method == Some("start") {
+        wait_forever::<()>().await;
     }
     let mut stdin = BufReader::new(tokio::io::stdin());
     let mut line = Vec::new();
@@ -45,20 +45,20 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
         if stdin.read_until(b'\n', &mut line).await? == 0 {
             return Ok(());
         }
-        if close.is_some_and(|close| is_request(&line, close)) {
+        if close_method.is_some_and(|method| is_request(&line, method)) {
             // Closed before the answer: what a client writes after it has read the answer is lost.
             nix::unistd::close(0)?;
         }
         let method = handle_line(server, &peer, out, &line);
-        if method.is_some() && (method.as_deref() == stop || method.as_deref() == close) {
-            silence::<()>().await;
+        if method.is_some() && (method.as_deref() == stop_method || method.as_deref() == close_method) {
+            wait_forever::<()>().await;
         }
     }
 }
 
 /// Returns whether a line is a request of this method.
-fn is_request(line: &[u8], wanted: &str) -> bool {
-    matches!(wire::parse(line), Incoming::Request { method, .. } if method == wanted)
+fn is_request(line: &[u8], expected_method: &str) -> bool {
+    matches!(wire::parse(line), Incoming::Request { method, .. } if method == expected_method)
 }
 
 /// Handles one line. Returns the method if it is a request.
@@ -73,15 +73,15 @@ fn handle_line(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]
             if method == "notifications/initialized" {
                 server.listen(peer, out.clone(), None);
             }
-            server.notice(peer, &method, &params);
+            server.handle_notification(peer, &method, &params);
             None
         }
         Incoming::Response { id, body } => {
-            server.answered(&id, body);
+            server.handle_response(&id, body);
             None
         }
         Incoming::Invalid(reason) => {
-            server.log.seen(serde_json::json!({"invalid": reason}));
+            server.log.received(serde_json::json!({"invalid": reason}));
             None
         }
     }
@@ -93,23 +93,23 @@ struct Style {
     bom: bool,
     banner: bool,
     empty_lines: bool,
-    end: &'static [u8],
+    line_end: &'static [u8],
     split: bool,
 }
 
 impl Style {
-    fn of(server: &Server) -> Self {
+    fn new(server: &Server) -> Self {
         Self {
             bom: server.has(Fault::Bom),
             banner: server.has(Fault::Banner),
             empty_lines: server.has(Fault::EmptyLines),
-            end: if server.has(Fault::Crlf) { b"\r\n" } else { b"\n" },
+            line_end: if server.has(Fault::Crlf) { b"\r\n" } else { b"\n" },
             split: server.has(Fault::SplitWrites),
         }
     }
 }
 
-async fn write(mut frames: mpsc::Receiver<Frame>, style: Style) -> io::Result<()> {
+async fn write_frames(mut frames: mpsc::Receiver<Frame>, style: Style) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     if style.bom {
         stdout.write_all(b"\xef\xbb\xbf").await?;
@@ -143,7 +143,7 @@ async fn write_line(stdout: &mut (impl AsyncWrite + Unpin), style: Style, mut by
     if style.empty_lines {
         stdout.write_all(b"\n\r\n\0\0\n").await?;
     }
-    bytes.extend_from_slice(style.end);
+    bytes.extend_from_slice(style.line_end);
     if style.split {
         for piece in bytes.chunks(7) {
             stdout.write_all(piece).await?;

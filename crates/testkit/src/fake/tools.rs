@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::asks::{self, QuestionOutcome};
-use super::eras::{Reply, silence};
+use super::eras::{Reply, wait_forever};
 use super::faults::Fault;
 use super::offers::{self, ESCAPES};
 use super::process::{self, Death};
@@ -43,15 +43,15 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Reply {
 }
 
 /// Returns a result with one text.
-fn text(text: impl Into<String>) -> Value {
+fn text_result(text: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": text.into()}], "isError": false})
 }
 
-fn failed(message: impl Into<String>) -> Value {
+fn error_result(message: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": message.into()}], "isError": true})
 }
 
-fn str_of<'a>(args: &'a Value, name: &str, default: &'a str) -> &'a str {
+fn string_argument<'a>(args: &'a Value, name: &str, default: &'a str) -> &'a str {
     args[name].as_str().unwrap_or(default)
 }
 
@@ -59,25 +59,27 @@ fn str_of<'a>(args: &'a Value, name: &str, default: &'a str) -> &'a str {
 fn run_at_once(server: &Server, request: &Request, name: &str, args: &Value) -> Value {
     let escapes = if server.has(Fault::EscapeText) { ESCAPES } else { "" };
     match name {
-        "echo" => text(format!("{}{escapes}", str_of(args, "text", ""))),
-        "add" => text((args["a"].as_f64().unwrap_or(0.0) + args["b"].as_f64().unwrap_or(0.0)).to_string()),
-        "big" => text(big(args)),
-        "write" => text("written"),
-        "fail" => failed(format!("{}{escapes}", str_of(args, "message", "told to fail"))),
+        "echo" => text_result(format!("{}{escapes}", string_argument(args, "text", ""))),
+        "add" => text_result((args["a"].as_f64().unwrap_or(0.0) + args["b"].as_f64().unwrap_or(0.0)).to_string()),
+        "big" => text_result(big(args)),
+        "write" => text_result("written"),
+        "fail" => error_result(format!("{}{escapes}", string_argument(args, "message", "told to fail"))),
         "structured" => structured(server, args),
         "image" => every_kind_of_content(args),
-        "env" => text(env(args).to_string()),
-        "cwd" => text(std::env::current_dir().map_or_else(|error| error.to_string(), |dir| dir.display().to_string())),
-        "fds" => text(json!({"inherited": server.inherited, "now": process::open_descriptors()}).to_string()),
-        "headers" => text(json!(request.headers).to_string()),
-        "region" => text(str_of(args, "region", "")),
-        generated => text(generated),
+        "env" => text_result(env(args).to_string()),
+        "cwd" => {
+            text_result(std::env::current_dir().map_or_else(|error| error.to_string(), |dir| dir.display().to_string()))
+        }
+        "fds" => text_result(json!({"inherited": server.inherited, "now": process::open_descriptors()}).to_string()),
+        "headers" => text_result(json!(request.headers).to_string()),
+        "region" => text_result(string_argument(args, "region", "")),
+        generated => text_result(generated),
     }
 }
 
 fn big(args: &Value) -> String {
     let bytes = usize::try_from(args["bytes"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
-    let fill = str_of(args, "fill", "x");
+    let fill = string_argument(args, "fill", "x");
     let mut filled = fill.repeat(bytes / fill.len().max(1));
     filled.extend(std::iter::repeat_n('.', bytes.saturating_sub(filled.len())));
     filled
@@ -91,11 +93,11 @@ fn env(args: &Value) -> Value {
 }
 
 fn structured(server: &Server, args: &Value) -> Value {
-    let mut value = json!({"label": str_of(args, "label", "answer"), "value": 42});
+    let mut value = json!({"label": string_argument(args, "label", "answer"), "value": 42});
     if server.has(Fault::WrongStructured) {
         value = json!({"label": 42});
     }
-    let mut result = text(value.to_string());
+    let mut result = text_result(value.to_string());
     result["structuredContent"] = value;
     result
 }
@@ -122,7 +124,7 @@ fn every_kind_of_content(args: &Value) -> Value {
 
 fn protocol_error(args: &Value) -> Refusal {
     let code = args["code"].as_i64().unwrap_or(code::INTERNAL);
-    Refusal::new(code, str_of(args, "message", "told to fail")).with_data(json!({"why": "told to"}))
+    Refusal::new(code, string_argument(args, "message", "told to fail")).with_data(json!({"why": "told to"}))
 }
 
 /// Waits, until a cancellation drops this future.
@@ -135,14 +137,14 @@ async fn sleep(request: &Request, args: &Value) -> Reply {
             let step = (total - slept).min(100);
             tokio::time::sleep(Duration::from_millis(step)).await;
             slept += step;
-            let message = str_of(args, "message", "sleeping");
+            let message = string_argument(args, "message", "sleeping");
             let params = json!({"progressToken": token, "progress": slept, "total": total, "message": message});
             request.out.send(Frame::message(&wire::notification("notifications/progress", &params))).await;
         }
     } else {
         tokio::time::sleep(Duration::from_millis(total)).await;
     }
-    Ok(text(format!("slept {total} ms")))
+    Ok(text_result(format!("slept {total} ms")))
 }
 
 async fn crash(request: &Request, args: &Value) -> Reply {
@@ -150,34 +152,34 @@ async fn crash(request: &Request, args: &Value) -> Reply {
     let death = number("signal").map_or_else(|| Death::Exit(number("code").unwrap_or(1)), Death::Signal);
     super::complain("fake-server: about to crash, as told\n");
     request.out.send(Frame::Die(death)).await;
-    silence().await
+    wait_forever().await
 }
 
 fn spawn(args: &Value) -> Reply {
-    match process::grandchild(args["setsid"] == true, args["ignore_term"] == true) {
-        Ok(pid) => Ok(text(pid.to_string())),
-        Err(error) => Ok(failed(error.to_string())),
+    match process::start_grandchild(args["setsid"] == true, args["ignore_term"] == true) {
+        Ok(pid) => Ok(text_result(pid.to_string())),
+        Err(error) => Ok(error_result(error.to_string())),
     }
 }
 
 async fn tools_changed(server: &Server, args: &Value) -> Reply {
-    server.add_tool(str_of(args, "add", "added")).await;
-    Ok(text("changed"))
+    server.add_tool(string_argument(args, "add", "added")).await;
+    Ok(text_result("changed"))
 }
 
 async fn touch(server: &Server, args: &Value) -> Reply {
-    server.resource_updated(str_of(args, "uri", "fake://note")).await;
-    Ok(text("touched"))
+    server.notify_resource_updated(string_argument(args, "uri", "fake://note")).await;
+    Ok(text_result("touched"))
 }
 
 async fn flood(request: &Request, args: &Value) -> Reply {
     let count = args["n"].as_u64().unwrap_or(0);
-    notify(request, count).await;
-    Ok(text(format!("sent {count}")))
+    send_log_messages(request, count).await;
+    Ok(text_result(format!("sent {count}")))
 }
 
 /// Sends this many log notifications.
-pub(crate) async fn notify(request: &Request, count: u64) {
+pub(crate) async fn send_log_messages(request: &Request, count: u64) {
     for n in 0..count {
         let params = json!({"level": "info", "logger": "flood", "data": format!("message {n}")});
         request.out.send(Frame::message(&wire::notification("notifications/message", &params))).await;
@@ -188,11 +190,11 @@ pub(crate) async fn notify(request: &Request, count: u64) {
 fn question_result(server: &Server, name: &str, args: &Value, outcome: QuestionOutcome) -> Reply {
     match outcome {
         QuestionOutcome::Answered(answer) if answer.get("refused").is_some() => {
-            Ok(failed(answer["refused"].to_string()))
+            Ok(error_result(answer["refused"].to_string()))
         }
         QuestionOutcome::Answered(answer) => {
             server.log.effect(name, args);
-            Ok(text(answer.to_string()))
+            Ok(text_result(answer.to_string()))
         }
         QuestionOutcome::InputRequired(result) => Ok(result),
     }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::super::faults::{Fault, Struck};
+use super::super::faults::{Fault, RequestFaults};
 use super::super::process::Death;
 use super::super::server::Server;
 use super::super::wire::Frame;
-use super::exchange::Exchange;
-use super::{After, next};
+use super::connection::Connection;
+use super::{ConnectionAction, next_frame};
 
 /// The writer of one event stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream<'a> {
+pub(super) struct StreamWriter<'a> {
     pub(super) server: &'a Arc<Server>,
-    pub(super) struck: &'a Struck,
+    pub(super) request_faults: &'a RequestFaults,
     /// The session that this answer opens.
     pub(super) session: Option<&'a str>,
 }
 
 /// Returns whether a fault demands an event stream even if the answer could be one body.
-pub(super) fn needs_stream(struck: &Struck) -> bool {
-    struck.iter().any(spoils_events)
+pub(super) fn needs_stream(request_faults: &RequestFaults) -> bool {
+    request_faults.iter().any(spoils_events)
 }
 
 fn cuts_for_resuming(fault: Fault) -> bool {
@@ -45,92 +45,97 @@ fn spoils_events(fault: Fault) -> bool {
     )
 }
 
-impl Stream<'_> {
+impl StreamWriter<'_> {
     /// Begins the stream.
-    pub(super) async fn open(&self, exchange: &mut Exchange) -> io::Result<()> {
+    pub(super) async fn begin(&self, connection: &mut Connection) -> io::Result<()> {
         let mut fields = vec![("content-type", "text/event-stream"), ("cache-control", "no-cache, no-transform")];
         fields.extend(self.session.map(|id| ("mcp-session-id", id)));
-        exchange.respond_in_chunks(200, &fields).await
+        connection.respond_in_chunks(200, &fields).await
     }
 
     /// If a fault cuts the stream so that the client must resume it: the milliseconds that the client has to wait
     /// before.
     pub(super) fn retry_delay(&self) -> Option<u64> {
-        let fault = self.struck.iter().find(|fault| cuts_for_resuming(*fault))?;
+        let fault = self.request_faults.iter().find(|fault| cuts_for_resuming(*fault))?;
         // The argument of this fault is an HTTP status, not a delay.
         if fault == Fault::SseRefusesResume { Some(0) } else { self.server.options.faults.number(fault) }
     }
 
     /// Writes a stream that ends after an event id.
-    pub(super) async fn cut(&self, exchange: &mut Exchange, event: &str, retry: u64) -> io::Result<After> {
-        self.open(exchange).await?;
-        exchange.chunk(format!("id: {event}\nretry: {retry}\ndata: \n\n").as_bytes()).await?;
-        exchange.chunk(b"").await?;
-        Ok(After::Keep)
+    pub(super) async fn write_cut(
+        &self,
+        connection: &mut Connection,
+        event: &str,
+        retry: u64,
+    ) -> io::Result<ConnectionAction> {
+        self.begin(connection).await?;
+        connection.write_chunk(format!("id: {event}\nretry: {retry}\ndata: \n\n").as_bytes()).await?;
+        connection.write_chunk(b"").await?;
+        Ok(ConnectionAction::Keep)
     }
 
     /// Opens a stream and writes it to its end; `None` when the client left first.
-    pub(super) async fn whole(
+    pub(super) async fn write_whole(
         &self,
-        exchange: &mut Exchange,
+        connection: &mut Connection,
         first: Option<Frame>,
         frames: &mut mpsc::Receiver<Frame>,
-    ) -> io::Result<Option<After>> {
-        self.open(exchange).await?;
-        self.run(exchange, first, frames).await
+    ) -> io::Result<Option<ConnectionAction>> {
+        self.begin(connection).await?;
+        self.write_frames(connection, first, frames).await
     }
 
     /// Writes frames until the answer; `None` when the client left first.
-    pub(super) async fn run(
+    pub(super) async fn write_frames(
         &self,
-        exchange: &mut Exchange,
+        connection: &mut Connection,
         first: Option<Frame>,
         frames: &mut mpsc::Receiver<Frame>,
-    ) -> io::Result<Option<After>> {
+    ) -> io::Result<Option<ConnectionAction>> {
         let mut frame = first;
         loop {
             let current = match frame.take() {
                 Some(frame) => frame,
-                None => match next(exchange, frames).await {
+                None => match next_frame(connection, frames).await {
                     Some(frame) => frame,
                     None => return Ok(None),
                 },
             };
             match current {
-                Frame::Message(bytes) => exchange.chunk(&event(&bytes)).await?,
-                Frame::Answer { bytes, .. } => return self.finish(exchange, &bytes).await.map(Some),
+                Frame::Message(bytes) => connection.write_chunk(&event(&bytes)).await?,
+                Frame::Answer { bytes, .. } => return self.finish(connection, &bytes).await.map(Some),
                 Frame::Torn(bytes) => {
-                    exchange.chunk(&[b"data: ", bytes.as_slice()].concat()).await?;
+                    connection.write_chunk(&[b"data: ", bytes.as_slice()].concat()).await?;
                     Death::Exit(7).die();
                 }
                 Frame::Die(death) => death.die(),
-                Frame::CloseStdout | Frame::End => return Ok(Some(After::Close)),
+                Frame::CloseStdout | Frame::End => return Ok(Some(ConnectionAction::Close)),
             }
         }
     }
 
     /// Writes the event of the answer, with the fault that strikes it, and ends the stream.
-    async fn finish(&self, exchange: &mut Exchange, answer: &[u8]) -> io::Result<After> {
-        match self.struck.iter().find(|fault| spoils_events(*fault)) {
-            Some(Fault::CutSse) => return Ok(After::Close),
-            Some(Fault::SseBadJson) => exchange.chunk(b"event: message\ndata: {\"jsonrpc\": oops\n\n").await?,
+    async fn finish(&self, connection: &mut Connection, answer: &[u8]) -> io::Result<ConnectionAction> {
+        match self.request_faults.iter().find(|fault| spoils_events(*fault)) {
+            Some(Fault::CutSse) => return Ok(ConnectionAction::Close),
+            Some(Fault::SseBadJson) => connection.write_chunk(b"event: message\ndata: {\"jsonrpc\": oops\n\n").await?,
             Some(Fault::SseNoise) => {
-                exchange.chunk(b"data: not JSON\n\ndata: caf\xe9\n\ndata: {\"jsonrpc\":\n\n").await?;
-                exchange.chunk(&event(answer)).await?;
+                connection.write_chunk(b"data: not JSON\n\ndata: caf\xe9\n\ndata: {\"jsonrpc\":\n\n").await?;
+                connection.write_chunk(&event(answer)).await?;
             }
             Some(Fault::SseEndlessLine) => loop {
-                exchange.chunk(&[b'x'; 64 * 1024]).await?;
+                connection.write_chunk(&[b'x'; 64 * 1024]).await?;
             },
-            Some(Fault::SseEndless) => endless(exchange).await?,
-            Some(Fault::SseSplit) => byte_by_byte(exchange, &on_many_lines(answer)).await?,
-            Some(Fault::SseUnknownField) => exchange.chunk(&with_oddities(answer)).await?,
-            _ => exchange.chunk(&event(answer)).await?,
+            Some(Fault::SseEndless) => endless(connection).await?,
+            Some(Fault::SseSplit) => byte_by_byte(connection, &on_many_lines(answer)).await?,
+            Some(Fault::SseUnknownField) => connection.write_chunk(&with_oddities(answer)).await?,
+            _ => connection.write_chunk(&event(answer)).await?,
         }
-        if self.struck.by(Fault::ResetAfterEffect) {
-            return Ok(After::Reset);
+        if self.request_faults.has(Fault::ResetAfterEffect) {
+            return Ok(ConnectionAction::Reset);
         }
-        exchange.chunk(b"").await?;
-        Ok(After::Keep)
+        connection.write_chunk(b"").await?;
+        Ok(ConnectionAction::Keep)
     }
 }
 
@@ -155,16 +160,16 @@ fn on_many_lines(message: &[u8]) -> Vec<u8> {
     lines.into_bytes()
 }
 
-async fn byte_by_byte(exchange: &mut Exchange, bytes: &[u8]) -> io::Result<()> {
+async fn byte_by_byte(connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
     for byte in bytes {
-        exchange.chunk(&[*byte]).await?;
+        connection.write_chunk(&[*byte]).await?;
     }
     Ok(())
 }
 
-async fn endless(exchange: &mut Exchange) -> io::Result<()> {
+async fn endless(connection: &mut Connection) -> io::Result<()> {
     let lines = format!("data: {}\n", "x".repeat(80)).repeat(500);
     loop {
-        exchange.chunk(lines.as_bytes()).await?;
+        connection.write_chunk(lines.as_bytes()).await?;
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::offers;
 use super::super::server::{Request, Server};
 use super::super::wire::{META_VERSION, Refusal, code};
-use super::exchange::header;
+use super::connection::header;
 
 /// Checks these header fields against the body, as "server validation" in that revision demands.
 pub(super) fn check(server: &Server, request: &Request) -> Result<(), Refusal> {
@@ -34,8 +34,8 @@ pub(super) fn check(server: &Server, request: &Request) -> Result<(), Refusal> {
 fn check_arguments(request: &Request, tool: &Value) -> Result<(), Refusal> {
     let Some(properties) = tool["inputSchema"]["properties"].as_object() else { return Ok(()) };
     for (property, schema) in properties {
-        let Some(named) = schema["x-mcp-header"].as_str() else { continue };
-        let field = format!("mcp-param-{}", named.to_ascii_lowercase());
+        let Some(header_name) = schema["x-mcp-header"].as_str() else { continue };
+        let field = format!("mcp-param-{}", header_name.to_ascii_lowercase());
         match &request.params["arguments"][property] {
             Value::Null if header(&request.headers, &field).is_none() => {}
             Value::Null => return Err(mismatch(format!("{field} is present, but its argument is not"))),
@@ -50,14 +50,14 @@ fn check_field(request: &Request, field: &str, wanted: &str) -> Result<(), Refus
     let Some(given) = header(&request.headers, field) else {
         return Err(mismatch(format!("{field} is missing")));
     };
-    if decoded(given).as_deref() == Some(wanted) {
+    if decode_value(given).as_deref() == Some(wanted) {
         return Ok(());
     }
     Err(mismatch(format!("{field} is {given:?}, the body says {wanted:?}")))
 }
 
 /// Decodes a value that may be in Base64 (`=?base64?…?=`); `None` if that is not valid Base64 of a text.
-fn decoded(value: &str) -> Option<String> {
+fn decode_value(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
         Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn the_sentinel_of_the_specification_is_decoded() {
-        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
-        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
-        assert_eq!(decoded("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=").as_deref(), Some("=?base64?literal?="));
-        assert_eq!(decoded("=?base64?***?="), None);
+        assert_eq!(decode_value("us-west1").as_deref(), Some("us-west1"));
+        assert_eq!(decode_value("=?base64?SGVsbG8sIOS4lueVjA==?=").as_deref(), Some("Hello, 世界"));
+        assert_eq!(decode_value("=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=").as_deref(), Some("=?base64?literal?="));
+        assert_eq!(decode_value("=?base64?***?="), None);
     }
 }

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::super::faults::{Fault, Faults};
 use super::super::server::Peer;
-use super::exchange::{Exchange, HttpRequest};
-use super::{After, no_valid_session, plain_text, refuse};
+use super::connection::{Connection, HttpRequest};
+use super::{ConnectionAction, no_valid_session_error, respond_error, respond_plain_text};
 
-const HEADER: &str = "mcp-session-id";
+const SESSION_HEADER: &str = "mcp-session-id";
 
 /// One session.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Session {
 /// All sessions of an endpoint.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    open: HashMap<String, Arc<Session>>,
+    open_sessions: HashMap<String, Arc<Session>>,
     /// Whether a request must name a session.
     is_required: bool,
     /// Whether the server opens sessions.
@@ -34,7 +34,7 @@ pub(super) struct Sessions {
     lost_after: Option<u64>,
     /// Whether a lost session is reported as 400 instead of 404.
     is_reported_as_400: bool,
-    has_lost_one: bool,
+    has_lost_session: bool,
 }
 
 /// The reason why a request is refused because of its session.
@@ -48,19 +48,19 @@ pub(super) enum SessionError {
 
 impl SessionError {
     /// Writes the refusal to the client.
-    pub(super) async fn write_to(self, exchange: &mut Exchange, id: &Value) -> io::Result<After> {
+    pub(super) async fn write_to(self, connection: &mut Connection, id: &Value) -> io::Result<ConnectionAction> {
         match self {
-            Self::Missing => refuse(exchange, 400, &Value::Null, &no_valid_session()).await,
+            Self::Missing => respond_error(connection, 400, &Value::Null, &no_valid_session_error()).await,
             Self::Unknown { is_reported_as_400: true } => {
-                refuse(exchange, 400, &Value::Null, &no_valid_session()).await
+                respond_error(connection, 400, &Value::Null, &no_valid_session_error()).await
             }
             Self::Unknown { is_reported_as_400: false } if id.is_null() => {
-                plain_text(exchange, 404, "no such session").await
+                respond_plain_text(connection, 404, "no such session").await
             }
             Self::Unknown { is_reported_as_400: false } => {
-                let mut refusal = no_valid_session();
+                let mut refusal = no_valid_session_error();
                 refusal.message = "Session not found".to_owned();
-                refuse(exchange, 404, &Value::Null, &refusal).await
+                respond_error(connection, 404, &Value::Null, &refusal).await
             }
         }
     }
@@ -70,12 +70,12 @@ impl Sessions {
     pub(super) fn new(faults: &Faults) -> Self {
         let is_reported_as_400 = faults.has(Fault::Http400Session);
         Self {
-            open: HashMap::new(),
+            open_sessions: HashMap::new(),
             is_required: faults.has(Fault::SessionRequired),
             opens_sessions: !faults.has(Fault::NoSession),
             lost_after: faults.number(Fault::Http404After).or(faults.number(Fault::Http400Session)),
             is_reported_as_400,
-            has_lost_one: false,
+            has_lost_session: false,
         }
     }
 
@@ -86,35 +86,35 @@ impl Sessions {
         }
         let id = format!("session-{:032x}", rand::random::<u128>());
         let session = Arc::new(Session { id: id.clone(), peer, requests: AtomicU64::new(0) });
-        self.open.insert(id, Arc::clone(&session));
+        self.open_sessions.insert(id, Arc::clone(&session));
         Some(session)
     }
 
     /// Returns the open session that a request names.
-    pub(super) fn of_request(&self, request: &HttpRequest) -> Option<Arc<Session>> {
-        self.open.get(request.header(HEADER)?).cloned()
+    pub(super) fn find_for_request(&self, request: &HttpRequest) -> Option<Arc<Session>> {
+        self.open_sessions.get(request.header(SESSION_HEADER)?).cloned()
     }
 
     /// Closes the session that a request names. Returns whether it was open.
     pub(super) fn close(&mut self, request: &HttpRequest) -> bool {
-        request.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
+        request.header(SESSION_HEADER).is_some_and(|id| self.open_sessions.remove(id).is_some())
     }
 
     /// Counts a request of a session. Returns the reason if the request must be refused.
     pub(super) fn check(&mut self, request: &HttpRequest, session: Option<&Session>) -> Option<SessionError> {
         let unknown = SessionError::Unknown { is_reported_as_400: self.is_reported_as_400 };
         let Some(session) = session else {
-            let names_one = request.header(HEADER).is_some();
-            return if names_one { Some(unknown) } else { self.is_required.then_some(SessionError::Missing) };
+            let names_session = request.header(SESSION_HEADER).is_some();
+            return if names_session { Some(unknown) } else { self.is_required.then_some(SessionError::Missing) };
         };
         let limit = self.lost_after?;
         if request.method == "GET" || session.requests.fetch_add(1, Ordering::Relaxed) < limit {
             return None;
         }
-        if std::mem::replace(&mut self.has_lost_one, true) {
+        if std::mem::replace(&mut self.has_lost_session, true) {
             return None;
         }
-        self.open.remove(&session.id);
+        self.open_sessions.remove(&session.id);
         Some(unknown)
     }
 }

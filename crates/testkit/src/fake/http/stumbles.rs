@@ -4,8 +4,8 @@ use std::io;
 
 use super::super::faults::Fault;
 use super::super::server::{Request, Server};
-use super::exchange::Exchange;
-use super::{After, MOVED, PATH};
+use super::connection::Connection;
+use super::{ConnectionAction, PATH, REDIRECT_PATH};
 
 const PAGE: &str = "<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>";
 
@@ -13,42 +13,42 @@ const PAGE: &str = "<!doctype html><html><head><title>Welcome</title></head><bod
 #[derive(Debug, Default)]
 struct HttpAnswer {
     status: u16,
-    field: Option<(&'static str, String)>,
-    kind: &'static str,
+    header_field: Option<(&'static str, String)>,
+    media_type: &'static str,
     body: &'static str,
 }
 
 /// Writes the answer of the fault that strikes this request, if there is one.
-pub(in super::super) async fn instead_of_mcp(
-    exchange: &mut Exchange,
+pub(in super::super) async fn respond_with_fault(
+    connection: &mut Connection,
     server: &Server,
     request: &Request,
     path: &str,
-) -> io::Result<Option<After>> {
-    let struck = &request.struck;
-    if struck.by(Fault::Hang) || struck.by(Fault::HangDiscover) {
-        exchange.gone().await;
-        return Ok(Some(After::Close));
+) -> io::Result<Option<ConnectionAction>> {
+    let request_faults = &request.faults;
+    if request_faults.has(Fault::Hang) || request_faults.has(Fault::HangDiscover) {
+        connection.wait_until_closed().await;
+        return Ok(Some(ConnectionAction::Close));
     }
-    if struck.by(Fault::CloseAtOnce) {
-        return Ok(Some(After::Close));
+    if request_faults.has(Fault::CloseAtOnce) {
+        return Ok(Some(ConnectionAction::Close));
     }
-    let Some(answer) = struck.iter().find_map(|fault| answer(server, fault, path)) else { return Ok(None) };
+    let Some(answer) = request_faults.iter().find_map(|fault| answer(server, fault, path)) else { return Ok(None) };
     let mut fields = Vec::new();
-    if !answer.kind.is_empty() {
-        fields.push(("content-type", answer.kind));
+    if !answer.media_type.is_empty() {
+        fields.push(("content-type", answer.media_type));
     }
-    if let Some((name, value)) = &answer.field {
+    if let Some((name, value)) = &answer.header_field {
         fields.push((*name, value.as_str()));
     }
-    exchange.respond(answer.status, &fields, answer.body.as_bytes()).await?;
-    Ok(Some(After::Keep))
+    connection.respond(answer.status, &fields, answer.body.as_bytes()).await?;
+    Ok(Some(ConnectionAction::Keep))
 }
 
 fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
     let argument = || server.options.faults.text(fault).unwrap_or_default().to_owned();
-    let page = |status| HttpAnswer { status, kind: "text/html; charset=utf-8", body: PAGE, field: None };
-    let plain = |status, body| HttpAnswer { status, kind: "text/plain", body, field: None };
+    let page = |status| HttpAnswer { status, media_type: "text/html; charset=utf-8", body: PAGE, header_field: None };
+    let plain = |status, body| HttpAnswer { status, media_type: "text/plain", body, header_field: None };
     Some(match fault {
         Fault::Html | Fault::DiscoverHtml => page(200),
         Fault::Http500 | Fault::Discover500 => plain(500, "internal server error"),
@@ -56,13 +56,17 @@ fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
         Fault::Http403 => plain(403, "forbidden"),
         Fault::Http404 => plain(404, "not found"),
         Fault::Http202 | Fault::Discover202 => HttpAnswer { status: 202, ..HttpAnswer::default() },
-        Fault::Http429 => HttpAnswer { field: Some(("retry-after", argument())), ..plain(429, "too many requests") },
-        Fault::Http503 => HttpAnswer { field: Some(("retry-after", argument())), ..plain(503, "overloaded") },
+        Fault::Http429 => {
+            HttpAnswer { header_field: Some(("retry-after", argument())), ..plain(429, "too many requests") }
+        }
+        Fault::Http503 => HttpAnswer { header_field: Some(("retry-after", argument())), ..plain(503, "overloaded") },
         Fault::Http401 if argument() == "none" => plain(401, "unauthorized"),
-        Fault::Http401 => HttpAnswer { field: Some(("www-authenticate", argument())), ..plain(401, "unauthorized") },
+        Fault::Http401 => {
+            HttpAnswer { header_field: Some(("www-authenticate", argument())), ..plain(401, "unauthorized") }
+        }
         Fault::RedirectSame if path == PATH => {
             let status = server.options.faults.number(fault).and_then(|status| u16::try_from(status).ok());
-            redirect(status.unwrap_or(307), MOVED.to_owned())
+            redirect(status.unwrap_or(307), REDIRECT_PATH.to_owned())
         }
         Fault::RedirectCross => redirect(307, argument()),
         Fault::RedirectLoop => redirect(307, PATH.to_owned()),
@@ -71,5 +75,5 @@ fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
 }
 
 fn redirect(status: u16, to: String) -> HttpAnswer {
-    HttpAnswer { status, field: Some(("location", to)), ..HttpAnswer::default() }
+    HttpAnswer { status, header_field: Some(("location", to)), ..HttpAnswer::default() }
 }

@@ -37,30 +37,30 @@ pub(crate) type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-impl Exchange {
+impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let _slower = stream.set_nodelay(true);
         Self { stream: BufReader::new(stream) }
     }
 
     /// The next request; `None` when the client closed.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<HttpRequest>> {
-        let Some(first) = self.line().await? else { return Ok(None) };
+    pub(crate) async fn read_request(&mut self) -> io::Result<Option<HttpRequest>> {
+        let Some(first) = self.read_line().await? else { return Ok(None) };
         let mut words = first.split(' ');
         let (Some(method), Some(target)) = (words.next(), words.next()) else {
             return Err(io::Error::other(format!("not a request line: {first}")));
         };
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut headers = Vec::new();
-        while let Some(line) = self.line().await?.filter(|line| !line.is_empty()) {
+        while let Some(line) = self.read_line().await?.filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':').unwrap_or((&line, ""));
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let body = self.body(&headers).await?;
+        let body = self.read_body(&headers).await?;
         Ok(Some(HttpRequest {
             method: method.to_owned(),
             path: path.to_owned(),
@@ -70,7 +70,7 @@ impl Exchange {
         }))
     }
 
-    async fn line(&mut self) -> io::Result<Option<String>> {
+    async fn read_line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         if self.stream.read_until(b'\n', &mut line).await? == 0 {
             return Ok(None);
@@ -79,18 +79,18 @@ impl Exchange {
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    async fn body(&mut self, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
+    async fn read_body(&mut self, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
         if header(headers, "expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
         if header(headers, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
-            return self.chunked_body().await;
+            return self.read_chunked_body().await;
         }
         let length = header(headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
-        self.exactly(length).await
+        self.read_exactly(length).await
     }
 
-    async fn exactly(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    async fn read_exactly(&mut self, length: usize) -> io::Result<Vec<u8>> {
         if length > MAX_BODY {
             return Err(io::Error::other("request body too large"));
         }
@@ -99,16 +99,16 @@ impl Exchange {
         Ok(body)
     }
 
-    async fn chunked_body(&mut self) -> io::Result<Vec<u8>> {
+    async fn read_chunked_body(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
-            let line = self.line().await?.unwrap_or_default();
+            let line = self.read_line().await?.unwrap_or_default();
             let length = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
             if body.len() + length > MAX_BODY {
                 return Err(io::Error::other("request body too large"));
             }
-            body.extend(self.exactly(length).await?);
-            self.line().await?;
+            body.extend(self.read_exactly(length).await?);
+            self.read_line().await?;
             if length == 0 {
                 return Ok(body);
             }
@@ -121,8 +121,8 @@ impl Exchange {
     }
 
     /// Writes a status line and header fields, without the empty line that ends them.
-    async fn head(&mut self, status: u16, fields: Fields<'_>) -> io::Result<()> {
-        let reason = reason(status);
+    async fn write_head(&mut self, status: u16, fields: Fields<'_>) -> io::Result<()> {
+        let reason = reason_phrase(status);
         let mut head = format!("HTTP/1.1 {status} {reason}\r\n");
         for (name, value) in fields {
             head.push_str(name);
@@ -146,7 +146,7 @@ impl Exchange {
         body: &[u8],
         length: usize,
     ) -> io::Result<()> {
-        self.head(status, fields).await?;
+        self.write_head(status, fields).await?;
         // Callers give a 202 an empty body, as MCP requires.
         self.write(format!("content-length: {length}\r\n\r\n").as_bytes()).await?;
         self.write(body).await
@@ -154,12 +154,12 @@ impl Exchange {
 
     /// Begins an answer of unknown length.
     pub(crate) async fn respond_in_chunks(&mut self, status: u16, fields: Fields<'_>) -> io::Result<()> {
-        self.head(status, fields).await?;
+        self.write_head(status, fields).await?;
         self.write(b"transfer-encoding: chunked\r\n\r\n").await
     }
 
     /// Writes one chunk. An empty one ends the answer.
-    pub(crate) async fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write_chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
         chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");
@@ -167,7 +167,7 @@ impl Exchange {
     }
 
     /// Waits until the client has closed its side, or broken the connection.
-    pub(crate) async fn gone(&mut self) {
+    pub(crate) async fn wait_until_closed(&mut self) {
         match self.stream.fill_buf().await {
             Ok([]) | Err(_) => {}
             // The next request has arrived: the client is connected, and its end can no longer be detected.
@@ -181,6 +181,6 @@ impl Exchange {
     }
 }
 
-fn reason(status: u16) -> &'static str {
+fn reason_phrase(status: u16) -> &'static str {
     http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
 }
