@@ -80,7 +80,7 @@ impl Terminal {
                 let edited = (question.arguments != original).then_some(question.arguments);
                 return match (scope, edited) {
                     (AnswerScope::Once, None) => Confirmed::Yes,
-                    (AnswerScope::Once, Some(arguments)) => Confirmed::EditOutcome(arguments),
+                    (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                     (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },
                 };
             }
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_arguments_typed_last_are_sent() {
-        let edited = |json: Value| Confirmed::EditOutcome(json.as_object().unwrap().clone());
+        let edited = |json: Value| Confirmed::Edited(json.as_object().unwrap().clone());
         let terminal = typed(&["e", "{\"path\": \"b\"}", "y"]);
         assert_eq!(terminal.confirm(question("rm")).await, edited(json!({ "path": "b" })));
         let terminal = typed(&["e", "no json", "[1]", "{}", "e", "", "y"]);

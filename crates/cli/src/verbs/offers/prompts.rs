@@ -39,7 +39,8 @@ pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &
     let loaded = context.load().await?;
     let (offers, failures) = super::ask_named_servers(context, &loaded, &args.servers, list_prompts).await?;
     let conceal = context.concealer();
-    let to_offer_list = |offer: &ServerPrompts| (offer.server.clone(), OfferList::from_prompts(&offer.prompts, &conceal));
+    let to_offer_list =
+        |offer: &ServerPrompts| (offer.server.clone(), OfferList::from_prompts(&offer.prompts, &conceal));
     context.note_offers(&loaded, offers.iter().map(to_offer_list).collect()).await;
     let warnings = reach::failure_messages(&failures);
     let document = render::document(&offers, &warnings);

@@ -180,7 +180,10 @@ impl TenantDatabase {
 
 /// Opens the store of a tenant: on `server`, or without one, the file in the tenant's folder. Returns `None` if there
 /// is no such file, because the tenant was never used.
-pub(crate) async fn open_tenant_store(tenant: &Tenant, server: Option<&DatabaseServer>) -> Result<Option<Store>, Failure> {
+pub(crate) async fn open_tenant_store(
+    tenant: &Tenant,
+    server: Option<&DatabaseServer>,
+) -> Result<Option<Store>, Failure> {
     if let Some(server) = server {
         return server.store(&tenant.id).await.map(Some);
     }

@@ -42,8 +42,9 @@ impl PromptRequest {
         let Some((prompt, words)) = words.split_first().filter(|_| !rest.starts_with(char::is_whitespace)) else {
             return Err(usage_failure("which prompt?".to_owned()));
         };
-        let arguments =
-            arguments::parse(words).and_then(arguments::into_strings).map_err(|error| usage_failure(error.to_string()))?;
+        let arguments = arguments::parse(words)
+            .and_then(arguments::into_strings)
+            .map_err(|error| usage_failure(error.to_string()))?;
         Ok(Self { server: server.to_owned(), prompt: prompt.clone(), arguments })
     }
 }
