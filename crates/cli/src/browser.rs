@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use toolrack_auth::{Browser, BrowserError, Loopback};
-use toolrack_daemon::SignInPage;
+use toolrack_daemon::SignInChannels;
 use url::Url;
 
 use crate::{asker::Terminal, render::link, screen::Screen};
@@ -63,13 +63,13 @@ impl Browser for TerminalBrowser {
 pub(crate) struct DashboardBrowser {
     loopback: Loopback,
     /// The two channels to the dashboard. The first visit takes them, so a second visit fails.
-    page: ArcSwapOption<SignInPage>,
+    channels: ArcSwapOption<SignInChannels>,
 }
 
 impl DashboardBrowser {
     /// Listens for the redirect on any port that is free.
-    pub(crate) async fn bind(page: SignInPage) -> Result<Self, BrowserError> {
-        Ok(Self { loopback: Loopback::bind(0).await?, page: ArcSwapOption::from_pointee(page) })
+    pub(crate) async fn bind(channels: SignInChannels) -> Result<Self, BrowserError> {
+        Ok(Self { loopback: Loopback::bind(0).await?, channels: ArcSwapOption::from_pointee(channels) })
     }
 }
 
@@ -80,13 +80,13 @@ impl Browser for DashboardBrowser {
 
     fn visit<'a>(&'a self, authorization_url: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            let dashboard_page = self.page.swap(None).and_then(Arc::into_inner);
-            let SignInPage { shows, pasted } = dashboard_page.ok_or(BrowserError::GivenUp)?;
-            shows.send(authorization_url.clone()).map_err(|_| BrowserError::GivenUp)?;
+            let channels = self.channels.swap(None).and_then(Arc::into_inner);
+            let SignInChannels { page, pasted_address } = channels.ok_or(BrowserError::GivenUp)?;
+            page.send(authorization_url.clone()).map_err(|_| BrowserError::GivenUp)?;
             tokio::select! {
                 redirect = self.loopback.wait(authorization_url, SIGN_IN_TIMEOUT) => redirect,
-                // `pasted` fails when the user can no longer paste an address.
-                Ok(redirect) = pasted => Ok(redirect),
+                // `pasted_address` fails when the user can no longer paste an address.
+                Ok(redirect) = pasted_address => Ok(redirect),
             }
         })
     }

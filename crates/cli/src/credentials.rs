@@ -76,7 +76,7 @@ impl Secrets for MemberCredentials {
 }
 
 impl Credentials for MemberCredentials {
-    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
         Box::pin(async move {
             let store = self.secret_store.store().map_err(|error| with_causes(&error))?;
             let rows = store.member_value_names(&self.prefix).await.map_err(|error| with_causes(&error))?;
@@ -106,7 +106,7 @@ impl Credentials for MemberCredentials {
 }
 
 impl Credentials for MachineCredentials {
-    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
             let rows = store.secret_names().await.map_err(|error| with_causes(&error))?;

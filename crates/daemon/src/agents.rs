@@ -22,7 +22,7 @@ use crate::{
     error::ApiError,
     guard::Token,
     world::World,
-    worlds::{Common, Worlds},
+    worlds::{CommonParts, Worlds},
 };
 
 /// The path prefix of agents.
@@ -45,7 +45,7 @@ pub(crate) struct Agents {
 
 impl Agents {
     /// The agents that the configuration of `base` names.
-    pub(crate) fn new(base: Arc<World>, common: Common) -> Arc<Self> {
+    pub(crate) fn new(base: Arc<World>, common: CommonParts) -> Arc<Self> {
         Arc::new(Self { base, worlds: Worlds::new(common), tokens: Mutex::default() })
     }
 
@@ -60,7 +60,7 @@ impl Agents {
     /// # Errors
     /// When the system has no random numbers.
     pub(crate) fn token(&self, id: &str) -> Result<Option<Token>, NoRandom> {
-        if !self.is_known(id) {
+        if !self.is_configured(id) {
             return Ok(None);
         }
         let mut tokens = self.tokens.lock();
@@ -95,8 +95,8 @@ impl Agents {
         self.worlds.stop(id);
     }
 
-    pub(crate) fn is_known(&self, id: &str) -> bool {
-        self.base.loaded().agents.iter().any(|known| known == id)
+    pub(crate) fn is_configured(&self, id: &str) -> bool {
+        self.base.loaded().agents.iter().any(|configured| configured == id)
     }
 }
 
@@ -113,7 +113,7 @@ async fn answer(
 ) -> Response {
     // The world of an agent or a member has no agents.
     let Some(agents) = agents.upgrade() else { return ApiError::no_route().into_response() };
-    let Some(inner_uri) = inner_uri(request.uri()).filter(|_| agents.is_known(&id)) else {
+    let Some(inner_uri) = inner_uri(request.uri()).filter(|_| agents.is_configured(&id)) else {
         return unknown_agent(&id).into_response();
     };
     *request.uri_mut() = inner_uri;

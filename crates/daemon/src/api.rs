@@ -67,15 +67,15 @@ type Answer<T> = Result<Json<T>, ApiError>;
         title = "Toolrack",
         description = "Steers a Toolrack daemon: its servers, their tools, questions that wait, trust, conversations."
     ),
-    modifiers(&Secured),
+    modifiers(&SecurityAddon),
     security(("token" = [])),
 )]
-struct Described;
+struct ApiDoc;
 
 /// The token as a security scheme of the description.
-struct Secured;
+struct SecurityAddon;
 
-impl Modify for Secured {
+impl Modify for SecurityAddon {
     fn modify(&self, document: &mut Document) {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -99,9 +99,14 @@ const COMMON_ANSWERS: &[(&str, &str, bool)] = &[
 ];
 
 /// The routes, and their description as JSON.
-static ROUTES: LazyLock<(Router, String)> = LazyLock::new(|| {
+struct Api {
+    router: Router,
+    description: String,
+}
+
+static API: LazyLock<Api> = LazyLock::new(|| {
     let (router, document) = router_and_document();
-    (router, document.to_pretty_json().unwrap_or_default())
+    Api { router, description: document.to_pretty_json().unwrap_or_default() }
 });
 
 /// The routes, and their description.
@@ -125,29 +130,29 @@ fn router_and_document() -> (Router, Document) {
 }
 
 fn all_routes() -> OpenApiRouter {
-    let routes = Routes::new(Described::openapi());
+    let routes = Routes::new(ApiDoc::openapi());
     with_daemon(with_decisions(with_users(with_servers(routes)))).into_inner()
 }
 
 /// Adds the routes of servers, of what they offer, and of calls of their tools.
 fn with_servers(routes: Routes<()>) -> Routes<()> {
-    use AnsweringWorld::{Member, OfServer, Tenant};
+    use AnsweringWorld::{Member, Server, Tenant};
     use Right::{Install, Operate, See, Use};
     routes
         .with(See, Member, routes!(servers::list))
         .with(See, Member, routes!(servers::get))
         .with(See, Member, routes!(servers::states))
         .with(Install, Tenant, routes!(server_edits::add))
-        .with(Install, OfServer, routes!(server_edits::revise, server_edits::remove))
-        .with(Operate, OfServer, routes!(server_edits::enable))
-        .with(Operate, OfServer, routes!(server_edits::disable))
-        .with(Use, OfServer, routes!(servers::connect))
-        .with(Use, OfServer, routes!(servers::disconnect))
-        .with(Use, OfServer, routes!(servers::reconnect))
+        .with(Install, Server, routes!(server_edits::revise, server_edits::remove))
+        .with(Operate, Server, routes!(server_edits::enable))
+        .with(Operate, Server, routes!(server_edits::disable))
+        .with(Use, Server, routes!(servers::connect))
+        .with(Use, Server, routes!(servers::disconnect))
+        .with(Use, Server, routes!(servers::reconnect))
         .with(Use, Member, routes!(servers::reconnect_named))
-        .with(Operate, OfServer, routes!(servers::test))
-        .with(Operate, OfServer, routes!(sign_in::begin, sign_in::get))
-        .with(Operate, OfServer, routes!(sign_in::came_back))
+        .with(Operate, Server, routes!(servers::test))
+        .with(Operate, Server, routes!(sign_in::begin, sign_in::get))
+        .with(Operate, Server, routes!(sign_in::came_back))
         .with(Operate, Member, routes!(server_contents::logs))
         .with(See, Member, routes!(server_contents::resources))
         .with(Use, Member, routes!(server_contents::read))
@@ -229,15 +234,14 @@ fn with_daemon(routes: Routes<()>) -> Routes<()> {
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
 #[must_use]
 pub fn openapi() -> String {
-    ROUTES.1.clone()
+    API.description.clone()
 }
 
 /// All routes. The extensions of a request must hold the world that answers it, an `Arc<World>`, and that world's
 /// [agents](agents::AgentsExtension). Answers contain no secrets of that world.
 pub(crate) fn router() -> Router {
-    let document = async || ([("content-type", "application/json")], ROUTES.1.as_str());
-    ROUTES
-        .0
+    let document = async || ([("content-type", "application/json")], API.description.as_str());
+    API.router
         .clone()
         .layer(from_fn(concealed::answer))
         .route("/openapi.json", get(document))
@@ -258,12 +262,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         match Json::from_request(request, state).await {
             Ok(Json(body)) => Ok(Self(body)),
-            Err(rejection) => Err(unreadable(&rejection)),
+            Err(rejection) => Err(bad_body(&rejection)),
         }
     }
 }
 
-fn unreadable(rejection: &JsonRejection) -> ApiError {
+fn bad_body(rejection: &JsonRejection) -> ApiError {
     let (status, code) = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON"),
@@ -309,7 +313,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {
 
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, ApiError> {
         let world = parts.extensions.get::<Arc<World>>().ok_or_else(|| ApiError::internal("no world answers here"))?;
-        let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::unproven)?;
+        let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::no_principal)?;
         let caller = world.questions.caller(principal, Way::Daemon);
         Ok(Self(match parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
             Some(agent) if agent.starts_with("Mozilla/") => caller.with_client("a browser"),
@@ -320,14 +324,14 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {
 }
 
 /// The answer to a caller that cancels a call or turn.
-fn cancelled(was_running: bool) -> Result<Response, ApiError> {
+fn cancel_response(was_running: bool) -> Result<Response, ApiError> {
     match was_running {
-        true => Ok(done()),
+        true => Ok(no_content()),
         false => Err(ApiError::not_found("no call or turn with this id is under way")),
     }
 }
 
 /// Success without a body.
-fn done() -> Response {
+fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -12,7 +12,7 @@ use crate::event_log::LogCapacity;
 /// The values that one user has given. No method returns a value: only servers get values.
 pub trait Credentials: Send + Sync {
     /// Returns the names of all values. Errors are messages for users, and contain no value.
-    fn given(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>>;
 
     /// Stores `value` as `name`, replacing an earlier one, and records that `by` gave it.
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
@@ -78,8 +78,8 @@ impl WorldKind {
     /// The size of this world's event log.
     pub(crate) fn event_log_capacity(&self) -> LogCapacity {
         match self {
-            Self::Member(_) | Self::Session(_) => LogCapacity::OfMember,
-            _ => LogCapacity::OfWorld,
+            Self::Member(_) | Self::Session(_) => LogCapacity::Member,
+            _ => LogCapacity::World,
         }
     }
 

@@ -59,18 +59,18 @@ pub(crate) fn router() -> Router {
 /// The file, 304 if the browser has it already, or 404.
 fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
     let Some(file) = file(path) else {
-        return with_headers(
+        return make_response(
             StatusCode::NOT_FOUND,
             "text/plain; charset=utf-8",
             None,
             "there is no such file\n".into(),
         );
     };
-    let tag = tag(&file);
-    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| etag_matches(known, &tag));
+    let tag = etag(&file);
+    let is_cached = headers.get_all(IF_NONE_MATCH).iter().any(|header| etag_matches(header, &tag));
     let (status, body) =
-        if is_known { (StatusCode::NOT_MODIFIED, Body::empty()) } else { (StatusCode::OK, file.data.into()) };
-    with_headers(status, content_type(path), Some(&tag), body)
+        if is_cached { (StatusCode::NOT_MODIFIED, Body::empty()) } else { (StatusCode::OK, file.data.into()) };
+    make_response(status, content_type(path), Some(&tag), body)
 }
 
 /// The file `path` below `assets/`, or for `help/PAGE` that page of the guide.
@@ -82,18 +82,18 @@ fn file(path: &str) -> Option<EmbeddedFile> {
 }
 
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
-fn etag_matches(known: &HeaderValue, tag: &str) -> bool {
-    let known = known.to_str().unwrap_or_default();
-    let mut known_tags = known.split(',').map(|known_tag| known_tag.trim().trim_start_matches("W/"));
+fn etag_matches(header: &HeaderValue, tag: &str) -> bool {
+    let header = header.to_str().unwrap_or_default();
+    let mut known_tags = header.split(',').map(|known_tag| known_tag.trim().trim_start_matches("W/"));
     known_tags.any(|known_tag| known_tag == tag || known_tag == "*")
 }
 
-fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body: Body) -> Response<Body> {
+fn make_response(status: StatusCode, content_type: &'static str, tag: Option<&str>, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
         headers.insert(ETAG, tag);
     }
@@ -101,13 +101,13 @@ fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body:
 }
 
 /// The content's SHA-256, which rust-embed has computed already.
-fn tag(file: &EmbeddedFile) -> String {
+fn etag(file: &EmbeddedFile) -> String {
     format!("\"{}\"", HEXLOWER.encode(&file.metadata.sha256_hash()))
 }
 
 /// The media types of the files. With `nosniff`, a browser runs a script only if its type says so.
 fn content_type(path: &str) -> &'static str {
-    match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
+    match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
@@ -125,7 +125,7 @@ mod tests {
     use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
     use axum::http::{Response, StatusCode};
 
-    use super::{Assets, COMMON_HEADERS, Guide, answer, file, tag};
+    use super::{Assets, COMMON_HEADERS, Guide, answer, etag, file};
 
     fn text(path: &str) -> String {
         let file = Assets::get(path).unwrap_or_else(|| panic!("{path} is not there"));
@@ -153,7 +153,7 @@ mod tests {
             .collect();
         let there: BTreeMap<_, _> = Assets::iter()
             .filter(|path| path.starts_with("vendor/") && !path.ends_with("HASHES") && !path.ends_with(".d.ts"))
-            .map(|path| (path.to_string(), tag(&Assets::get(&path).unwrap())))
+            .map(|path| (path.to_string(), etag(&Assets::get(&path).unwrap())))
             .collect();
         assert_eq!(written, there, "crates/daemon/assets/vendor/HASHES says how to take other files");
     }

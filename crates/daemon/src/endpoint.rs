@@ -13,14 +13,14 @@ use url::form_urlencoded;
 use crate::error::ApiError;
 
 /// The route of the endpoint with all tools.
-pub(crate) const ALL: &str = "/mcp";
+pub(crate) const ALL_TOOLS_ROUTE: &str = "/mcp";
 
 /// The route of the endpoints of profiles.
-pub(crate) const OF_PROFILE: &str = "/p/{profile}/mcp";
+pub(crate) const PROFILE_ROUTE: &str = "/p/{profile}/mcp";
 
 /// Moves the name of the profile from the path into the query, where the gateway (the server behind these endpoints)
 /// reads it.
-pub(crate) async fn with_profile(
+pub(crate) async fn move_profile_to_query(
     Path(parts): Path<HashMap<String, String>>,
     mut request: Request,
     next: Next,

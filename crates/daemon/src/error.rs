@@ -57,13 +57,12 @@ struct ErrorBody {
     sign_in: Option<&'static str>,
     /// The quota that is used up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<Box<UsedUp>>,
+    quota: Option<Box<QuotaUsedUp>>,
 }
 
 /// A quota that is used up.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = QuotaUsedUp)]
-struct UsedUp {
+struct QuotaUsedUp {
     /// The setting of the team file, or of `toolrack.toml` for a profile.
     #[schema(example = "limits.each_member.tokens_per_day")]
     setting: String,
@@ -79,7 +78,7 @@ struct UsedUp {
     retry_after_seconds: u64,
 }
 
-impl UsedUp {
+impl QuotaUsedUp {
     fn of(over: &OverQuota) -> Self {
         let quota = over.quota;
         Self {
@@ -137,7 +136,7 @@ impl ApiError {
     /// Says which quota is used up, and when it is free again.
     fn with_quota(mut self, over: &OverQuota) -> Self {
         self.retry_after = Some(over.retry_after);
-        self.error.quota = Some(Box::new(UsedUp::of(over)));
+        self.error.quota = Some(Box::new(QuotaUsedUp::of(over)));
         self
     }
 
@@ -194,7 +193,7 @@ impl ApiError {
     }
 
     /// The error for a request that reaches the API without a principal: no layer in front has proved who sends it.
-    pub(crate) fn unproven() -> Self {
+    pub(crate) fn no_principal() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the request does not prove who sends it")
             .hint("send the daemon's token, or sign in")
     }
@@ -206,7 +205,7 @@ impl ApiError {
 }
 
 /// The value of a `Retry-After`: `wait` in whole seconds, rounded up, and at least one.
-pub(crate) fn whole_seconds(wait: Duration) -> HeaderValue {
+pub(crate) fn retry_after_value(wait: Duration) -> HeaderValue {
     HeaderValue::from(wait.as_secs_f64().ceil().max(1.0) as u64)
 }
 
@@ -215,7 +214,7 @@ impl IntoResponse for ApiError {
         let retry_after = self.retry_after;
         let mut response = (self.status, Json(self)).into_response();
         if let Some(wait) = retry_after {
-            response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait));
+            response.headers_mut().insert(RETRY_AFTER, retry_after_value(wait));
         }
         response
     }
@@ -232,10 +231,10 @@ impl From<CallError> for ApiError {
             CallErrorKind::Refused | CallErrorKind::BadArguments => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_GATEWAY,
         };
-        let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
-        shown.error.hint = error.hint();
+        let mut api_error = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
+        api_error.error.hint = error.hint();
         if let CallError::OverQuota { over, .. } = &error {
-            shown = shown.with_quota(over);
+            api_error = api_error.with_quota(over);
         }
         let (server, tool) = match &error {
             CallError::Denied { server, tool, .. }
@@ -248,8 +247,8 @@ impl From<CallError> for ApiError {
             }
             _ => (None, None),
         };
-        (shown.error.server, shown.error.tool) = (server, tool);
-        shown
+        (api_error.error.server, api_error.error.tool) = (server, tool);
+        api_error
     }
 }
 
@@ -304,7 +303,7 @@ impl From<EditFailed> for ApiError {
     fn from(error: EditFailed) -> Self {
         match error {
             EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
-            EditFailed::NoEditTarget(no_place) => no_place_error(&no_place),
+            EditFailed::NoEditTarget(no_target) => edit_target_error(&no_target),
             EditFailed::Edit(error) => edit_error(&error),
             EditFailed::Secrets(why) => {
                 let message = format!("a secret of the new entry cannot be stored: {why}");
@@ -335,8 +334,8 @@ impl From<NotBegun> for ApiError {
     }
 }
 
-fn no_place_error(no_place: &NoEditTarget) -> ApiError {
-    let (message, hint) = match no_place {
+fn edit_target_error(no_target: &NoEditTarget) -> ApiError {
+    let (message, hint) = match no_target {
         NoEditTarget::CommandLine => {
             ("the server comes from a file that was named with --mcp-config", "edit that file by hand")
         }

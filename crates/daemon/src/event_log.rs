@@ -17,15 +17,15 @@ use crate::{rights::Right, shown};
 const MAX_EVENTS: usize = 1_000;
 
 /// The maximum size of one event, in bytes. Of a longer event, the log keeps only the name, the time and the server.
-const MAX_BYTES: usize = 16 * 1024;
+const MAX_EVENT_BYTES: usize = 16 * 1024;
 
 /// The maximum size of all events together that a log keeps, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogCapacity {
     /// For the log of one member of a tenant, of which there may be very many: 64 KiB, about 200 events.
-    OfMember = 64 * 1024,
+    Member = 64 * 1024,
     /// For the log of a machine, a tenant or an agent: 2 MiB.
-    OfWorld = 2 * 1024 * 1024,
+    World = 2 * 1024 * 1024,
 }
 
 /// Who may read an event.
@@ -55,7 +55,7 @@ impl Audience {
     /// of a server, because the answer speaks in the caller's name.
     pub(crate) fn may_answer(&self, principal: &Principal) -> bool {
         match self {
-            Self::Approval(caller) => caller.is_same(principal) || Right::Operate.is_of(principal),
+            Self::Approval(caller) => caller.is_same(principal) || Right::Operate.is_held_by(principal),
             Self::Question(caller) => caller.is_same(principal),
             _ => false,
         }
@@ -77,7 +77,7 @@ pub(crate) struct LoggedEvent {
 
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
-pub(crate) struct Unseen {
+pub(crate) struct UnseenEvents {
     /// How many events the reader has missed, because they are no longer kept. `Some(0)` if the number is not known,
     /// because the reader last read the events of another run. `None` if the reader has missed no event.
     pub(crate) missed: Option<u64>,
@@ -132,18 +132,18 @@ impl EventLog {
     }
 
     /// Adds an event for `audience`. Of an event that is not a JSON object, only the name and the time are kept. Of a
-    /// long event, less is kept: see [`MAX_BYTES`].
+    /// long event, less is kept: see [`MAX_EVENT_BYTES`].
     pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
         data.shift_remove("event");
-        data.insert("at".to_owned(), json!(shown::millis(Utc::now())));
+        data.insert("at".to_owned(), json!(shown::rfc3339_millis(Utc::now())));
         let mut data = Value::Object(data);
         conceal(&mut data, &self.secrets);
         let mut line = data.to_string();
-        if line.len() > MAX_BYTES {
+        if line.len() > MAX_EVENT_BYTES {
             line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
         }
         self.kept.send_modify(|kept| {
@@ -158,13 +158,13 @@ impl EventLog {
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
-    pub(crate) fn id_text(&self, number: u64) -> String {
+    pub(crate) fn format_id(&self, number: u64) -> String {
         format!("{:08x}-{number}", self.run)
     }
 
     /// The number in the id of an event that a reader has seen last. 0 for a reader that wants all events that are
     /// kept. `None` if the event is not one of this log.
-    pub(crate) fn number_in(&self, id: &str) -> Option<u64> {
+    pub(crate) fn parse_id(&self, id: &str) -> Option<u64> {
         if id == "0" {
             return Some(0);
         }
@@ -175,14 +175,14 @@ impl EventLog {
 
     /// Returns the events after the event with the number `seen`. `None` stands for a reader of another log, which gets
     /// all events that are kept.
-    pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
+    pub(crate) fn events_after(&self, seen: Option<u64>) -> UnseenEvents {
         let kept = &self.kept.borrow().events;
         let first = kept.front().map_or(0, |first| first.id);
         let missed = first.saturating_sub(seen.unwrap_or(0) + 1);
         // The numbers of kept events have no gaps, so numbers say how many events to skip.
         let already_seen = seen.map_or(0, |seen| (seen + 1).saturating_sub(first));
         let events = kept.iter().skip(usize::try_from(already_seen).unwrap_or(usize::MAX)).cloned().collect();
-        Unseen { missed: (missed > 0 || seen.is_none()).then_some(missed), events }
+        UnseenEvents { missed: (missed > 0 || seen.is_none()).then_some(missed), events }
     }
 
     /// Returns a receiver that notices each new event.
@@ -204,10 +204,10 @@ mod tests {
 
     fn log() -> EventLog {
         let nothing = Environment::new(std::iter::empty::<(String, String)>());
-        EventLog::new(Arc::new(Interpolate::new(nothing, UnsetPolicy::Error)), LogCapacity::OfMember)
+        EventLog::new(Arc::new(Interpolate::new(nothing, UnsetPolicy::Error)), LogCapacity::Member)
     }
 
-    fn ids(unseen: &Unseen) -> Vec<u64> {
+    fn ids(unseen: &UnseenEvents) -> Vec<u64> {
         unseen.events.iter().map(|event| event.id).collect()
     }
 
@@ -215,11 +215,11 @@ mod tests {
     fn a_reader_continues_where_it_stopped() {
         let log = log();
         (0..3).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
-        assert_eq!(ids(&log.after(Some(1))), [2, 3]);
-        assert_eq!(log.after(Some(1)).missed, None);
-        assert!(log.after(Some(3)).events.is_empty());
-        assert_eq!(log.number_in(&log.id_text(2)), Some(2));
-        assert_eq!(log.number_in("0"), Some(0));
+        assert_eq!(ids(&log.events_after(Some(1))), [2, 3]);
+        assert_eq!(log.events_after(Some(1)).missed, None);
+        assert!(log.events_after(Some(3)).events.is_empty());
+        assert_eq!(log.parse_id(&log.format_id(2)), Some(2));
+        assert_eq!(log.parse_id("0"), Some(0));
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         let log = log();
         // These events are short, so their number reaches its bound, and not their bytes.
         (0..MAX_EVENTS + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
-        let unseen = log.after(Some(4));
+        let unseen = log.events_after(Some(4));
         assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), MAX_EVENTS, 11));
     }
 
@@ -235,10 +235,10 @@ mod tests {
     fn an_event_id_of_another_run_always_means_missed_events() {
         let (before, log) = (self::log(), self::log());
         (0..3).for_each(|_| before.add("a", Audience::All, &json!({})));
-        assert_eq!(log.after(log.number_in(&before.id_text(1))).missed, Some(0));
+        assert_eq!(log.events_after(log.parse_id(&before.format_id(1))).missed, Some(0));
         (0..3).for_each(|_| log.add("a", Audience::All, &json!({})));
-        for seen in [before.id_text(1), before.id_text(3), log.id_text(4), "2".to_owned(), "x".to_owned()] {
-            let unseen = log.after(log.number_in(&seen));
+        for seen in [before.format_id(1), before.format_id(3), log.format_id(4), "2".to_owned(), "x".to_owned()] {
+            let unseen = log.events_after(log.parse_id(&seen));
             assert_eq!((unseen.missed, ids(&unseen)), (Some(0), vec![1, 2, 3]), "{seen}");
         }
     }
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn long_events_push_out_older_ones_until_their_bytes_are_within_the_bound() {
         let log = log();
-        let long = json!({ "text": "x".repeat(MAX_BYTES - 100) });
+        let long = json!({ "text": "x".repeat(MAX_EVENT_BYTES - 100) });
         (0..10).for_each(|_| log.add("a", Audience::All, &long));
-        let unseen = log.after(Some(0));
+        let unseen = log.events_after(Some(0));
         assert_eq!((ids(&unseen), unseen.missed), (vec![7, 8, 9, 10], Some(6)));
         let kept = log.kept.borrow();
         assert_eq!(kept.bytes, kept.events.iter().map(|event| event.data.len()).sum::<usize>());
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn an_event_that_is_too_long_is_cut() {
         let log = log();
-        log.add("a", Audience::All, &json!({ "server": "s", "text": "x".repeat(MAX_BYTES) }));
-        let event = &log.after(Some(0)).events[0];
+        log.add("a", Audience::All, &json!({ "server": "s", "text": "x".repeat(MAX_EVENT_BYTES) }));
+        let event = &log.events_after(Some(0)).events[0];
         assert!(event.data.len() < 200 && event.data.contains(r#""server":"s""#), "{}", event.data);
     }
 }

@@ -11,8 +11,8 @@
 //! that repeats its request with answers gets the call that waits for them (`parked`).
 //!
 //! Further modules: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and
-//! `subscribed` send changes to clients. `relay`, `approval` and `giving` ask the user behind a client. `tools` and
-//! `cursor` make lists, and `refusal` makes errors. `tool_call` runs a call of a tool at the host.
+//! `subscriptions` send changes to clients. `relay`, `approval` and `value_requests` ask the user behind a client.
+//! `tools` and `cursor` make lists, and `refusal` makes errors. `tool_call` runs a call of a tool at the host.
 
 mod any_client;
 mod approval;
@@ -20,7 +20,6 @@ mod background;
 mod cursor;
 mod directory;
 mod exchange;
-mod giving;
 mod http;
 mod memory;
 mod message;
@@ -33,9 +32,10 @@ mod refusal;
 mod relay;
 mod session;
 mod stdio;
-mod subscribed;
+mod subscriptions;
 mod tool_call;
 mod tools;
+mod value_requests;
 mod view;
 mod words;
 
@@ -57,15 +57,15 @@ pub use self::{
     stdio::StdioError,
 };
 use self::{
-    directory::{Directory, Listed},
+    directory::{Directory, ItemIndex},
     memory::Memory,
     news::NewsSender,
     view::Views,
     words::META_SERVER,
 };
-use crate::shares::Shares;
+use crate::places::Places;
 
-pub(crate) use self::http::{SESSION as SESSION_HEADER, begins_session, has_sessions};
+pub(crate) use self::http::{SESSION_HEADER, begins_session, has_sessions};
 
 /// How long a request for a list waits for servers that have just started, because many clients list once and never
 /// again.
@@ -95,9 +95,9 @@ struct Inner {
     memory: Memory,
     news: NewsSender,
     /// Limits the requests under way, of all clients and of one member.
-    calls: Shares,
+    call_places: Places,
     /// Limits the streams that stay open for notifications, of all clients and of one member.
-    streams: Shares,
+    stream_places: Places,
     tasks: TaskTracker,
     stop: CancellationToken,
     created_at: Instant,
@@ -123,10 +123,10 @@ impl Inner {
         }
     }
 
-    /// Returns what `look` finds among the prompts and resources of the servers.
-    async fn find_offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
+    /// Returns what `find` finds among the prompts and resources of the servers.
+    async fn find_offered<T>(&self, find: impl Fn(&ItemIndex) -> Option<T>) -> Option<T> {
         self.wait_for_starting_servers().await;
-        self.directory.find(&self.host, look).await
+        self.directory.find(&self.host, find).await
     }
 
     /// Returns the message with secrets hidden, because a server can repeat secrets that it received.
@@ -154,8 +154,8 @@ impl Gateway {
             directory: Directory::default(),
             memory: Memory::new(bounds),
             news: NewsSender::default(),
-            calls: bounds.shares(bounds.calls),
-            streams: bounds.shares(bounds.streams),
+            call_places: bounds.places(bounds.calls),
+            stream_places: bounds.places(bounds.streams),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             created_at: Instant::now(),

@@ -27,28 +27,28 @@ use toolrack_team::{Endpoint, FrontDoor, NoRandom, ProvedToken, random_text};
 
 pub(crate) use self::{
     members::Members,
-    unauthenticated::{Connection, Unauthenticated},
+    unauthenticated::{Connection, UnauthenticatedConnections},
 };
-use crate::{error::ApiError, membership::Membership, replicas::FromSibling, shares::Full};
+use crate::{error::ApiError, membership::Membership, places::Full, replicas::FromSibling};
 
 /// How many requests a limiter lets through.
 struct Rate {
     each_second: u32,
     /// The maximum number of requests in a burst.
-    at_once: u32,
+    burst: u32,
 }
 
 /// The rate limit of requests with a valid token. It is far more than the clients of one gateway can send.
-const RATE: Rate = Rate { each_second: 50_000, at_once: 100_000 };
+const RATE: Rate = Rate { each_second: 50_000, burst: 100_000 };
 
 /// The rate limit of requests without a valid token. It is separate, so that they cannot use up [`RATE`].
-const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, at_once: 10_000 };
+const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, burst: 10_000 };
 
 /// How long a client should wait before it tries again after the guard has refused it because of a limit.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
-const EVENTS: &[u8] = b"text/event-stream";
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// The path prefixes that need a token.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
@@ -74,7 +74,7 @@ impl Token {
 
     /// Uses a token that was agreed on elsewhere.
     #[must_use]
-    pub fn given(token: impl Into<String>) -> Self {
+    pub fn from_secret(token: impl Into<String>) -> Self {
         Self(token.into())
     }
 
@@ -92,14 +92,14 @@ impl Token {
 
 /// The sender of a request, as its token proves.
 #[derive(Clone, Debug)]
-pub(crate) enum Proved {
+pub(crate) enum ProvedSender {
     /// The user of the daemon's machine: the request has the token of this launch, or the token of one of its agents.
     Local,
     /// A member of the team.
     Member(ProvedToken),
 }
 
-impl Proved {
+impl ProvedSender {
     fn principal(&self) -> Principal {
         match self {
             Self::Local => Principal::LOCAL,
@@ -109,7 +109,7 @@ impl Proved {
 }
 
 /// Returns whether a token other than the daemon's gives access to a path. The arguments are the path and the token.
-pub(crate) type OtherTokens = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+pub(crate) type OtherTokenCheck = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// Checks each request before anything else handles it.
 pub(crate) struct Guard {
@@ -118,7 +118,7 @@ pub(crate) struct Guard {
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
     unauthenticated: DefaultDirectRateLimiter,
-    other_tokens: OtherTokens,
+    accepts_other_token: OtherTokenCheck,
     /// Finds the members of the team by their tokens. `None` for a daemon without a team.
     members: Option<Members>,
 }
@@ -138,7 +138,12 @@ pub(crate) fn member_of(request: &Request) -> Option<Principal> {
 impl Guard {
     /// Creates the guard of a daemon at `address`, which may also be reached under the names `hosts`. A name includes
     /// the port unless that is the usual one.
-    pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], other_tokens: OtherTokens) -> Self {
+    pub(crate) fn new(
+        token: Token,
+        address: SocketAddr,
+        hosts: &[String],
+        accepts_other_token: OtherTokenCheck,
+    ) -> Self {
         let port = address.port();
         let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         let own_host = match address {
@@ -151,7 +156,7 @@ impl Guard {
             hosts: hosts.collect(),
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
-            other_tokens,
+            accepts_other_token,
             members: None,
         }
     }
@@ -169,18 +174,21 @@ impl Guard {
         uri: &Uri,
         headers: &HeaderMap,
         from_sibling: Option<FromSibling>,
-    ) -> (Option<Proved>, Option<ApiError>) {
-        let proved = match (self.local(uri.path(), headers), &self.members) {
+    ) -> (Option<ProvedSender>, Option<ApiError>) {
+        let proved = match (self.local_sender(uri.path(), headers), &self.members) {
             (Some(local), _) => Ok(Some(local)),
             (None, Some(members)) => {
                 let may_ask_store = || self.unauthenticated.check().is_ok();
-                members.proved(method, uri.path(), headers, may_ask_store).await.map(|found| found.map(Proved::Member))
+                members
+                    .prove(method, uri.path(), headers, may_ask_store)
+                    .await
+                    .map(|found| found.map(ProvedSender::Member))
             }
             (None, None) => Ok(None),
         };
-        let (proved, no_proof) = match proved {
+        let (proved, proof_error) = match proved {
             Ok(proved) => (proved, None),
-            Err(refused) => (None, Some(refused)),
+            Err(refusal) => (None, Some(refusal)),
         };
         let is_known = proved.is_some();
         // A client sent this request to another replica (a sibling), which has already checked all of this.
@@ -188,7 +196,7 @@ impl Guard {
             Some(FromSibling) => None,
             None => self.misuse(uri, headers, is_known),
         };
-        let refusal = misuse.or(no_proof).or_else(|| self.unproven(uri, is_known));
+        let refusal = misuse.or(proof_error).or_else(|| self.missing_proof(uri, is_known));
         (proved, refusal)
     }
 
@@ -217,7 +225,7 @@ impl Guard {
         // The front door (the sign-in of a team) answers some paths to all origins, and checks the origin itself at the
         // others.
         let is_at_front_door = self.members.is_some() && FrontDoor::is_at(uri.path());
-        if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
+        if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own_origin(origin)) {
             return Some(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "WRONG_ORIGIN",
@@ -228,7 +236,7 @@ impl Guard {
     }
 
     /// Returns the refusal of a request that does not prove who sends it.
-    fn unproven(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
+    fn missing_proof(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
         // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`: an attacker cannot guess 256 bits
         // anyway, and a client with an old token must learn that its token is wrong even while other clients send
@@ -243,7 +251,7 @@ impl Guard {
     }
 
     /// Returns the refusal of a request whose token ended while it was under way.
-    fn ended(&self) -> ApiError {
+    fn token_ended(&self) -> ApiError {
         self.unauthorized("the token has ended, or the rights of its member changed")
             .hint("send the request again; sign in if it is refused")
     }
@@ -251,7 +259,7 @@ impl Guard {
     /// Returns a refusal of status 401 that names the page on which a member signs in, if there is one.
     fn unauthorized(&self, message: &str) -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
-            .sign_in(self.members.as_ref().and_then(Members::sign_in))
+            .sign_in(self.members.as_ref().and_then(Members::sign_in_page))
     }
 
     /// The `WWW-Authenticate` of a refusal at `path`.
@@ -264,24 +272,26 @@ impl Guard {
     }
 
     /// Returns the membership of the proved member. Only requests to the control API need it.
-    fn membership(&self, path: &str, proved: Option<&Proved>) -> Option<Membership> {
+    fn membership(&self, path: &str, proved: Option<&ProvedSender>) -> Option<Membership> {
         match (proved, &self.members) {
-            (Some(Proved::Member(proved)), Some(members)) if Endpoint::at(path).is_none() => members.membership(proved),
+            (Some(ProvedSender::Member(proved)), Some(members)) if Endpoint::at(path).is_none() => {
+                members.membership(proved)
+            }
             _ => None,
         }
     }
 
-    fn is_own(&self, origin: &HeaderValue) -> bool {
+    fn is_own_origin(&self, origin: &HeaderValue) -> bool {
         let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
         let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
+        host.is_some_and(|host| self.hosts.iter().any(|own_host| own_host == host))
     }
 
-    /// Returns [`Proved::Local`] if the request has the token of this launch, or the token of the agent to which `path`
-    /// belongs.
-    fn local(&self, path: &str, headers: &HeaderMap) -> Option<Proved> {
+    /// Returns [`ProvedSender::Local`] if the request has the token of this launch, or the token of the agent to which
+    /// `path` belongs.
+    fn local_sender(&self, path: &str, headers: &HeaderMap) -> Option<ProvedSender> {
         let token = bearer(headers)?;
-        (self.token.matches(token) || (self.other_tokens)(path, token)).then_some(Proved::Local)
+        (self.token.matches(token) || (self.accepts_other_token)(path, token)).then_some(ProvedSender::Local)
     }
 }
 
@@ -299,9 +309,9 @@ fn ambiguous(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "AMBIGUOUS_REQUEST", message).hint("send each of them once")
 }
 
-fn limiter(Rate { each_second, at_once }: Rate) -> DefaultDirectRateLimiter {
+fn limiter(Rate { each_second, burst }: Rate) -> DefaultDirectRateLimiter {
     let nonzero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::direct(Quota::per_second(nonzero(each_second)).allow_burst(nonzero(at_once)))
+    RateLimiter::direct(Quota::per_second(nonzero(each_second)).allow_burst(nonzero(burst)))
 }
 
 fn too_many(message: &str) -> ApiError {
@@ -323,12 +333,12 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     let _busy = connection.as_ref().map(Connection::begin_request);
     let from_sibling = request.extensions().get().copied();
     let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
-    let has_room = match (&proved, &connection) {
-        (Some(proved), Some(connection)) => connection.give_to(&proved.principal()),
+    let assigned = match (&proved, &connection) {
+        (Some(proved), Some(connection)) => connection.assign_to(&proved.principal()),
         _ => Ok(()),
     };
-    if let Some(refusal) = refusal.or_else(|| has_room.err().map(too_many_connections)) {
-        return refused(refusal, guard.challenge(request.uri().path(), request.headers()));
+    if let Some(refusal) = refusal.or_else(|| assigned.err().map(too_many_connections)) {
+        return refusal_response(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
     if let Some(proved) = &proved {
         request.extensions_mut().insert(proved.principal());
@@ -337,12 +347,12 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
         request.extensions_mut().insert(membership);
     }
     match proved {
-        Some(Proved::Member(proved)) => {
+        Some(ProvedSender::Member(proved)) => {
             let challenge = guard.challenge(request.uri().path(), request.headers());
             if let Some(uri) = for_all_tenants(request.uri()) {
                 *request.uri_mut() = uri;
             }
-            until_the_token_ends(proved, guard.ended(), challenge, next.run(request)).await
+            until_the_token_ends(proved, guard.token_ended(), challenge, next.run(request)).await
         }
         _ => next.run(request).await,
     }
@@ -366,9 +376,9 @@ async fn until_the_token_ends(
 ) -> Response {
     let response = tokio::select! {
         response = answer => response,
-        () = proved.ended() => return refused(refusal, challenge),
+        () = proved.ended() => return refusal_response(refusal, challenge),
     };
-    let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
+    let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM));
     if !is_stream {
         return response;
     }
@@ -380,7 +390,7 @@ async fn until_the_token_ends(
 
 /// An answer of the guard itself, with the headers that belong to its status. `challenge` says how a client proves who
 /// it is.
-fn refused(refusal: ApiError, challenge: HeaderValue) -> Response {
+fn refusal_response(refusal: ApiError, challenge: HeaderValue) -> Response {
     let mut response = refusal.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -397,7 +407,7 @@ mod tests {
     fn guard() -> Guard {
         let agent_token_opens = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
         let hosts = ["tools.example".to_owned()];
-        Guard::new(Token::given("t0ken"), OWN.parse().unwrap(), &hosts, Box::new(agent_token_opens))
+        Guard::new(Token::from_secret("t0ken"), OWN.parse().unwrap(), &hosts, Box::new(agent_token_opens))
     }
 
     /// The status with which `guard` refuses a request; 200 if it lets the request through.
@@ -407,8 +417,8 @@ mod tests {
             all.append(*name, value.parse().unwrap());
         }
         let uri: Uri = uri.parse().unwrap();
-        let is_known = guard.local(uri.path(), &all).is_some();
-        let refusal = guard.misuse(&uri, &all, is_known).or_else(|| guard.unproven(&uri, is_known));
+        let is_known = guard.local_sender(uri.path(), &all).is_some();
+        let refusal = guard.misuse(&uri, &all, is_known).or_else(|| guard.missing_proof(&uri, is_known));
         refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 
@@ -488,7 +498,7 @@ mod tests {
     fn requests_without_the_token_take_nothing_from_those_with_it() {
         let guard = guard();
         let wrong = [("host", OWN), ("authorization", "Bearer guess")];
-        let answers = (0..RATE_UNAUTHENTICATED.at_once * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
+        let answers = (0..RATE_UNAUTHENTICATED.burst * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
         assert!(answers.into_iter().any(|status| status == 429));
         assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
     }

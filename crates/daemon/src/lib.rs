@@ -27,7 +27,7 @@
 //! the right that it needs and the world that answers members. `credentials` are the values that members give,
 //! `own_servers` the servers that they add, and `missing` the values that their servers still lack. `removals` deletes
 //! the values of removed members. `profiles` are the tools that clients see, and `endpoint` has the addresses of
-//! profiles. `shares` are limits of which each member may use only a share; `tls`, `streams` and `unread` serve
+//! profiles. `places` are limits of which each member may use only a share; `tls`, `streams` and `unread` serve
 //! connections, streams and bodies; `error` is the error of the control API.
 //!
 //! It listens only on this machine by default, and refuses requests without its [`Token`].
@@ -44,6 +44,7 @@ mod guard;
 mod membership;
 mod missing;
 mod own_servers;
+mod places;
 mod profiles;
 mod questions;
 mod removals;
@@ -52,7 +53,6 @@ mod rights;
 mod routes;
 mod serve;
 mod session_worlds;
-mod shares;
 pub mod shown;
 mod streams;
 mod tenant_members;
@@ -67,13 +67,13 @@ pub use credentials::{Credentials, CredentialsOf, GivenValue, WorldKind};
 pub use guard::Token;
 pub use own_servers::{OwnServerStore, OwnServers};
 pub use questions::Questions;
-pub use removals::Forget;
+pub use removals::DeleteMemberValues;
 pub use replicas::{NoIdentity, ReplicaOptions};
-pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
+pub use serve::{Admit, CurrentWorld, Daemon, Options, StartError, Team};
 pub use tls::{Tls, TlsError};
 pub use toolrack_team::NoRandom;
 pub use world::{
-    ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, Vault, approval_of, discovery_name,
+    ChosenModel, Models, NoModel, NoSignIn, Parts, SignInChannels, SignIns, Vault, approval_of, discovery_name,
 };
 pub use worlds::{MakeWorld, NoWorld, WorldParts};
 

@@ -39,13 +39,13 @@ impl Membership {
     }
 
     /// The identity of the member.
-    pub(crate) fn owner(&self) -> MemberIdentity<'_> {
-        owner(self.member())
+    pub(crate) fn identity(&self) -> MemberIdentity<'_> {
+        identity_of(self.member())
     }
 }
 
 /// The identity of `member`.
-pub(crate) fn owner(member: &Principal) -> MemberIdentity<'_> {
+pub(crate) fn identity_of(member: &Principal) -> MemberIdentity<'_> {
     MemberIdentity { issuer: member.issuer(), subject: member.subject() }
 }
 

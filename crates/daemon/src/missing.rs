@@ -42,7 +42,7 @@ impl MissingValues {
         }
         // If the store fails, the server fails as well, and its error says so.
         let given = match (self.world.credentials)(member) {
-            Some(credentials) => credentials.given().await.ok(),
+            Some(credentials) => credentials.list().await.ok(),
             None => None,
         };
         let Some(given) = given else { return BTreeSet::new() };
@@ -54,13 +54,13 @@ impl MissingValues {
 
     /// Returns the servers for which values are missing.
     pub(crate) async fn servers(&self, member: &Principal) -> Vec<ServerName> {
-        let mut lacking = Vec::new();
+        let mut servers = Vec::new();
         for name in self.world.loaded().desired.keys() {
             if !self.missing_for(member, name.as_str()).await.is_empty() {
-                lacking.push(name.clone());
+                servers.push(name.clone());
             }
         }
-        lacking
+        servers
     }
 
     /// The address of the page on which the member gives `name`. The address names no member, because members sign in

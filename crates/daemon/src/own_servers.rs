@@ -40,7 +40,7 @@ pub trait OwnServerStore: Send + Sync {
 pub struct OwnServers {
     max_per_member: usize,
     egress: Egress,
-    added: Arc<dyn OwnServerStore>,
+    store: Arc<dyn OwnServerStore>,
     /// The members who have added a server. Checked before the store is read, because most members have added none.
     members: watch::Sender<BTreeSet<String>>,
 }
@@ -69,9 +69,9 @@ impl OwnServers {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn new(max_per_member: usize, egress: Egress, added: Arc<dyn OwnServerStore>) -> Result<Self, String> {
-        let members = watch::Sender::new(added.members().await?);
-        Ok(Self { max_per_member, egress, added, members })
+    pub async fn new(max_per_member: usize, egress: Egress, store: Arc<dyn OwnServerStore>) -> Result<Self, String> {
+        let members = watch::Sender::new(store.members().await?);
+        Ok(Self { max_per_member, egress, store, members })
     }
 
     /// The maximum number of servers of one member.
@@ -99,30 +99,30 @@ impl OwnServers {
 
     /// Returns the servers of the member, by name.
     pub(crate) async fn servers_of(&self, member: &Principal) -> Result<BTreeMap<String, OwnServer>, String> {
-        self.added.servers(&member.key()).await
+        self.store.servers(&member.key()).await
     }
 
     /// Stores a server of the caller.
-    pub(crate) async fn add(&self, name: &ServerName, server: &OwnServer, by: &Caller) -> Result<(), NotAdded> {
-        let member = by.principal();
+    pub(crate) async fn add(&self, name: &ServerName, server: &OwnServer, caller: &Caller) -> Result<(), NotAdded> {
+        let member = caller.principal();
         let existing = self.servers_of(member).await.map_err(NotAdded::NotStored)?;
         if existing.len() >= self.max_per_member && !existing.contains_key(name.as_str()) {
             return Err(NotAdded::Full(self.max_per_member));
         }
-        self.added.add(&member.key(), name.as_str(), server, by).await.map_err(NotAdded::NotStored)?;
-        self.remember_whether_has_servers(member, true);
+        self.store.add(&member.key(), name.as_str(), server, caller).await.map_err(NotAdded::NotStored)?;
+        self.set_has_servers(member, true);
         Ok(())
     }
 
     /// Removes a server of the caller. Returns whether there was one.
-    pub(crate) async fn remove(&self, name: &str, by: &Caller) -> Result<bool, String> {
-        let member = by.principal();
-        let is_removed = self.added.remove(&member.key(), name, by).await?;
-        self.remember_whether_has_servers(member, !self.servers_of(member).await?.is_empty());
-        Ok(is_removed)
+    pub(crate) async fn remove(&self, name: &str, caller: &Caller) -> Result<bool, String> {
+        let member = caller.principal();
+        let was_removed = self.store.remove(&member.key(), name, caller).await?;
+        self.set_has_servers(member, !self.servers_of(member).await?.is_empty());
+        Ok(was_removed)
     }
 
-    fn remember_whether_has_servers(&self, member: &Principal, has_any: bool) {
+    fn set_has_servers(&self, member: &Principal, has_any: bool) {
         self.members.send_if_modified(|members| match has_any {
             true => members.insert(member.key()),
             false => members.remove(&member.key()),
@@ -149,9 +149,9 @@ impl OwnServers {
 }
 
 /// The request for the configuration of a world, extended by the servers that the world's member has added.
-pub(crate) async fn with_own_servers(request: &Request, own: Option<&OwnServers>, kind: &WorldKind) -> Request {
-    let of_member = match own {
-        Some(own) => own.desired(kind).await,
+pub(crate) async fn with_own_servers(request: &Request, own_servers: Option<&OwnServers>, kind: &WorldKind) -> Request {
+    let of_member = match own_servers {
+        Some(own_servers) => own_servers.desired(kind).await,
         None => Desired::new(),
     };
     Request { of_member, ..request.clone() }

@@ -51,7 +51,7 @@ struct Inner {
     /// The end of the ids of these questions. It differs in each world and after each start of the daemon, so that a
     /// late answer cannot fit another question.
     id_suffix: u32,
-    open: Mutex<Open>,
+    open: Mutex<OpenQuestions>,
     answer_timeout: Duration,
     /// Gets the events of questions. Set once the world runs.
     log: OnceLock<Arc<EventLog>>,
@@ -61,26 +61,26 @@ struct Inner {
 
 /// The open questions.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenQuestions {
     /// The number of the last question.
-    last: u64,
-    waiting: BTreeMap<u64, Waiting>,
+    last_number: u64,
+    by_number: BTreeMap<u64, OpenQuestion>,
 }
 
-impl Open {
+impl OpenQuestions {
     fn has_room_for(&self, principal: &Principal) -> bool {
-        let count = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
-        self.waiting.len() < MAX_OPEN && (principal.is_local() || count() < MAX_OPEN_OF_MEMBER)
+        let count = || self.by_number.values().filter(|open| open.question.principal.is_same(principal)).count();
+        self.by_number.len() < MAX_OPEN && (principal.is_local() || count() < MAX_OPEN_OF_MEMBER)
     }
 }
 
 /// An open question.
 #[derive(Debug)]
-struct Waiting {
+struct OpenQuestion {
     question: Question,
     /// For an approval: the question as the host asked it, which can check changed arguments.
     approval: Option<Confirm>,
-    answer: oneshot::Sender<(Answer, Principal)>,
+    answer_sender: oneshot::Sender<(Answer, Principal)>,
 }
 
 /// A question as it is shown.
@@ -98,7 +98,7 @@ pub(crate) struct Question {
     principal: Principal,
     /// What is asked.
     #[serde(flatten)]
-    pub(crate) about: About,
+    pub(crate) content: QuestionContent,
     /// Since when it waits, in RFC 3339.
     asked_at: String,
     /// When it is answered with no, in RFC 3339.
@@ -107,9 +107,8 @@ pub(crate) struct Question {
 
 /// The question itself. Texts of servers are untrusted.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = QuestionContent)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum About {
+pub(crate) enum QuestionContent {
     /// May this call run?
     Approval {
         /// The server of the tool.
@@ -160,7 +159,7 @@ pub(crate) enum About {
 pub(crate) struct Answer {
     /// To an approval: `once`, `session`, `always_tool`, `always_server` or `deny`. To any other question: `accept`,
     /// `decline` or `cancel`. An answer is valid for at most the time in `lasting` of its question.
-    answer: Word,
+    answer: AnswerWord,
     /// To an approval: the arguments with which the call runs instead.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Map<String, Value>>,
@@ -174,7 +173,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = QuestionAnswerWord)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum AnswerWord {
     Once,
     Session,
     AlwaysTool,
@@ -189,11 +188,11 @@ pub(crate) enum Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerRefused {
     /// The question was answered or withdrawn, its time is up, or it never existed.
-    Over,
+    NotOpen,
     /// The answer is for another kind of question.
-    Unfit,
+    OtherKind,
     /// The call cannot be made with these arguments.
-    Arguments(String),
+    BadArguments(String),
     /// Only a person approves.
     NotAPerson,
     /// Only the caller may change what they call.
@@ -206,7 +205,7 @@ enum Unanswered {
     /// Too many questions are open already, so this one was not asked.
     TooMany,
     /// No answer came in time.
-    Late,
+    TimedOut,
 }
 
 impl Unanswered {
@@ -216,7 +215,7 @@ impl Unanswered {
                 "no person was asked, because too many questions wait for an answer already ({MAX_OPEN}, or \
                  {MAX_OPEN_OF_MEMBER} of one member)"
             ),
-            Self::Late => "no person answered in time".to_owned(),
+            Self::TimedOut => "no person answered in time".to_owned(),
         }
     }
 }
@@ -224,7 +223,7 @@ impl Unanswered {
 impl Question {
     /// Returns the question as it is shown outside of the world of `agent`. Its id begins with the agent.
     pub(crate) fn for_agent(self, agent: &str) -> Self {
-        Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
+        Self { id: prefixed_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 
     /// Returns whether `principal` may see and answer the question.
@@ -233,19 +232,19 @@ impl Question {
     }
 
     fn audience(&self) -> Audience {
-        match self.about {
-            About::Approval { .. } => Audience::Approval(self.principal.clone()),
-            About::Form { .. } | About::Url { .. } => Audience::Question(self.principal.clone()),
+        match self.content {
+            QuestionContent::Approval { .. } => Audience::Approval(self.principal.clone()),
+            QuestionContent::Form { .. } | QuestionContent::Url { .. } => Audience::Question(self.principal.clone()),
         }
     }
 }
 
 /// The id that a question of an agent's world has in other worlds.
-fn outside_id(agent: &str, id: &str) -> String {
+fn prefixed_id(agent: &str, id: &str) -> String {
     format!("{agent}:{id}")
 }
 
-/// Splits an id that [`Question::of_agent`] made into the agent, and the id in the agent's world.
+/// Splits an id that [`Question::for_agent`] made into the agent, and the id in the agent's world.
 pub(crate) fn split_prefixed_id(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once(':')
 }
@@ -298,13 +297,13 @@ impl Questions {
     /// The open questions that `principal` may answer, the oldest first.
     pub(crate) fn open(&self, principal: &Principal) -> Vec<Question> {
         let open = self.inner.open.lock();
-        let questions = open.waiting.values().map(|waiting| &waiting.question);
+        let questions = open.by_number.values().map(|open_question| &open_question.question);
         questions.filter(|question| question.is_for(principal)).cloned().collect()
     }
 
     /// How many questions are open.
     pub(crate) fn count(&self) -> usize {
-        self.inner.open.lock().waiting.len()
+        self.inner.open.lock().by_number.len()
     }
 
     /// Answers the question `id` for `principal`. An answer for more than one call covers only the principal's own
@@ -314,51 +313,55 @@ impl Questions {
     /// When the question is not open any more, when the answer does not fit the question or the principal, or when the
     /// call cannot run with the answer's arguments. In all but the first case, the question stays open.
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
-        let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
+        let number = self.inner.number(id).ok_or(AnswerRefused::NotOpen)?;
         let approval = self.inner.approval(number, principal, &answer)?;
         if let Some(question) = approval {
             if principal.kind() != Kind::Person {
                 return Err(AnswerRefused::NotAPerson);
             }
-            if let Some(arguments) = answer.arguments.as_ref().filter(|_| answer.answer != Word::Deny) {
+            if let Some(arguments) = answer.arguments.as_ref().filter(|_| answer.answer != AnswerWord::Deny) {
                 if !question.caller.principal().is_same(principal) {
                     return Err(AnswerRefused::NotTheCaller);
                 }
-                question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
+                question.check(arguments.clone()).await.map_err(AnswerRefused::BadArguments)?;
             }
         }
-        let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
+        let open_question = self.inner.open.lock().by_number.remove(&number).ok_or(AnswerRefused::NotOpen)?;
         // An error means that the call that asked ended at this moment.
-        waiting.answer.send((answer, principal.clone())).map_err(|_| AnswerRefused::Over)
+        open_question.answer_sender.send((answer, principal.clone())).map_err(|_| AnswerRefused::NotOpen)
     }
 
     /// Asks a question, and waits for the answer and its principal. Dropping the future withdraws the question.
-    async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<(Answer, Principal), Unanswered> {
-        let (answer, answered) = oneshot::channel();
+    async fn ask(
+        &self,
+        content: QuestionContent,
+        approval: Option<Confirm>,
+    ) -> Result<(Answer, Principal), Unanswered> {
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
-        let about = match &self.secrets {
-            Some(secrets) => about.concealed(secrets),
-            None => about,
+        let content = match &self.secrets {
+            Some(secrets) => content.concealed(secrets),
+            None => content,
         };
-        let opened = self.inner.open_question(about, caller, approval, answer);
+        let opened = self.inner.open_question(content, caller, approval, answer_sender);
         let (number, audience) = opened.ok_or(Unanswered::TooMany)?;
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
-        let answer = timeout(self.inner.answer_timeout, answered).await;
+        let answer = timeout(self.inner.answer_timeout, answer_receiver).await;
         drop(withdraw);
-        answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
+        answer.ok().and_then(Result::ok).ok_or(Unanswered::TimedOut)
     }
 }
 
-impl About {
+impl QuestionContent {
     /// The same question without secrets. The call still runs with its original arguments.
     fn concealed(mut self, secrets: &Interpolate) -> Self {
         let hide = |text: &mut String| *text = secrets.conceal(text).into_owned();
         match &mut self {
             Self::Approval { arguments, why, .. } => {
-                let mut all = Value::Object(std::mem::take(arguments));
-                conceal(&mut all, secrets);
-                if let Value::Object(hidden) = all {
-                    *arguments = hidden;
+                let mut value = Value::Object(std::mem::take(arguments));
+                conceal(&mut value, secrets);
+                if let Value::Object(concealed) = value {
+                    *arguments = concealed;
                 }
                 hide(why);
             }
@@ -375,12 +378,12 @@ impl About {
     }
 }
 
-impl Word {
+impl AnswerWord {
     /// Whose calls an answer with this word covers, when `principal` gives it. Only permanent answers can cover the
     /// calls of all callers, because only permanent answers are listed, so that a user can take them back.
     fn callers(self, principal: &Principal) -> Callers {
         match self {
-            Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_of(principal) => Callers::All,
+            Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_held_by(principal) => Callers::All,
             _ => Callers::Same,
         }
     }
@@ -406,41 +409,42 @@ impl Inner {
     /// `principal` may not answer it, or when `answer` is for another kind of question.
     fn approval(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
-        let waiting = open.waiting.get(&number).filter(|waiting| waiting.question.is_for(principal));
-        let waiting = waiting.ok_or(AnswerRefused::Over)?;
-        match waiting.approval.is_some() == answer.answer.is_for_approvals() {
-            true => Ok(waiting.approval.clone()),
-            false => Err(AnswerRefused::Unfit),
+        let open_question =
+            open.by_number.get(&number).filter(|open_question| open_question.question.is_for(principal));
+        let open_question = open_question.ok_or(AnswerRefused::NotOpen)?;
+        match open_question.approval.is_some() == answer.answer.is_for_approvals() {
+            true => Ok(open_question.approval.clone()),
+            false => Err(AnswerRefused::OtherKind),
         }
     }
 
     /// Opens a question. Returns its number, and who may see it; `None` if too many questions are open.
     fn open_question(
         &self,
-        about: About,
+        content: QuestionContent,
         caller: Option<Caller>,
         approval: Option<Confirm>,
-        answer: oneshot::Sender<(Answer, Principal)>,
+        answer_sender: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let mut open = self.open.lock();
         if !open.has_room_for(&principal) {
             return None;
         }
-        open.last += 1;
-        let number = open.last;
+        open.last_number += 1;
+        let number = open.last_number;
         let now = Utc::now();
         let question = Question {
             id: self.id(number),
             agent: None,
             caller: caller.as_ref().map(CallerView::from),
             principal,
-            about,
-            asked_at: shown::millis(now),
-            expires_at: shown::millis(now + self.answer_timeout),
+            content,
+            asked_at: shown::rfc3339_millis(now),
+            expires_at: shown::rfc3339_millis(now + self.answer_timeout),
         };
         let (shown, audience) = (question.clone(), question.audience());
-        open.waiting.insert(number, Waiting { question, approval, answer });
+        open.by_number.insert(number, OpenQuestion { question, approval, answer_sender });
         drop(open);
         self.log_opened(&shown);
         Some((number, audience))
@@ -468,7 +472,7 @@ impl Inner {
 
     fn log_closed(&self, number: u64, audience: Audience) {
         let id = self.id(number);
-        let shown_id = |agent: Option<&str>| agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id));
+        let shown_id = |agent: Option<&str>| agent.map_or_else(|| id.clone(), |agent| prefixed_id(agent, &id));
         self.log_event("question_closed", audience, |agent| json!({ "id": shown_id(agent) }));
     }
 }
@@ -483,7 +487,7 @@ struct WithdrawOnDrop<'a> {
 
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
-        self.inner.open.lock().waiting.remove(&self.number);
+        self.inner.open.lock().by_number.remove(&self.number);
         self.inner.log_closed(self.number, self.audience.clone());
     }
 }
@@ -500,7 +504,7 @@ impl Asker for Questions {
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
             let (approval, answered_question) = (question.clone(), question.clone());
-            let about = About::Approval {
+            let content = QuestionContent::Approval {
                 server: question.server.to_string(),
                 tool: question.tool,
                 arguments: question.arguments,
@@ -511,17 +515,17 @@ impl Asker for Questions {
                 findings: question.findings.into_iter().map(Finding::from).collect(),
                 lasting: lasting_name(question.lasting).to_owned(),
             };
-            let (answer, answerer) = match self.ask(about, Some(approval)).await {
+            let (answer, answerer) = match self.ask(content, Some(approval)).await {
                 Ok(answer) => answer,
                 Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
             };
             let (arguments, callers) = (answer.arguments, answer.answer.callers(&answerer));
             answered_question.set_answerer(Caller::of(answerer, Way::Daemon));
             match answer.answer {
-                Word::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
-                Word::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },
-                Word::AlwaysTool => Confirmed::Kept { keep: AnswerScope::Tool, callers, arguments },
-                Word::AlwaysServer => Confirmed::Kept { keep: AnswerScope::Server, callers, arguments },
+                AnswerWord::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
+                AnswerWord::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },
+                AnswerWord::AlwaysTool => Confirmed::Kept { keep: AnswerScope::Tool, callers, arguments },
+                AnswerWord::AlwaysServer => Confirmed::Kept { keep: AnswerScope::Server, callers, arguments },
                 _ => Confirmed::No { why: answer.why },
             }
         })
@@ -529,14 +533,16 @@ impl Asker for Questions {
 
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
         let server = server.to_string();
-        let about = match question {
-            Elicitation::Form { message, schema } => About::Form { server, message, schema },
-            Elicitation::Url { message, url, .. } => About::Url { server, message, url },
+        let content = match question {
+            Elicitation::Form { message, schema } => QuestionContent::Form { server, message, schema },
+            Elicitation::Url { message, url, .. } => QuestionContent::Url { server, message, url },
         };
         Box::pin(async move {
-            match self.ask(about, None).await {
-                Ok((Answer { answer: Word::Accept, content, .. }, _)) => Elicited::Accept(content.unwrap_or_default()),
-                Ok((Answer { answer: Word::Decline, .. }, _)) => Elicited::Decline,
+            match self.ask(content, None).await {
+                Ok((Answer { answer: AnswerWord::Accept, content, .. }, _)) => {
+                    Elicited::Accept(content.unwrap_or_default())
+                }
+                Ok((Answer { answer: AnswerWord::Decline, .. }, _)) => Elicited::Decline,
                 _ => Elicited::Cancel,
             }
         })
@@ -612,7 +618,7 @@ mod tests {
         let shown = json!(questions.open(&operator)[0]);
         assert_eq!((&shown["caller"]["tenant"], &shown["caller"]["subject"]), (&json!("acme"), &json!("ann")));
         let id = shown["id"].as_str().unwrap();
-        assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::Over));
+        assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::NotOpen));
         assert_eq!(questions.answer(id, &person("ann"), answered("always_server")).await, Ok(()));
         // The member's own answer covers no calls of others. The operator's answer, below, covers those of all.
         let kept = |callers| Confirmed::Kept { keep: AnswerScope::Server, callers, arguments: None };
@@ -633,7 +639,7 @@ mod tests {
         assert!(poll!(&mut confirmed).is_pending());
         let id = questions.open(&Principal::LOCAL)[0].id.clone();
         assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("once")).await, Ok(()));
-        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("deny")).await, Err(AnswerRefused::Over));
+        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("deny")).await, Err(AnswerRefused::NotOpen));
         assert_eq!(confirmed.await, Confirmed::Yes);
         assert!(questions.open(&Principal::LOCAL).is_empty());
     }
@@ -674,7 +680,7 @@ mod tests {
         let mut confirmed = pin!(questions.confirm(question()));
         assert!(poll!(&mut confirmed).is_pending());
         let id = questions.open(&Principal::LOCAL)[0].id.clone();
-        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("accept")).await, Err(AnswerRefused::Unfit));
+        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("accept")).await, Err(AnswerRefused::OtherKind));
         assert_eq!(questions.open(&Principal::LOCAL).len(), 1);
     }
 
@@ -690,7 +696,7 @@ mod tests {
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
         let stale = before.open(&Principal::LOCAL)[0].id.clone();
         assert_ne!(stale, after.open(&Principal::LOCAL)[0].id);
-        assert_eq!(after.answer(&stale, &Principal::LOCAL, answered("once")).await, Err(AnswerRefused::Over));
+        assert_eq!(after.answer(&stale, &Principal::LOCAL, answered("once")).await, Err(AnswerRefused::NotOpen));
         assert_eq!(after.open(&Principal::LOCAL).len(), 1);
     }
 

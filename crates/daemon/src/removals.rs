@@ -23,13 +23,13 @@ const RETRY_PAUSE: Duration = Duration::from_mins(1);
 
 /// Deletes the values that a member gave, by the tenant and the [key](toolrack_host::Principal::key) of the member.
 /// Errors are messages for the operator.
-pub type Forget = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+pub type DeleteMemberValues = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// Finishes the removals of members that the store has noted.
 pub(crate) struct Removals {
     pub(crate) store: TeamStore,
     pub(crate) tenants: Arc<Tenants>,
-    pub(crate) forget: Forget,
+    pub(crate) delete_values: DeleteMemberValues,
 }
 
 impl Removals {
@@ -38,7 +38,7 @@ impl Removals {
     pub(crate) async fn run(self, mut changes: watch::Receiver<()>, ending: CancellationToken) {
         loop {
             let is_done = tokio::select! {
-                is_done = self.round() => is_done,
+                is_done = self.delete_all() => is_done,
                 () = ending.cancelled() => return,
             };
             tokio::select! {
@@ -50,7 +50,7 @@ impl Removals {
     }
 
     /// Deletes the values of all members whose removal the store has noted. Returns whether all are deleted.
-    async fn round(&self) -> bool {
+    async fn delete_all(&self) -> bool {
         let removed = match self.store.removed_members().await {
             Ok(removed) => removed,
             Err(error) => {
@@ -67,7 +67,7 @@ impl Removals {
                 is_done = false;
                 continue;
             }
-            if let Err(why) = self.forget(removed).await {
+            if let Err(why) = self.delete_values(removed).await {
                 tracing::warn!(
                     "the values that a removed member of `{}` gave will be deleted later: {why}",
                     removed.tenant
@@ -78,13 +78,13 @@ impl Removals {
         is_done
     }
 
-    async fn forget(&self, removed: &RemovedMember) -> Result<(), String> {
+    async fn delete_values(&self, removed: &RemovedMember) -> Result<(), String> {
         let (tenant, member) = (&removed.tenant, removed.key());
         // A server that still runs could renew its token, and store it again.
         if timeout(END_TIMEOUT, self.tenants.end_member(tenant, &member)).await.is_err() {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }
-        (self.forget)(tenant.clone(), member).await?;
+        (self.delete_values)(tenant.clone(), member).await?;
         self.store.mark_values_deleted(removed).await.map_err(|error| error.to_string())
     }
 }
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        membership::owner,
+        membership::identity_of,
         worlds::tests::{broken, that_never_run},
     };
 
@@ -120,18 +120,18 @@ mod tests {
         let by = Caller::local(Way::Cli);
         for member in [person("acme", "ann"), person("bolt", "bob")] {
             store.put_member(&member, &by).await.unwrap();
-            assert!(store.remove_member(owner(&member), &by).await.unwrap());
+            assert!(store.remove_member(identity_of(&member), &by).await.unwrap());
         }
         let deleted = Arc::new(Deleted::default());
         let notes = Arc::clone(&deleted);
-        let forget: Forget = Box::new(move |tenant, member| {
+        let delete_values: DeleteMemberValues = Box::new(move |tenant, member| {
             notes.keys.lock().push(format!("{tenant} {member}"));
             let fails = *notes.fails.lock();
             async move { if fails { Err("the database is locked".to_owned()) } else { Ok(()) } }.boxed()
         });
         let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
         let tenants = Tenants::new(["acme".to_owned()].into(), common, None);
-        (folder, Removals { store, tenants, forget }, deleted)
+        (folder, Removals { store, tenants, delete_values }, deleted)
     }
 
     async fn left(removals: &Removals) -> Vec<String> {
@@ -142,11 +142,11 @@ mod tests {
     async fn values_that_could_not_be_deleted_are_deleted_in_a_later_round_and_then_no_more() {
         let (_folder, removals, deleted) = removals().await;
         *deleted.fails.lock() = true;
-        assert!(!removals.round().await, "it is not done");
+        assert!(!removals.delete_all().await, "it is not done");
         assert_eq!(left(&removals).await, ["acme", "bolt"]);
         *deleted.fails.lock() = false;
-        assert!(removals.round().await);
-        assert!(removals.round().await, "nothing is left");
+        assert!(removals.delete_all().await);
+        assert!(removals.delete_all().await, "nothing is left");
         let ann = format!("acme {}", person("acme", "ann").key());
         assert_eq!(*deleted.keys.lock(), [ann.clone(), ann]);
     }
@@ -154,12 +154,12 @@ mod tests {
     #[tokio::test]
     async fn values_of_a_tenant_that_left_the_team_file_wait_until_it_is_back() {
         let (_folder, removals, deleted) = removals().await;
-        assert!(removals.round().await);
+        assert!(removals.delete_all().await);
         assert_eq!(left(&removals).await, ["bolt"]);
         let common = that_never_run(Box::new(|_, _| async { Err(broken()) }.boxed()));
         let tenants = Tenants::new(["acme", "bolt"].map(str::to_owned).into(), common, None);
         let removals = Removals { tenants, ..removals };
-        assert!(removals.round().await);
+        assert!(removals.delete_all().await);
         assert!(left(&removals).await.is_empty() && deleted.keys.lock().len() == 2);
     }
 
@@ -178,7 +178,7 @@ mod tests {
             until(1).await;
             let eve = person("acme", "eve");
             store.put_member(&eve, &by).await.unwrap();
-            store.remove_member(owner(&eve), &by).await.unwrap();
+            store.remove_member(identity_of(&eve), &by).await.unwrap();
             changes.send_replace(());
             until(2).await;
             ends.cancel();

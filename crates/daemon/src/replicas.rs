@@ -44,7 +44,7 @@ use toolrack_team::random_text;
 pub use self::identity::NoIdentity;
 pub(crate) use self::listener::SiblingListener;
 use self::{
-    forward::Forwarded,
+    forward::ForwardOutcome,
     identity::Identity,
     term::{Home, Term},
 };
@@ -107,9 +107,9 @@ pub(crate) struct Replicas {
 pub(crate) type EndWorlds = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What became of a member's request in [`Replicas::route`].
-pub(crate) enum Routed {
+pub(crate) enum RouteOutcome {
     /// This replica is the home of the tenant, and the caller answers the request.
-    Here(Request),
+    ServeHere(Request),
     /// The response for the member: the response of the home, or an error that says why no home answered.
     Answered(Response),
 }
@@ -161,14 +161,14 @@ impl Replicas {
 
     /// Adds the row of this replica to the database, under a new id. `None` if that fails: the caller tries again.
     async fn join(&self) -> Option<Arc<Term>> {
-        let begun = Instant::now();
+        let began_at = Instant::now();
         let replica = Replica {
             id: random_text::<16>("").ok()?.to_string(),
             address: self.options.listen.to_string(),
             public_key: self.identity.public_key().to_vec(),
         };
         match timeout(self.options.heartbeat_timeout, self.options.heartbeats.join_replicas(&replica)).await {
-            Ok(Ok(true)) => Some(Arc::new(Term::new(replica.id, self.end_of_term(begun)))),
+            Ok(Ok(true)) => Some(Arc::new(Term::new(replica.id, self.end_of_term(began_at)))),
             Ok(Err(error)) => {
                 tracing::warn!("this replica cannot join the others: {error}");
                 sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
@@ -179,31 +179,31 @@ impl Replicas {
         }
     }
 
-    /// The end of a term, if the last heartbeat was begun at `begun`. It is a tenth of
+    /// The end of a term, if the last heartbeat was begun at `began_at`. It is a tenth of
     /// [`ReplicaOptions::heartbeat_timeout`] before the siblings may remove this replica, because the clocks of two
     /// machines may run at different speeds.
-    fn end_of_term(&self, begun: Instant) -> Instant {
-        begun + self.options.heartbeat_timeout * 9 / 10
+    fn end_of_term(&self, began_at: Instant) -> Instant {
+        began_at + self.options.heartbeat_timeout * 9 / 10
     }
 
     /// Writes heartbeats until one is late, or until a sibling has removed this replica.
     async fn write_heartbeats(&self, term: &Term) {
         loop {
-            let begun = Instant::now();
+            let began_at = Instant::now();
             match timeout_at(term.end(), self.options.heartbeats.beat(&term.id)).await {
-                Ok(Ok(true)) => term.extend_to(self.end_of_term(begun)),
+                Ok(Ok(true)) => term.extend_to(self.end_of_term(began_at)),
                 // A sibling has removed this replica.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => tracing::warn!("the heartbeat of this replica was not written: {error}"),
-                // The term is over: `is_held` below returns.
+                // The term is over: `is_active` below returns.
                 Err(_) => {}
             }
             // A database that hangs must not keep this replica from ending its worlds in time.
             let _ = timeout_at(term.end(), self.check_siblings(term)).await;
-            if !term.is_held() {
+            if !term.is_active() {
                 return;
             }
-            sleep_until((begun + self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).min(term.end())).await;
+            sleep_until((began_at + self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).min(term.end())).await;
         }
     }
 
@@ -238,42 +238,42 @@ impl Replicas {
 
     /// Gives up the home of `tenant`, whose world has ended because this daemon ends.
     pub(crate) async fn leave_home(&self, tenant: &str) {
-        let Some(term) = self.held_term() else { return };
+        let Some(term) = self.active_term() else { return };
         // If this fails, the home becomes free when the row of this replica is removed.
         let _ = timeout(LEAVE_TIMEOUT, self.store.leave_home(tenant, &term.id)).await;
     }
 
     /// Whether a sibling that this replica knows has this public key. A sibling that has just joined may be unknown
     /// yet.
-    fn has_key(&self, public_key: &[u8]) -> bool {
-        self.term.borrow().as_ref().is_some_and(|term| term.has_key(public_key))
+    fn is_sibling_key(&self, public_key: &[u8]) -> bool {
+        self.term.borrow().as_ref().is_some_and(|term| term.is_sibling_key(public_key))
     }
 
     /// Whether this replica may serve tenants.
     pub(crate) fn has_joined(&self) -> bool {
-        self.held_term().is_some()
+        self.active_term().is_some()
     }
 
     /// The term of this replica, unless it is over or there is none.
-    fn held_term(&self) -> Option<Arc<Term>> {
-        self.term.borrow().clone().filter(|term| term.is_held())
+    fn active_term(&self) -> Option<Arc<Term>> {
+        self.term.borrow().clone().filter(|term| term.is_active())
     }
 
     /// The term of this replica. If there is none, waits until `deadline` for this replica to join.
-    async fn term_by(&self, deadline: Instant) -> Option<Arc<Term>> {
-        if let Some(term) = self.held_term() {
+    async fn wait_for_term(&self, deadline: Instant) -> Option<Arc<Term>> {
+        if let Some(term) = self.active_term() {
             return Some(term);
         }
         let mut terms = self.term.subscribe();
-        let joined = terms.wait_for(|term| term.as_ref().is_some_and(|term| term.is_held()));
+        let joined = terms.wait_for(|term| term.as_ref().is_some_and(|term| term.is_active()));
         timeout_at(deadline, joined).await.ok()?.ok()?.clone()
     }
 
     /// Whether this replica is the home of `tenant`. If the tenant has no home, this replica becomes its home. `false`
     /// as well if the database cannot be read.
     pub(crate) async fn is_home_of(&self, tenant: &str) -> bool {
-        match self.held_term() {
-            Some(term) => matches!(self.home_of(tenant, &term).await, Ok(Home::Here)),
+        match self.active_term() {
+            Some(term) => matches!(self.home_of(tenant, &term).await, Ok(Home::ThisReplica)),
             None => false,
         }
     }
@@ -281,7 +281,7 @@ impl Replicas {
     /// The home of `tenant`, as this replica remembers it or else as it is in the database. If the tenant has no home,
     /// this replica becomes its home. An error if the database cannot be read.
     async fn home_of(&self, tenant: &str, term: &Term) -> Result<Home, ApiError> {
-        if let Some(home) = term.known_home(tenant) {
+        if let Some(home) = term.remembered_home(tenant) {
             return Ok(home);
         }
         match self.store.home_or_take(tenant, &term.id).await {
@@ -297,41 +297,43 @@ impl Replicas {
     /// Returns a request of a member of `tenant` to the caller if this replica is the home of the tenant. If not,
     /// forwards the request to the home, and returns the home's response. Dropping the future cancels the forwarded
     /// request.
-    pub(crate) async fn route(&self, tenant: &str, request: Request) -> Routed {
-        if let Some(term) = self.held_term()
-            && let Some(Home::Here) = term.known_home(tenant)
+    pub(crate) async fn route(&self, tenant: &str, request: Request) -> RouteOutcome {
+        if let Some(term) = self.active_term()
+            && let Some(Home::ThisReplica) = term.remembered_home(tenant)
         {
-            return Routed::Here(request);
+            return RouteOutcome::ServeHere(request);
         }
         let deadline = Instant::now() + self.options.takeover_timeout;
         let routed = match request.extensions().get::<FromSibling>() {
-            Some(FromSibling) => self.accept(tenant, request).await,
+            Some(FromSibling) => self.accept_forwarded(tenant, request).await,
             None => self.forward(tenant, request, deadline).await,
         };
-        routed.unwrap_or_else(|refused| Routed::Answered(refused.into_response()))
+        routed.unwrap_or_else(|refused| RouteOutcome::Answered(refused.into_response()))
     }
 
     /// Takes a request that a sibling has forwarded. If this replica is not the home, the answer says so, and the
     /// sibling looks for the home again: a request that was forwarded twice could go round in a circle.
-    async fn accept(&self, tenant: &str, request: Request) -> Result<Routed, ApiError> {
-        let Some(term) = self.held_term() else { return Ok(Routed::Answered(misdirected_request())) };
+    async fn accept_forwarded(&self, tenant: &str, request: Request) -> Result<RouteOutcome, ApiError> {
+        let Some(term) = self.active_term() else { return Ok(RouteOutcome::Answered(misdirected_request())) };
         match self.home_of(tenant, &term).await? {
-            Home::Here => Ok(Routed::Here(request)),
-            Home::At(_) => Ok(Routed::Answered(misdirected_request())),
+            Home::ThisReplica => Ok(RouteOutcome::ServeHere(request)),
+            Home::Sibling(_) => Ok(RouteOutcome::Answered(misdirected_request())),
         }
     }
 
     /// Forwards a request to the home of `tenant`. Until `deadline`, tries again when there is no home, or when the
     /// home has certainly not read the request. An error when the body is too large, when the time is up, or when the
     /// home may have read the request and does not answer.
-    async fn forward(&self, tenant: &str, request: Request, deadline: Instant) -> Result<Routed, ApiError> {
+    async fn forward(&self, tenant: &str, request: Request, deadline: Instant) -> Result<RouteOutcome, ApiError> {
         let (head, body) = request.into_parts();
         let body = to_bytes(body, self.max_body_bytes).await.map_err(|_| ApiError::too_large(self.max_body_bytes))?;
         loop {
-            let term = self.term_by(deadline).await.ok_or_else(|| no_home(tenant))?;
+            let term = self.wait_for_term(deadline).await.ok_or_else(|| no_home(tenant))?;
             let sibling = match self.home_of(tenant, &term).await {
-                Ok(Home::Here) => return Ok(Routed::Here(Request::from_parts(head, Body::from(body)))),
-                Ok(Home::At(sibling)) => sibling,
+                Ok(Home::ThisReplica) => {
+                    return Ok(RouteOutcome::ServeHere(Request::from_parts(head, Body::from(body))));
+                }
+                Ok(Home::Sibling(sibling)) => sibling,
                 Err(refused) if Instant::now() >= deadline => return Err(refused),
                 Err(_) => {
                     sleep(RETRY_PAUSE).await;
@@ -339,9 +341,9 @@ impl Replicas {
                 }
             };
             match sibling.forward(&head, Bytes::clone(&body), &self.host, &self.ending).await {
-                Forwarded::Answered(response) => return Ok(Routed::Answered(response)),
-                Forwarded::Lost => return Err(outcome_unknown()),
-                Forwarded::SendAgain => term.forget_home(tenant, &sibling),
+                ForwardOutcome::Answered(response) => return Ok(RouteOutcome::Answered(response)),
+                ForwardOutcome::Lost => return Err(outcome_unknown()),
+                ForwardOutcome::SendAgain => term.forget_home(tenant, &sibling),
             }
             if Instant::now() >= deadline {
                 return Err(no_home(tenant));

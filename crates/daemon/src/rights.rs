@@ -44,15 +44,15 @@ impl Right {
     }
 
     /// Whether `principal` has this right.
-    pub(crate) fn is_of(self, principal: &Principal) -> bool {
+    pub(crate) fn is_held_by(self, principal: &Principal) -> bool {
         match self {
             Self::Install => principal.is_local(),
-            _ => self.is_of_role(principal.role()),
+            _ => self.is_held_by_role(principal.role()),
         }
     }
 
     /// Whether members of a tenant have this right if they have `role`.
-    pub(crate) fn is_of_role(self, role: Role) -> bool {
+    pub(crate) fn is_held_by_role(self, role: Role) -> bool {
         match role {
             Role::Admin => self != Self::Install,
             Role::Operator => matches!(self, Self::Open | Self::See | Self::Use | Self::Operate | Self::Scrape),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn of(principal: &Principal) -> Vec<Right> {
-        Right::ALL.into_iter().filter(|right| right.is_of(principal)).collect()
+        Right::ALL.into_iter().filter(|right| right.is_held_by(principal)).collect()
     }
 
     #[test]

@@ -20,12 +20,12 @@ fn check_request(right: Right, extensions: &Extensions) -> Result<(), ApiError> 
     if right == Right::Open {
         return Ok(());
     }
-    check(right, extensions.get::<Principal>().ok_or_else(ApiError::unproven)?)
+    check_right(right, extensions.get::<Principal>().ok_or_else(ApiError::no_principal)?)
 }
 
 /// Refuses a principal that lacks this right.
-pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError> {
-    if right.is_of(principal) {
+pub(crate) fn check_right(right: Right, principal: &Principal) -> Result<(), ApiError> {
+    if right.is_held_by(principal) {
         return Ok(());
     }
     let (word, role) = (right.word(), principal.role().word());
@@ -43,7 +43,7 @@ pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError>
 }
 
 /// Passes a request on if its principal has `right`, and refuses it if not.
-pub(crate) async fn require(right: Right, request: Request, next: Next) -> Response {
+pub(crate) async fn require_right(right: Right, request: Request, next: Next) -> Response {
     match check_request(right, request.extensions()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
@@ -70,7 +70,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     ) -> Self {
         let names_server = |path: &String| path.split('/').any(|segment| segment == "{name}");
         debug_assert!(
-            world != AnsweringWorld::OfServer || paths.paths.keys().all(names_server),
+            world != AnsweringWorld::Server || paths.paths.keys().all(names_server),
             "the world of which server answers {:?}?",
             paths.paths.keys(),
         );
@@ -82,17 +82,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                 operation.extensions.get_or_insert_default().merge(right_extension);
             }
         }
-        let methods = methods.layer(from_fn(move |request: Request, next: Next| require(right, request, next)));
-        Self(self.0.routes((schemas, paths, world.layered(methods))))
+        let methods = methods.layer(from_fn(move |request: Request, next: Next| require_right(right, request, next)));
+        Self(self.0.routes((schemas, paths, world.layer(methods))))
     }
 
     /// The name of a schema that differs from another schema of the same name. The description would keep only one of
     /// them.
     fn clashing_schema(&self, schemas: &[NamedSchema]) -> Option<String> {
-        let known = self.0.get_openapi().components.as_ref().map(|components| &components.schemas);
+        let existing = self.0.get_openapi().components.as_ref().map(|components| &components.schemas);
         let differs = |(index, (name, schema)): &(usize, &NamedSchema)| {
             let earlier = schemas[..*index].iter().filter(|(other, _)| other == name).map(|(_, schema)| schema);
-            known.and_then(|known| known.get(name)).into_iter().chain(earlier).any(|other| other != schema)
+            existing.and_then(|schemas| schemas.get(name)).into_iter().chain(earlier).any(|other| other != schema)
         };
         schemas.iter().enumerate().find(differs).map(|(_, (name, _))| name.clone())
     }

@@ -37,8 +37,8 @@ use url::Url;
 pub use self::team::Team;
 use self::{
     local::Clients,
-    services::{Services, Site, TeamDaemon, agents_of, gateway_options, sessions_of},
-    team::{Served, ThisReplica},
+    services::{DaemonSettings, RouteExtensions, TeamDaemon, gateway_options, new_agents, new_session_worlds},
+    team::{ServeParts, ThisReplica},
 };
 use crate::{
     agents,
@@ -47,11 +47,11 @@ use crate::{
     gateway::Gateway,
     guard,
     guard::{Guard, Token},
+    places::DEFAULT_PARTS,
     replicas::{NoIdentity, ReplicaOptions},
     rights::Right,
     routes,
     session_worlds::{self, SessionWorlds},
-    shares::DEFAULT_PARTS,
     streams, tenant_members,
     tls::Tls,
     unread,
@@ -173,9 +173,9 @@ impl Options {
 
 /// The current world of a daemon. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Current(Arc<World>);
+pub struct CurrentWorld(Arc<World>);
 
-impl Current {
+impl CurrentWorld {
     /// Reads the configuration files again, waits until the host runs what they say, and returns the configuration.
     /// `None` if the daemon is about to end, or if the files cannot be used: the host then continues with the older
     /// configuration.
@@ -226,13 +226,13 @@ pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
     /// The beginning of the daemon's URLs.
-    base: String,
+    base_url: String,
     token: Token,
     tls: Option<Tls>,
     router: Router,
     gateway: Gateway,
     sessions: Option<Arc<SessionWorlds>>,
-    local: Option<(UnixListener, Admit)>,
+    local_socket: Option<(UnixListener, Admit)>,
     metrics: Metrics,
     world: Arc<World>,
     tasks: TaskTracker,
@@ -271,57 +271,56 @@ impl Daemon {
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
-        let refused = |source: io::Error| match source.kind() {
+        let listen_error = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => StartError::InUse(listen),
             _ => StartError::Listen { address: listen, source },
         };
         let replica = replica.map(listen_for_siblings).transpose()?;
-        let listener = bind(listen).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        let base = base_of(address, tls.as_ref(), &hosts);
+        let listener = bind(listen).map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let base_url = base_url(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
         let world = World::start(parts, None, &tasks, CancellationToken::new(), began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
-        let times = WorldTimeouts { idle: agent_idle, grace };
-        let site = Arc::new(Site { began, hosts, address, team_url, times, session_worlds });
-        let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
-        let agents = agents_of(&site, &world, make_agent_world, &tasks);
-        let sessions = make_session_world.map(|make| sessions_of(&site, &world, make, &tasks));
+        let timeouts = WorldTimeouts { idle: agent_idle, grace };
+        let settings = Arc::new(DaemonSettings { began, hosts, address, team_url, timeouts, session_worlds });
+        let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &settings));
+        let agents = new_agents(&settings, &world, make_agent_world, &tasks);
+        let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
         let opening_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| opening_agents.opens(path, token);
-        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(agent_token_opens));
-        let services = Services {
+        let guard = Guard::new(token.clone(), address, &settings.hosts, Box::new(agent_token_opens));
+        let extensions = RouteExtensions {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
             agents: Some(agents),
             tenant_members: None,
             sessions: sessions.clone(),
         };
-        let router = own_router(services, team.as_ref().map(|team| Arc::clone(&team.authority)));
-        let Served { router, guard, replica, tenants } = match team {
+        let router = own_router(extensions, team.as_ref().map(|team| Arc::clone(&team.authority)));
+        let ServeParts { router, guard, replica, tenants } = match team {
             Some(team) => {
-                team.serve(router, guard, &TeamDaemon { site: &site, world: &world, tasks: &tasks }, replica)?
+                team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)?
             }
-            None => Served { router, guard, replica: None, tenants: None },
+            None => ServeParts { router, guard, replica: None, tenants: None },
         };
         // The first layer is the outermost.
         let outer_layers = ServiceBuilder::new()
             .layer(middleware::from_fn(unread::read))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
-            .layer(middleware::map_response(streams::unbuffered));
+            .layer(middleware::map_response(streams::disable_buffering));
         let router = with_layer(with_layer(router, CatchPanicLayer::new()), outer_layers);
-        let local = None;
         Ok(Self {
             listener,
             address,
-            base,
+            base_url,
             token,
             tls,
             router,
             gateway,
             sessions,
-            local,
+            local_socket: None,
             metrics: Metrics::new(Arc::clone(&world), tenants),
             world,
             tasks,
@@ -341,21 +340,21 @@ impl Daemon {
     /// The beginning of the URLs of the daemon: `http://` and its address; with TLS, `https://` and the first of
     /// [`Options::hosts`], if there is one.
     #[must_use]
-    pub fn base(&self) -> &str {
-        &self.base
+    pub fn base_url(&self) -> &str {
+        &self.base_url
     }
 
     /// The URL of the dashboard with the token in it, as secret as the token itself. The token stands behind `#`, which
     /// browsers do not send.
     #[must_use]
     pub fn dashboard(&self) -> String {
-        format!("{}/#token={}", self.base, self.token.reveal())
+        format!("{}/#token={}", self.base_url, self.token.reveal())
     }
 
     /// The daemon's own world, for other code of this program that uses the same host.
     #[must_use]
-    pub fn current(&self) -> Current {
-        Current(Arc::clone(&self.world))
+    pub fn current(&self) -> CurrentWorld {
+        CurrentWorld(Arc::clone(&self.world))
     }
 
     /// The metrics of the daemon, for an exporter of this program. `/metrics` shows the same ones.
@@ -372,7 +371,7 @@ impl Daemon {
     /// When the system cannot poll the socket.
     pub fn serve_local_socket(&mut self, socket: std::os::unix::net::UnixListener, admit: Admit) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        self.local = Some((UnixListener::from_std(socket)?, admit));
+        self.local_socket = Some((UnixListener::from_std(socket)?, admit));
         Ok(())
     }
 
@@ -381,10 +380,22 @@ impl Daemon {
     /// afterwards.
     pub async fn run(self, until: impl Future<Output = ()>) {
         let Self {
-            listener, tls, router, gateway, sessions, local, world, tasks, replica, bounds, grace, drain, ..
+            listener,
+            tls,
+            router,
+            gateway,
+            sessions,
+            local_socket,
+            world,
+            tasks,
+            replica,
+            bounds,
+            grace,
+            drain,
+            ..
         } = self;
         let ending = world.ending.clone();
-        if let Some((socket, admit)) = local {
+        if let Some((socket, admit)) = local_socket {
             let (clients, connection_tasks) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
@@ -395,7 +406,7 @@ impl Daemon {
         let acceptor = tls.as_ref().map(Tls::acceptor);
         let (siblings, heartbeats) = replica.map(|replica| replica.join(&router, &ending)).unzip();
         let siblings = OptionFuture::from(siblings);
-        let routers = connections::Routers { router, at_the_end: (!drain.is_zero()).then(api::ending_router) };
+        let routers = connections::Routers { router, ending_router: (!drain.is_zero()).then(api::ending_router) };
         let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
         let mut serving = pin!(async { tokio::join!(clients, siblings) });
         let ended = tokio::select! {
@@ -434,15 +445,15 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Listens for the siblings of this replica, which are the other replicas. Returns the options with the address that
 /// the system has given.
 fn listen_for_siblings(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpListener), StartError> {
-    let refused = |source| StartError::Listen { address: options.listen, source };
-    let listener = bind(options.listen).map_err(refused)?;
-    let listen = listener.local_addr().map_err(refused)?;
+    let listen_error = |source| StartError::Listen { address: options.listen, source };
+    let listener = bind(options.listen).map_err(listen_error)?;
+    let listen = listener.local_addr().map_err(listen_error)?;
     Ok((ReplicaOptions { listen, ..options }, listener))
 }
 
 /// The beginning of the URLs of a daemon. With TLS, it has the name of the daemon if there is one, because a
 /// certificate is usually for a name and not for an address.
-fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
+fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
     match (tls, hosts.first()) {
         (None, _) => format!("http://{address}"),
         (Some(_), None) => format!("https://{address}"),
@@ -451,17 +462,17 @@ fn base_of(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
 }
 
 /// The routes of every world. All worlds share one router, because there may be one world for each member of a team.
-/// What differs between worlds is in the extensions of a request, where [`Services`] puts it.
+/// What differs between worlds is in the extensions of a request, where [`RouteExtensions`] puts it.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let layers = ServiceBuilder::new().layer(DefaultBodyLimit::max(MAX_BODY)).layer(middleware::from_fn(once_applied));
     with_layer(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 
 /// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
-fn own_router(services: Services, authority: Option<Arc<Authority>>) -> Router {
+fn own_router(extensions: RouteExtensions, authority: Option<Arc<Authority>>) -> Router {
     let pages = dashboard::router().layer(middleware::from_fn(once_applied));
     let with_services = middleware::map_request(move |mut request: Request| {
-        services.add_to(request.extensions_mut());
+        extensions.add_to(request.extensions_mut());
         if let Some(authority) = &authority {
             request.extensions_mut().insert(Arc::clone(authority));
         }
@@ -494,13 +505,13 @@ async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request,
 /// The MCP endpoints, for principals with the right to call tools: one with all tools, and one for each profile. The
 /// world of the member answers, and in it the world of the session.
 fn endpoints() -> Router {
-    let require_use = |request: Request, next: Next| routes::require(Right::Use, request, next);
-    let all = Gateway::shared_router().layer(middleware::from_fn(require_use));
-    let of_profile = all.clone().layer(middleware::from_fn(endpoint::with_profile));
+    let require_use = |request: Request, next: Next| routes::require_right(Right::Use, request, next);
+    let all_tools = Gateway::shared_router().layer(middleware::from_fn(require_use));
+    let profile = all_tools.clone().layer(middleware::from_fn(endpoint::move_profile_to_query));
     // The last layer is the outermost.
     Router::new()
-        .nest(endpoint::ALL, all)
-        .nest(endpoint::OF_PROFILE, of_profile)
+        .nest(endpoint::ALL_TOOLS_ROUTE, all_tools)
+        .nest(endpoint::PROFILE_ROUTE, profile)
         .route_layer(middleware::from_fn(session_worlds::to_session_world))
         .route_layer(middleware::from_fn(tenant_members::to_member_world))
 }

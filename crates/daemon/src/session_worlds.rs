@@ -25,7 +25,7 @@ use crate::{
     gateway::{Bounds, Gateway, SESSION_HEADER, begins_session, has_sessions},
     rights::Right,
     world::World,
-    worlds::{Common, InUse, WorldBound, Worlds},
+    worlds::{CommonParts, WorldBound, WorldUse, Worlds},
 };
 
 /// Separates the id of a world from the id of a session in this world.
@@ -33,12 +33,12 @@ const SEPARATOR: char = '.';
 
 /// The worlds of the sessions of one user.
 pub(crate) struct SessionWorlds {
-    user: Arc<World>,
+    user_world: Arc<World>,
     worlds: Arc<Worlds>,
 }
 
 /// The maximum number of worlds for the sessions of one user.
-pub(crate) fn bound(worlds: usize) -> WorldBound {
+pub(crate) fn world_bound(worlds: usize) -> WorldBound {
     let refusal = |max| {
         let message = format!("{max} sessions with servers of their own are open already (session_worlds)");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
@@ -52,12 +52,12 @@ struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,
     /// Whether the world must end: until its session has begun, and for the session of a connection always.
-    is_due: bool,
+    must_end: bool,
 }
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        if self.is_due {
+        if self.must_end {
             self.worlds.stop(&self.id);
         }
     }
@@ -66,8 +66,8 @@ impl Drop for EndOnDrop {
 /// A connection to the socket, which is a session: its world ends with it.
 pub(crate) struct ConnectionSession {
     gateway: Gateway,
-    end: EndOnDrop,
-    _in_use: InUse,
+    end_on_drop: EndOnDrop,
+    _world_use: WorldUse,
 }
 
 impl ConnectionSession {
@@ -79,13 +79,13 @@ impl ConnectionSession {
 
 impl fmt::Debug for ConnectionSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionSession").field("id", &self.end.id).finish_non_exhaustive()
+        f.debug_struct("ConnectionSession").field("id", &self.end_on_drop.id).finish_non_exhaustive()
     }
 }
 
 impl SessionWorlds {
-    pub(crate) fn new(user: Arc<World>, common: Common) -> Arc<Self> {
-        Arc::new(Self { user, worlds: Worlds::new(common) })
+    pub(crate) fn new(user_world: Arc<World>, common: CommonParts) -> Arc<Self> {
+        Arc::new(Self { user_world, worlds: Worlds::new(common) })
     }
 
     /// The worlds that run now.
@@ -101,22 +101,22 @@ impl SessionWorlds {
         if !self.has_session_servers() {
             return Ok(None);
         }
-        let end = self.new_world_id();
-        let in_use = self.worlds.enter(&end.id, None)?;
-        let gateway = in_use.gateway().await?;
-        Ok(Some(ConnectionSession { gateway, end, _in_use: in_use }))
+        let end_on_drop = self.new_world();
+        let world_use = self.worlds.enter(&end_on_drop.id, None)?;
+        let gateway = world_use.gateway().await?;
+        Ok(Some(ConnectionSession { gateway, end_on_drop, _world_use: world_use }))
     }
 
     /// Returns a new id for a world. Dropping the returned value ends the world of a session that could not begin.
-    fn new_world_id(&self) -> EndOnDrop {
+    fn new_world(&self) -> EndOnDrop {
         let id = format!("{:016x}", rand::rng().random::<u64>());
-        EndOnDrop { id, worlds: Arc::clone(&self.worlds), is_due: true }
+        EndOnDrop { id, worlds: Arc::clone(&self.worlds), must_end: true }
     }
 
     /// Whether a server of the user runs once for each session.
     fn has_session_servers(&self) -> bool {
-        let loaded = self.user.loaded();
-        let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user.kind.runs(spec);
+        let loaded = self.user_world.loaded();
+        let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user_world.kind.runs(spec);
         loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
     }
 
@@ -129,22 +129,24 @@ impl SessionWorlds {
         if !begins_session(&body) {
             return next.run(request).await;
         }
-        let mut end = self.new_world_id();
-        let mut response = self.worlds.answer(&end.id, request).await;
+        let mut end_on_drop = self.new_world();
+        let mut response = self.worlds.answer(&end_on_drop.id, request).await;
         let id = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
         // Without an id, the world has refused the session.
-        if let Some(mut id) = id.and_then(|id| HeaderValue::from_str(&format!("{}{SEPARATOR}{id}", end.id)).ok()) {
+        if let Some(mut id) =
+            id.and_then(|id| HeaderValue::from_str(&format!("{}{SEPARATOR}{id}", end_on_drop.id)).ok())
+        {
             id.set_sensitive(true);
             response.headers_mut().insert(SESSION_HEADER, id);
-            end.is_due = false;
+            end_on_drop.must_end = false;
         }
         response
     }
 
     /// Lets the world `world` answer a request of its session.
-    async fn continue_session(&self, world: &str, in_use: InUse, request: Request) -> Response {
+    async fn continue_session(&self, world: &str, world_use: WorldUse, request: Request) -> Response {
         let is_delete = request.method() == Method::DELETE;
-        let response = Worlds::answer_in(in_use, request).await;
+        let response = Worlds::answer_in(world_use, request).await;
         if is_delete && response.status().is_success() {
             self.worlds.stop(world);
         }
@@ -168,24 +170,24 @@ pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Respon
     let sessions = request.extensions().get::<Arc<SessionWorlds>>().cloned();
     let Some(sessions) = sessions else { return next.run(request).await };
     if let Some(id) = request.headers().get(SESSION_HEADER) {
-        let known =
+        let found =
             split_session_id(id).and_then(|(world, id)| Some((sessions.worlds.enter_running(&world)?, world, id)));
-        let Some((in_use, world, id)) = known else {
+        let Some((world_use, world, id)) = found else {
             // The user's world has this session, or says that there is no such session.
             return next.run(request).await;
         };
         request.headers_mut().insert(SESSION_HEADER, id);
-        return sessions.continue_session(&world, in_use, request).await;
+        return sessions.continue_session(&world, world_use, request).await;
     }
-    if may_begin(&request) && sessions.has_session_servers() {
+    if may_begin_session(&request) && sessions.has_session_servers() {
         return sessions.begin(request, next).await;
     }
     next.run(request).await
 }
 
 /// Whether a session may begin with `request`, judged by its head.
-fn may_begin(request: &Request) -> bool {
-    let may_use = request.extensions().get().is_none_or(|principal: &Principal| Right::Use.is_of(principal));
+fn may_begin_session(request: &Request) -> bool {
+    let may_use = request.extensions().get().is_none_or(|principal: &Principal| Right::Use.is_held_by(principal));
     request.method() == Method::POST && has_sessions(request.headers()) && may_use
 }
 

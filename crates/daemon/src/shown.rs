@@ -17,13 +17,13 @@ use utoipa::ToSchema;
 pub(crate) use self::caller::CallerView;
 
 /// A time in RFC 3339, to the millisecond.
-pub(crate) fn millis(at: DateTime<Utc>) -> String {
+pub(crate) fn rfc3339_millis(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// A time in RFC 3339, to the second.
 #[must_use]
-pub fn seconds(at: DateTime<Utc>) -> String {
+pub fn rfc3339_seconds(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct Finding {
 }
 
 impl From<findings::Finding> for Finding {
-    fn from(found: findings::Finding) -> Self {
-        Self { kind: found.kind, place: found.place, what: found.what }
+    fn from(finding: findings::Finding) -> Self {
+        Self { kind: finding.kind, place: finding.place, what: finding.what }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     error::ApiError,
     guard,
     world::World,
-    worlds::{Common, WorldBound, Worlds},
+    worlds::{CommonParts, WorldBound, Worlds},
 };
 
 /// Whose world answers the request of a member to a route. Each route says it where it is declared
@@ -30,29 +30,29 @@ pub(crate) enum AnsweringWorld {
     Member,
     /// The world in which the server `{name}` of the path runs: the route starts, stops or changes that server, or
     /// signs in to it. For a shared server, this is the tenant's world.
-    OfServer,
+    Server,
 }
 
 impl AnsweringWorld {
     /// Makes this world answer the requests of members to `methods`.
-    pub(crate) fn layered<S: Clone + Send + Sync + 'static>(self, methods: MethodRouter<S>) -> MethodRouter<S> {
+    pub(crate) fn layer<S: Clone + Send + Sync + 'static>(self, methods: MethodRouter<S>) -> MethodRouter<S> {
         match self {
             Self::Tenant => methods,
             Self::Member => methods.layer(from_fn(to_member_world)),
-            Self::OfServer => methods.layer(from_fn(to_world_of_server)),
+            Self::Server => methods.layer(from_fn(to_world_of_server)),
         }
     }
 }
 
 /// The members of one tenant.
 pub(crate) struct TenantMembers {
-    tenant: Arc<World>,
+    tenant_world: Arc<World>,
     worlds: Arc<Worlds>,
 }
 
 impl TenantMembers {
-    pub(crate) fn new(tenant: Arc<World>, common: Common) -> Arc<Self> {
-        Arc::new(Self { tenant, worlds: Worlds::new(common) })
+    pub(crate) fn new(tenant_world: Arc<World>, common: CommonParts) -> Arc<Self> {
+        Arc::new(Self { tenant_world, worlds: Worlds::new(common) })
     }
 
     /// Ends the worlds of the member with this key, and waits until their servers have ended.
@@ -72,14 +72,15 @@ impl TenantMembers {
     /// Whether the member has a world of their own. For that, the tenant must have servers that not all members share,
     /// or the member must have added servers.
     fn has_world(&self, member: &Principal) -> bool {
-        let is_for_some = |spec: &ServerSpec| !self.tenant.kind.runs(spec) || !spec.members.is_empty();
-        let has_added = || self.tenant.own_servers.as_ref().is_some_and(|own| own.has_servers(member));
-        self.tenant.loaded().desired.values().any(is_for_some) || has_added()
+        let is_not_for_all = |spec: &ServerSpec| !self.tenant_world.kind.runs(spec) || !spec.members.is_empty();
+        let has_added =
+            || self.tenant_world.own_servers.as_ref().is_some_and(|own_servers| own_servers.has_servers(member));
+        self.tenant_world.loaded().desired.values().any(is_not_for_all) || has_added()
     }
 
     /// Whether the server of this name runs in the tenant's world.
     fn is_shared(&self, server: &str) -> bool {
-        self.tenant.loaded().desired.get(server).is_some_and(|spec| self.tenant.kind.runs(spec))
+        self.tenant_world.loaded().desired.get(server).is_some_and(|spec| self.tenant_world.kind.runs(spec))
     }
 
     /// Lets the world of `member` answer.

@@ -13,9 +13,9 @@ use axum::{
 use crate::{
     error::ApiError,
     guard,
-    replicas::{FromSibling, Replicas, Routed, misdirected_request},
+    replicas::{FromSibling, Replicas, RouteOutcome, misdirected_request},
     world::World,
-    worlds::{Common, Unread, Worlds},
+    worlds::{CommonParts, RequestNotRead, Worlds},
 };
 
 /// The tenants of a team.
@@ -28,7 +28,7 @@ pub(crate) struct Tenants {
 
 impl Tenants {
     /// The tenants `ids`.
-    pub(crate) fn new(ids: BTreeSet<String>, common: Common, replicas: Option<Arc<Replicas>>) -> Arc<Self> {
+    pub(crate) fn new(ids: BTreeSet<String>, common: CommonParts, replicas: Option<Arc<Replicas>>) -> Arc<Self> {
         Arc::new(Self { ids, worlds: Worlds::new(common), replicas })
     }
 
@@ -59,23 +59,27 @@ impl Tenants {
     async fn answer(&self, tenant: &str, request: Request) -> Response {
         let request = match &self.replicas {
             Some(replicas) => match replicas.route(tenant, request).await {
-                Routed::Here(request) => request,
-                Routed::Answered(response) => return response,
+                RouteOutcome::ServeHere(request) => request,
+                RouteOutcome::Answered(response) => return response,
             },
             None => request,
         };
-        let is_of_sibling = request.extensions().get::<FromSibling>().is_some();
+        let is_from_sibling = request.extensions().get::<FromSibling>().is_some();
         let response = self.worlds.answer(tenant, request).await;
         // Another replica (a sibling) has forwarded the request. It waits for the next home, and sends the request
         // there.
-        if is_of_sibling && response.extensions().get::<Unread>().is_some() { misdirected_request() } else { response }
+        if is_from_sibling && response.extensions().get::<RequestNotRead>().is_some() {
+            misdirected_request()
+        } else {
+            response
+        }
     }
 
     /// Ends the world of the member of `tenant` with this key, and waits until its servers have ended.
     pub(crate) async fn end_member(&self, tenant: &str, member: &str) {
         let Some(world) = self.worlds.get(tenant) else { return };
-        if let Some(members) = world.members.get() {
-            (members.end)(member.to_owned()).await;
+        if let Some(member_worlds) = world.member_worlds.get() {
+            (member_worlds.end)(member.to_owned()).await;
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 /// A certificate and its key, with which a daemon speaks TLS 1.2 and 1.3. Clones share certificate and key.
 #[derive(Clone)]
 pub struct Tls {
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
 }
 
@@ -42,9 +42,9 @@ pub enum TlsError {
 
 /// The certificate for the next connection.
 #[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+struct CurrentCertificate(ArcSwap<CertifiedKey>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
     }
@@ -58,10 +58,10 @@ impl Tls {
     /// [`TlsError`] when they cannot be used.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let provider = provider();
-        let current = Arc::new(Current(ArcSwap::from_pointee(certified(certificate, key, &provider)?)));
+        let current = Arc::new(CurrentCertificate(ArcSwap::from_pointee(certified_key(certificate, key, &provider)?)));
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(TlsError::Unfit)?.with_no_client_auth();
-        let mut config = config.with_cert_resolver(Arc::<Current>::clone(&current));
+        let mut config = config.with_cert_resolver(Arc::<CurrentCertificate>::clone(&current));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { current, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
@@ -72,7 +72,7 @@ impl Tls {
     /// # Errors
     /// [`TlsError`] when they cannot be used; nothing changes then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<bool, TlsError> {
-        let new = certified(certificate, key, &provider())?;
+        let new = certified_key(certificate, key, &provider())?;
         let differs = new.cert != self.current.0.load().cert;
         if differs {
             self.current.0.store(Arc::new(new));
@@ -90,7 +90,7 @@ fn provider() -> Arc<CryptoProvider> {
     chosen.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()))
 }
 
-fn certified(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, pem::Error>>();
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(TlsError::NoCertificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::NoKey)?;

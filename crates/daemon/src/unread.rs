@@ -38,12 +38,12 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     {
         return next.run(request).await;
     }
-    let (return_to, mut returned) = oneshot::channel();
+    let (return_sender, mut returned_body) = oneshot::channel();
     let request = request.map(|body| {
-        Body::from_stream(ReturnedOnDrop { stream: Some(body.into_data_stream()), return_to: Some(return_to) })
+        Body::from_stream(ReturnOnDrop { stream: Some(body.into_data_stream()), return_sender: Some(return_sender) })
     });
     let mut response = next.run(request).await;
-    if let Ok(rest) = returned.try_recv()
+    if let Ok(rest) = returned_body.try_recv()
         && !timeout(READ_TIMEOUT, ends_within_bound(rest)).await.unwrap_or(false)
     {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -66,12 +66,12 @@ async fn ends_within_bound(mut rest: BodyDataStream) -> bool {
 
 /// A body that a handler may read only partly. If the handler drops it before its end, the body is sent back to be
 /// read.
-struct ReturnedOnDrop {
+struct ReturnOnDrop {
     stream: Option<BodyDataStream>,
-    return_to: Option<oneshot::Sender<BodyDataStream>>,
+    return_sender: Option<oneshot::Sender<BodyDataStream>>,
 }
 
-impl Stream for ReturnedOnDrop {
+impl Stream for ReturnOnDrop {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -84,11 +84,11 @@ impl Stream for ReturnedOnDrop {
     }
 }
 
-impl Drop for ReturnedOnDrop {
+impl Drop for ReturnOnDrop {
     fn drop(&mut self) {
-        if let (Some(stream), Some(return_to)) = (self.stream.take(), self.return_to.take()) {
+        if let (Some(stream), Some(return_sender)) = (self.stream.take(), self.return_sender.take()) {
             // Fails if the connection is gone, which does not matter here.
-            let _ = return_to.send(stream);
+            let _ = return_sender.send(stream);
         }
     }
 }

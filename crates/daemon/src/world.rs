@@ -27,19 +27,19 @@ use toolrack_store::{Approval, Store, StoreError};
 use toolrack_team::{TenantQuotas, audit_export::AuditExportStatus};
 
 pub(crate) use self::{
-    edits::{Added, Additions, Change, EditFailed},
+    edits::{AddedEntry, Change, EditFailed, NewEntries},
     named::NotBegun,
-    sign_ins::{PasteRefused, SigningIn},
+    sign_ins::{PasteRefused, SignInStatus},
     tally::{EndedCall, Tally},
-    work_in_progress::{RunningWork, Work, WorkInProgress},
+    work_in_progress::{RunningWork, WorkInProgress, WorkKind},
 };
 pub use self::{
     edits::{Vault, approval_of},
-    sign_ins::{NoSignIn, SignInPage, SignIns},
+    sign_ins::{NoSignIn, SignInChannels, SignIns},
 };
 use self::{
     findings_cache::FindingsCache,
-    keeper::{Base, Keeper, Order},
+    keeper::{BaseWorld, Keeper, Order},
 };
 use crate::{
     credentials::{CredentialsOf, WorldKind},
@@ -145,10 +145,10 @@ pub(crate) struct MemberWorlds {
 pub(crate) type MemberOperation = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Finds the worlds of the sessions that run now.
-pub(crate) type WorldsOfSessions = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync>;
+pub(crate) type FindSessionWorlds = Box<dyn Fn() -> Vec<Arc<World>> + Send + Sync>;
 
 /// Finds the worlds of the agents that run now, by the ids of the agents.
-pub(crate) type WorldsOfAgents = Box<dyn Fn() -> Vec<(String, Arc<World>)> + Send + Sync>;
+pub(crate) type FindAgentWorlds = Box<dyn Fn() -> Vec<(String, Arc<World>)> + Send + Sync>;
 
 /// The state that everything in the daemon reads. Only one task, the [`keeper`], changes it; readers never wait.
 pub(crate) struct World {
@@ -170,11 +170,11 @@ pub(crate) struct World {
     pub(crate) kind: WorldKind,
     pub(crate) credentials: CredentialsOf,
     /// The worlds of members, if this is the world of a tenant.
-    pub(crate) members: OnceLock<MemberWorlds>,
+    pub(crate) member_worlds: OnceLock<MemberWorlds>,
     /// Finds the worlds of its sessions, if it has any.
-    pub(crate) sessions: OnceLock<WorldsOfSessions>,
+    pub(crate) session_worlds: OnceLock<FindSessionWorlds>,
     /// Finds the worlds of its agents, if it has any.
-    pub(crate) agents: OnceLock<WorldsOfAgents>,
+    pub(crate) agent_worlds: OnceLock<FindAgentWorlds>,
     /// How far the export of the audit logs has come. Set in the daemon's own world, if the daemon exports them.
     pub(crate) audit_export: OnceLock<Arc<AuditExportStatus>>,
     /// Cancelled when load balancers should send nothing more. That may be some time before `ending` is cancelled.
@@ -191,7 +191,7 @@ pub(crate) struct World {
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
     /// Why the files as they are now cannot be used; empty if they can.
-    rejected: ArcSwap<Vec<Problem>>,
+    file_problems: ArcSwap<Vec<Problem>>,
     /// Whether the first configuration has been applied.
     applied: watch::Sender<bool>,
     /// Notifies when the user gives or takes back a value that servers need.
@@ -199,7 +199,7 @@ pub(crate) struct World {
     /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
     /// The servers that the user has stopped although they are configured to run.
-    stopped: ArcSwap<BTreeSet<String>>,
+    stopped_servers: ArcSwap<BTreeSet<String>>,
     /// Takes the orders to the keeper.
     orders: mpsc::Sender<Order>,
 }
@@ -255,13 +255,13 @@ impl World {
         let log = Arc::new(EventLog::new(Arc::clone(&secrets), kind.event_log_capacity()));
         questions.set_log(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(MAX_WAITING_ORDERS);
-        let (events, counts) = (host.events(), tally::Counts::default());
+        let (events, counters_sender) = (host.events(), tally::CountersSender::default());
         // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
-        let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
+        let base = base.map(|base| BaseWorld { applied: base.applied_changes(), world: Arc::clone(base) });
         let extended_request = with_own_servers(&request, own_servers.as_deref(), &kind).await;
         let loaded = match &base {
             Some(base) if extended_request.of_member.is_empty() => base.world.loaded(),
-            _ => Arc::new(load_first(&extended_request, store.as_ref()).await),
+            _ => Arc::new(load_initial(&extended_request, store.as_ref()).await),
         };
         let world = Arc::new(Self {
             host,
@@ -272,16 +272,16 @@ impl World {
             vault,
             questions,
             log,
-            tally: Tally::of(&counts),
+            tally: Tally::of(&counters_sender),
             findings_cache: FindingsCache::default(),
             quotas,
             models,
             sign_ins,
             kind,
             credentials,
-            members: OnceLock::new(),
-            sessions: OnceLock::new(),
-            agents: OnceLock::new(),
+            member_worlds: OnceLock::new(),
+            session_worlds: OnceLock::new(),
+            agent_worlds: OnceLock::new(),
             audit_export: OnceLock::new(),
             draining: CancellationToken::new(),
             own_servers,
@@ -290,14 +290,14 @@ impl World {
             daemon_began,
             ending,
             loaded: ArcSwap::new(loaded),
-            rejected: ArcSwap::default(),
+            file_problems: ArcSwap::default(),
             applied: watch::Sender::new(false),
             values_changed: watch::Sender::new(()),
             profiles: Profiles::default(),
-            stopped: ArcSwap::default(),
+            stopped_servers: ArcSwap::default(),
             orders,
         });
-        tasks.spawn(tally::listen(Arc::clone(&world), events, counts));
+        tasks.spawn(tally::listen(Arc::clone(&world), events, counters_sender));
         let keeper = Keeper::new(Arc::clone(&world), base, &watcher, inbox, before_applying);
         tasks.spawn(keeper.run());
         world
@@ -329,7 +329,7 @@ impl World {
 
     /// Returns whether the entry of this name belongs to this world. The world of a member has the member's own
     /// servers, and the servers that the tenant lends to the member. `true` for a name without an entry.
-    pub(crate) fn has(&self, server: &str) -> bool {
+    pub(crate) fn has_server(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
 
@@ -342,7 +342,7 @@ impl World {
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
     /// belong to another member, so only principals who operate the servers may read about it.
     pub(crate) fn may_read_about(&self, server: &str, principal: &Principal) -> bool {
-        let operates = || Right::Operate.is_of(principal);
+        let operates = || Right::Operate.is_held_by(principal);
         self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
     }
 
@@ -354,18 +354,18 @@ impl World {
     /// Returns why the files as they are now cannot be used. If they can, returns the problems of the running
     /// configuration.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let rejected = self.rejected.load();
-        if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
+        let file_problems = self.file_problems.load();
+        if file_problems.is_empty() { self.loaded.load().problems.clone() } else { file_problems.to_vec() }
     }
 
     /// Returns whether a user stopped the server `name`.
     pub(crate) fn is_stopped(&self, name: &str) -> bool {
-        self.stopped.load().contains(name)
+        self.stopped_servers.load().contains(name)
     }
 
     /// The servers that a user stopped.
     pub(crate) fn stopped_names(&self) -> Arc<BTreeSet<String>> {
-        self.stopped.load_full()
+        self.stopped_servers.load_full()
     }
 
     /// Stops the server `name` without changing a file.
@@ -412,8 +412,8 @@ impl World {
 
     /// Restarts `servers` of this world and of the worlds of its sessions, because a value that they need has changed.
     pub(crate) fn restart_for_values(&self, servers: &BTreeSet<String>) {
-        let of_sessions = self.sessions.get().map(|running| running()).unwrap_or_default();
-        for world in of_sessions.iter().map(|world| &**world).chain([self]) {
+        let session_worlds = self.session_worlds.get().map(|running| running()).unwrap_or_default();
+        for world in session_worlds.iter().map(|world| &**world).chain([self]) {
             for server in servers {
                 // This fails for a server that was removed meanwhile, which needs no restart.
                 let _ = world.host.reconnect(server);
@@ -423,7 +423,7 @@ impl World {
     }
 
     /// Returns a receiver that notices each time when this world has applied its configuration.
-    pub(crate) fn applied(&self) -> watch::Receiver<bool> {
+    pub(crate) fn applied_changes(&self) -> watch::Receiver<bool> {
         self.applied.subscribe()
     }
 
@@ -431,8 +431,8 @@ impl World {
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
         desired.retain(|_, spec| self.kind.runs(spec));
-        let stopped = self.stopped.load();
-        for (_, spec) in desired.iter_mut().filter(|(name, _)| stopped.contains(name.as_str())) {
+        let stopped_servers = self.stopped_servers.load();
+        for (_, spec) in desired.iter_mut().filter(|(name, _)| stopped_servers.contains(name.as_str())) {
             spec.enabled = false;
         }
         desired
@@ -441,7 +441,7 @@ impl World {
 
 /// Loads the first configuration. If it has errors, the world runs what can be used of it, because there is no older
 /// one.
-async fn load_first(request: &Request, store: Option<&Store>) -> Loaded {
+async fn load_initial(request: &Request, store: Option<&Store>) -> Loaded {
     let approvals = approvals(store).await.unwrap_or_default();
     keeper::load(request, approvals, None).await.unwrap_or_else(|rejected| *rejected.loaded)
 }

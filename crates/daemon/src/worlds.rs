@@ -70,13 +70,14 @@ pub struct NoWorld {
 }
 
 /// Answers the requests to a world.
-pub(crate) type Answers = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
+pub(crate) type RequestHandler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// Creates the router and the gateway of a world. The gateway ends with the world.
-pub(crate) type MakeServing = Arc<dyn Fn(&Arc<World>, InnerWorlds, &TaskTracker) -> Serving + Send + Sync>;
+pub(crate) type MakeWorldService =
+    Arc<dyn Fn(&Arc<World>, InnerWorldMakers, &TaskTracker) -> WorldService + Send + Sync>;
 
 /// Makes the worlds that belong to a world.
-pub(crate) struct InnerWorlds {
+pub(crate) struct InnerWorldMakers {
     /// Makes the worlds of its agents.
     pub(crate) make_agent_world: Option<MakeWorld>,
     /// Makes the worlds of its members.
@@ -95,14 +96,14 @@ pub(crate) struct WorldTimeouts {
 }
 
 /// The parts that several worlds share.
-pub(crate) struct Common {
+pub(crate) struct CommonParts {
     /// Makes the parts of each of these worlds.
     pub(crate) make: MakeWorld,
     /// Makes the services of each of these worlds.
-    pub(crate) make_serving: MakeServing,
+    pub(crate) make_service: MakeWorldService,
     /// When the daemon began.
     pub(crate) daemon_began: Instant,
-    pub(crate) times: WorldTimeouts,
+    pub(crate) timeouts: WorldTimeouts,
     /// Cancelled when all of these worlds must end.
     pub(crate) ending: CancellationToken,
     /// Has the tasks that run these worlds.
@@ -126,16 +127,16 @@ pub(crate) struct WorldBound {
 
 /// Worlds, by their ids.
 pub(crate) struct Worlds {
-    common: Common,
+    common: CommonParts,
     /// The worlds that are starting or running. A world that is ending is not in here.
     running: Mutex<BTreeMap<String, Arc<OnDemandWorld>>>,
 }
 
 /// A world that is starting, running or ending.
 struct OnDemandWorld {
-    /// How many [`InUse`] there are: requests under way, including those whose answers are still being sent, and
+    /// How many [`WorldUse`] there are: requests under way, including those whose answers are still being sent, and
     /// connections.
-    users: watch::Sender<usize>,
+    use_count: watch::Sender<usize>,
     /// Cancelled when the world has to end.
     stop: CancellationToken,
     /// The phase of the world, which only the task that runs it ([`Worlds::run`]) changes.
@@ -144,9 +145,9 @@ struct OnDemandWorld {
 
 /// How a world answers.
 #[derive(Clone)]
-pub(crate) struct Serving {
+pub(crate) struct WorldService {
     /// Answers requests over HTTP.
-    pub(crate) answers: Answers,
+    pub(crate) handle: RequestHandler,
     /// Serves MCP.
     pub(crate) gateway: Gateway,
 }
@@ -155,7 +156,7 @@ pub(crate) struct Serving {
 enum Phase {
     Starting,
     /// The world answers requests.
-    Running(Arc<World>, Serving),
+    Running(Arc<World>, WorldService),
     /// The world cannot begin.
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
@@ -179,21 +180,21 @@ impl OnDemandWorld {
     ///
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
-    async fn serving(&self) -> Result<Serving, ApiError> {
+    async fn service(&self) -> Result<WorldService, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
-            () = self.stop.cancelled() => return Err(ending("send the request again")),
+            () = self.stop.cancelled() => return Err(ending_error("send the request again")),
         };
         match phase.as_deref() {
-            Ok(Phase::Running(_, serving)) => Ok(serving.clone()),
-            Ok(Phase::Failed(why)) => Err(cannot_begin(why)),
-            _ => Err(ending("send the request again")),
+            Ok(Phase::Running(_, service)) => Ok(service.clone()),
+            Ok(Phase::Failed(why)) => Err(no_world_error(why)),
+            _ => Err(ending_error("send the request again")),
         }
     }
 
     /// Returns when the grace period is over.
-    async fn grace_over(&self) {
+    async fn until_grace_over(&self) {
         // Cannot fail, because the world itself owns the sender.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::GraceOver | Phase::Gone)).await;
     }
@@ -202,17 +203,17 @@ impl OnDemandWorld {
 /// Marks the answer to a request that the world has not read, because the world is ending. The request can be sent
 /// again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unread;
+pub(crate) struct RequestNotRead;
 
-/// A use of a world: a request, until its answer has been sent, or a connection. While there is an `InUse`, the world
+/// A use of a world: a request, until its answer has been sent, or a connection. While there is a `WorldUse`, the world
 /// does not end for lack of requests.
-pub(crate) struct InUse(Arc<OnDemandWorld>);
+pub(crate) struct WorldUse(Arc<OnDemandWorld>);
 
-impl InUse {
+impl WorldUse {
     /// Counts one more use of `world`. The caller holds the lock of [`Worlds::running`], so that the world cannot end
     /// between being found there and being counted as in use.
     fn of(world: &Arc<OnDemandWorld>) -> Self {
-        world.users.send_modify(|users| *users += 1);
+        world.use_count.send_modify(|count| *count += 1);
         Self(Arc::clone(world))
     }
 
@@ -221,7 +222,7 @@ impl InUse {
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
     pub(crate) async fn gateway(&self) -> Result<Gateway, ApiError> {
-        let gateway = self.0.serving().await?.gateway;
+        let gateway = self.0.service().await?.gateway;
         if let Some(world) = self.0.world() {
             world.once_applied().await;
         }
@@ -229,14 +230,14 @@ impl InUse {
     }
 }
 
-impl Drop for InUse {
+impl Drop for WorldUse {
     fn drop(&mut self) {
-        self.0.users.send_modify(|users| *users -= 1);
+        self.0.use_count.send_modify(|count| *count -= 1);
     }
 }
 
 impl Worlds {
-    pub(crate) fn new(common: Common) -> Arc<Self> {
+    pub(crate) fn new(common: CommonParts) -> Arc<Self> {
         Arc::new(Self { common, running: Mutex::default() })
     }
 
@@ -253,7 +254,7 @@ impl Worlds {
 
     /// The running worlds, with their ids.
     pub(crate) fn all(&self) -> Vec<(String, Arc<World>)> {
-        self.running.lock().iter().filter_map(|(id, running)| Some((id.clone(), running.world()?))).collect()
+        self.running.lock().iter().filter_map(|(id, on_demand)| Some((id.clone(), on_demand.world()?))).collect()
     }
 
     /// The world `id`, if it is running.
@@ -264,8 +265,8 @@ impl Worlds {
     /// Makes the world `id` end with its servers, once the requests under way have ended or run out of time. Does not
     /// wait for that. The next request starts a new world.
     pub(crate) fn stop(&self, id: &str) {
-        if let Some(running) = self.running.lock().get(id) {
-            running.stop.cancel();
+        if let Some(on_demand) = self.running.lock().get(id) {
+            on_demand.stop.cancel();
         }
     }
 
@@ -292,19 +293,19 @@ impl Worlds {
     /// Lets the world `id` answer `request`, and starts it if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
         match self.enter(id, request.extensions().get()) {
-            Ok(in_use) => Self::answer_in(in_use, request).await,
+            Ok(world_use) => Self::answer_in(world_use, request).await,
             Err(refused) => refused.into_response(),
         }
     }
 
-    /// Lets the world of `in_use` answer `request`. The world stays in use until the answer has been sent.
-    pub(crate) async fn answer_in(in_use: InUse, request: Request) -> Response {
-        let Serving { answers, .. } = match in_use.0.serving().await {
-            Ok(serving) => serving,
+    /// Lets the world of `world_use` answer `request`. The world stays in use until the answer has been sent.
+    pub(crate) async fn answer_in(world_use: WorldUse, request: Request) -> Response {
+        let WorldService { handle, .. } = match world_use.0.service().await {
+            Ok(service) => service,
             Err(refused) => {
                 let mut response = refused.into_response();
-                if in_use.0.stop.is_cancelled() {
-                    response.extensions_mut().insert(Unread);
+                if world_use.0.stop.is_cancelled() {
+                    response.extensions_mut().insert(RequestNotRead);
                 }
                 return response;
             }
@@ -322,22 +323,22 @@ impl Worlds {
         (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
         *inner.version_mut() = parts.version;
         tokio::select! {
-            response = answers(inner) => until_sent(response, in_use),
-            () = in_use.0.grace_over() => ending("the daemon gave up the request").into_response(),
+            response = handle(inner) => hold_until_sent(response, world_use),
+            () = world_use.0.until_grace_over() => ending_error("the daemon gave up the request").into_response(),
         }
     }
 
     /// Counts a use of the world `id`, if it is starting or running.
-    pub(crate) fn enter_running(&self, id: &str) -> Option<InUse> {
+    pub(crate) fn enter_running(&self, id: &str) -> Option<WorldUse> {
         let running = self.running.lock();
-        running.get(id).map(InUse::of)
+        running.get(id).map(WorldUse::of)
     }
 
     /// Counts a use of the world `id`, and starts the world for `principal` if it does not run.
     ///
     /// # Errors
     /// The answer to send instead, if there are too many worlds.
-    pub(crate) fn enter(self: &Arc<Self>, id: &str, principal: Option<&Principal>) -> Result<InUse, ApiError> {
+    pub(crate) fn enter(self: &Arc<Self>, id: &str, principal: Option<&Principal>) -> Result<WorldUse, ApiError> {
         let mut running = self.running.lock();
         let reached_bound = self.common.bound.filter(|bound| running.len() >= bound.worlds);
         let world = match running.entry(id.to_owned()) {
@@ -347,24 +348,27 @@ impl Worlds {
                     return Err((bound.refusal)(bound.worlds));
                 }
                 let stop = self.common.ending.child_token();
-                let world =
-                    OnDemandWorld { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
+                let world = OnDemandWorld {
+                    use_count: watch::Sender::new(0),
+                    stop,
+                    phase: watch::Sender::new(Phase::Starting),
+                };
                 let world = vacant.insert(Arc::new(world));
                 let member = principal.filter(|principal| !principal.is_local()).cloned();
                 self.common.tasks.spawn(Arc::clone(self).run(id.to_owned(), member, Arc::clone(world)));
                 Arc::clone(world)
             }
         };
-        Ok(InUse::of(&world))
+        Ok(WorldUse::of(&world))
     }
 
     /// Runs a world from its beginning to its end, and moves it through its phases.
-    async fn run(self: Arc<Self>, id: String, member: Option<Principal>, running: Arc<OnDemandWorld>) {
+    async fn run(self: Arc<Self>, id: String, member: Option<Principal>, on_demand: Arc<OnDemandWorld>) {
         let made = match (self.common.make)(id.clone(), member).await {
             Ok(made) => made,
             Err(why) => {
                 self.running.lock().remove(&id);
-                running.phase.send_replace(Phase::Failed(why));
+                on_demand.phase.send_replace(Phase::Failed(why));
                 return;
             }
         };
@@ -374,46 +378,46 @@ impl Worlds {
         }
         let tasks = TaskTracker::new();
         let (base, began) = (self.common.base.as_ref(), self.common.daemon_began);
-        let world = World::start(parts, base, &tasks, running.stop.child_token(), began).await;
-        let serving = (self.common.make_serving)(
+        let world = World::start(parts, base, &tasks, on_demand.stop.child_token(), began).await;
+        let service = (self.common.make_service)(
             &world,
-            InnerWorlds { make_agent_world, make_member_world, make_session_world },
+            InnerWorldMakers { make_agent_world, make_member_world, make_session_world },
             &tasks,
         );
-        let gateway = serving.gateway.clone();
-        running.phase.send_replace(Phase::Running(Arc::clone(&world), serving));
+        let gateway = service.gateway.clone();
+        on_demand.phase.send_replace(Phase::Running(Arc::clone(&world), service));
         if self.common.base.is_some() {
             // The member may have added servers while the world began. An error is ignored here: the tenant's world
             // reports the errors of the configuration.
             drop(world.reload().await);
         }
-        self.until_unused(&id, &running).await;
-        running.phase.send_replace(Phase::Ending);
+        self.until_unused(&id, &on_demand).await;
+        on_demand.phase.send_replace(Phase::Ending);
         // Ends the event streams.
         world.ending.cancel();
-        let mut users = running.users.subscribe();
+        let mut use_count = on_demand.use_count.subscribe();
         // Users that remain after the grace period get an error.
-        let _ = timeout(self.common.times.grace, users.wait_for(|users| *users == 0)).await;
+        let _ = timeout(self.common.timeouts.grace, use_count.wait_for(|use_count| *use_count == 0)).await;
         gateway.shutdown().await;
-        running.phase.send_replace(Phase::GraceOver);
+        on_demand.phase.send_replace(Phase::GraceOver);
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
         after_end.await;
-        running.phase.send_replace(Phase::Gone);
+        on_demand.phase.send_replace(Phase::Gone);
     }
 
     /// Waits until the world has been unused for [`WorldTimeouts::idle`], or has to end, and removes it from
     /// [`Self::running`].
     async fn until_unused(&self, id: &str, world: &Arc<OnDemandWorld>) {
-        let mut users = world.users.subscribe();
+        let mut use_count = world.use_count.subscribe();
         loop {
             let unused = async {
                 // Cannot fail, because the world itself owns the sender.
-                let _ = users.wait_for(|users| *users == 0).await;
+                let _ = use_count.wait_for(|use_count| *use_count == 0).await;
                 tokio::select! {
-                    () = sleep(self.common.times.idle) => true,
-                    _ = users.changed() => false,
+                    () = sleep(self.common.timeouts.idle) => true,
+                    _ = use_count.changed() => false,
                 }
             };
             let is_over = tokio::select! {
@@ -422,7 +426,7 @@ impl Worlds {
             };
             let mut running = self.running.lock();
             // A new request needs this lock, so none can begin between the check and the removal.
-            if is_over && (world.stop.is_cancelled() || *world.users.borrow() == 0) {
+            if is_over && (world.stop.is_cancelled() || *world.use_count.borrow() == 0) {
                 running.remove(id);
                 return;
             }
@@ -431,11 +435,11 @@ impl Worlds {
 }
 
 /// The error for a request to a world that is ending.
-fn ending(hint: &str) -> ApiError {
+fn ending_error(hint: &str) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "this world is about to end").hint(hint)
 }
 
-fn cannot_begin(why: &NoWorld) -> ApiError {
+fn no_world_error(why: &NoWorld) -> ApiError {
     let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_WORLD", why.message.clone());
     match &why.hint {
         Some(hint) => error.hint(hint),
@@ -443,16 +447,18 @@ fn cannot_begin(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off
+/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off
 /// when the grace period of the world is over: a turn, for example, must not continue without servers.
-fn until_sent(response: Response, in_use: InUse) -> Response {
+fn hold_until_sent(response: Response, world_use: WorldUse) -> Response {
     response.map(|body| {
-        let sending = Some((body.into_data_stream(), in_use));
+        let sending = Some((body.into_data_stream(), world_use));
         Body::from_stream(stream::unfold(sending, async |sending| {
-            let (mut pieces, in_use) = sending?;
+            let (mut pieces, world_use) = sending?;
             tokio::select! {
-                piece = pieces.next() => Some((piece?, Some((pieces, in_use)))),
-                () = in_use.0.grace_over() => Some((Err(axum::Error::new("the daemon gave up the request")), None)),
+                piece = pieces.next() => Some((piece?, Some((pieces, world_use)))),
+                () = world_use.0.until_grace_over() => {
+                    Some((Err(axum::Error::new("the daemon gave up the request")), None))
+                }
             }
         }))
     })

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use futures::future::join;
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 use toolrack_config::{Environment, Interpolate, Loaded, Places, SecretGate};
-use toolrack_daemon::Current;
+use toolrack_daemon::CurrentWorld;
 use toolrack_host::{
     ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
     spec::{InheritEnv, Stdio, Transport, Trust},
@@ -44,7 +44,7 @@ const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
 pub(super) struct LentContext {
-    current: Current,
+    current: CurrentWorld,
     loaded: Arc<Loaded>,
     host: Host,
     /// The variables of the borrower.
@@ -86,7 +86,7 @@ impl Context {
     ///
     /// # Errors
     /// The reason why the borrower by itself would have another configuration, as a text for the user.
-    pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
+    pub(crate) async fn lend(&self, borrower: Borrower, current: &CurrentWorld) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
         let own_options = &self.command_line.global;

@@ -8,11 +8,11 @@ use toolrack_store::{Grants, NewToken, Purpose, TeamToken, Tokens};
 use toolrack_team::Secret;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, done};
+use super::{Answer, ApiError, Body, Path, SentBy, no_content};
 use crate::{
-    membership::{Membership, MembershipResult, owner},
+    membership::{Membership, MembershipResult, identity_of},
     shown::{
-        seconds,
+        rfc3339_seconds,
         team::{Client, OwnToken},
     },
 };
@@ -82,49 +82,51 @@ pub(super) async fn make(
     Body(request): Body<WantedToken>,
 ) -> Answer<MadeToken> {
     let membership = membership?;
-    let ends_at = end_of_token(&request, &membership.token, Utc::now())?;
+    let ends_at = token_end(&request, &membership.token, Utc::now())?;
     let label = request.label.trim();
     if label.len() > MAX_LABEL || text::for_line(label) != label {
         let message = format!("a label is one line of at most {MAX_LABEL} bytes");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LABEL", message));
     }
-    let existing = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
+    let existing = membership.store.team_tokens(Tokens::Of(membership.identity())).await?;
     if existing.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
         let message = format!("you have {MAX_TOKENS} personal tokens already");
         return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOKENS", message).hint("revoke one first"));
     }
     let secret = Secret::new(Purpose::Personal)
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
-    let new =
+    let new_token =
         NewToken { label: label.to_owned(), ends_at: Some(ends_at), ..NewToken::new(secret.hash(), Purpose::Personal) };
     let current_token = &membership.token;
     // A browser session lasts only hours, so a token that the user makes in it outlives the session.
-    let new = if current_token.purpose == Purpose::Personal { new.made_with(&current_token.id) } else { new };
-    let id = membership.store.keep_token(membership.owner(), &new, &caller).await?;
+    let new_token =
+        if current_token.purpose == Purpose::Personal { new_token.made_with(&current_token.id) } else { new_token };
+    let id = membership.store.keep_token(membership.identity(), &new_token, &caller).await?;
     let id = id.ok_or_else(|| ApiError::not_found("you were removed from the team meanwhile"))?;
-    Ok(Json(MadeToken { token: secret.reveal().to_owned(), id, label: label.to_owned(), ends_at: seconds(ends_at) }))
+    Ok(Json(MadeToken {
+        token: secret.reveal().to_owned(),
+        id,
+        label: label.to_owned(),
+        ends_at: rfc3339_seconds(ends_at),
+    }))
 }
 
 /// When the requested token ends. `current_token` is the token with which the request is sent.
 ///
 /// # Errors
 /// When the request asks for more days than the token may last, or for none.
-fn end_of_token(
-    request: &WantedToken,
-    current_token: &TeamToken,
-    now: DateTime<Utc>,
-) -> Result<DateTime<Utc>, ApiError> {
+fn token_end(request: &WantedToken, current_token: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
     let days = request.days.unwrap_or(DEFAULT_DAYS);
-    let refused = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
+    let bad_lifetime = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
     if !(1..=MAX_DAYS).contains(&days) {
-        return Err(refused(format!("a token lasts 1 to {MAX_DAYS} days")));
+        return Err(bad_lifetime(format!("a token lasts 1 to {MAX_DAYS} days")));
     }
     let end = now + Duration::days(days.into());
     let bound = current_token.ends_at.filter(|_| current_token.purpose == Purpose::Personal);
     match bound {
         Some(bound) if end > bound && request.days.is_some() => {
             let message = "a token that is made with a token ends no later than that one, on ".to_owned();
-            Err(refused(message + &seconds(bound)).hint("sign in to make one that lasts longer"))
+            Err(bad_lifetime(message + &rfc3339_seconds(bound)).hint("sign in to make one that lasts longer"))
         }
         Some(bound) => Ok(end.min(bound)),
         None => Ok(end),
@@ -148,7 +150,7 @@ pub(super) async fn revoke(
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let membership = membership?;
-    let tokens = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
+    let tokens = membership.store.team_tokens(Tokens::Of(membership.identity())).await?;
     // End the session of this request last, so that after a failure the caller can still try again.
     let (own, others): (Vec<_>, Vec<_>) = tokens
         .into_iter()
@@ -157,7 +159,7 @@ pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentB
     for token in others.iter().chain(&own) {
         membership.store.revoke_tokens(Tokens::Id(&token.id), &caller).await?;
     }
-    Ok(done())
+    Ok(no_content())
 }
 
 /// The clients that act in the caller's own name.
@@ -182,7 +184,7 @@ pub(super) async fn end_client(
 
 /// The tokens and sessions of `member`. The tokens of clients are not included: see [`clients_of`].
 pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
-    let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?.into_iter();
+    let tokens = membership.store.team_tokens(Tokens::Of(identity_of(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);
     Ok(Json(MemberTokens { tokens: tokens.map(|token| OwnToken::of(&token, &membership.token.id)).collect() }))
 }
@@ -191,19 +193,20 @@ pub(super) async fn revoke_token_of(
     membership: &Membership,
     member: &Principal,
     id: &str,
-    by: &Caller,
+    caller: &Caller,
 ) -> Result<Response, ApiError> {
-    let no_token = || ApiError::not_found("the member has no such token");
-    let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?;
-    let found = tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token)?;
-    match membership.store.revoke_tokens(Tokens::Id(&found.id), by).await? {
-        0 => Err(no_token()),
-        _ => Ok(done()),
+    let no_token_error = || ApiError::not_found("the member has no such token");
+    let tokens = membership.store.team_tokens(Tokens::Of(identity_of(member))).await?;
+    let found =
+        tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token_error)?;
+    match membership.store.revoke_tokens(Tokens::Id(&found.id), caller).await? {
+        0 => Err(no_token_error()),
+        _ => Ok(no_content()),
     }
 }
 
 pub(super) async fn clients_of(membership: &Membership, member: &Principal) -> Answer<MemberClients> {
-    let grants = membership.store.grants(Grants::Of(owner(member))).await?;
+    let grants = membership.store.grants(Grants::Of(identity_of(member))).await?;
     Ok(Json(MemberClients { clients: grants.into_iter().map(Client::from).collect() }))
 }
 
@@ -211,13 +214,13 @@ pub(super) async fn end_client_of(
     membership: &Membership,
     member: &Principal,
     id: &str,
-    by: &Caller,
+    caller: &Caller,
 ) -> Result<Response, ApiError> {
-    let no_client = || ApiError::not_found("no such client acts in the name of the member");
-    let grants = membership.store.grants(Grants::Of(owner(member))).await?;
-    let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client)?;
-    match membership.store.end_grant(&found.family, by).await? {
-        true => Ok(done()),
-        false => Err(no_client()),
+    let no_client_error = || ApiError::not_found("no such client acts in the name of the member");
+    let grants = membership.store.grants(Grants::Of(identity_of(member))).await?;
+    let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client_error)?;
+    match membership.store.end_grant(&found.family, caller).await? {
+        true => Ok(no_content()),
+        false => Err(no_client_error()),
     }
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Path, done};
+use super::{Answer, ApiError, Path, no_content};
 use crate::{
     agents::{Agents, base_path, endpoint, unknown_agent},
     world::World,
@@ -45,7 +45,7 @@ pub(super) struct AgentToken {
 }
 
 /// The running worlds of agents, by id. Empty if the world that answers is itself the world of an agent.
-pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
+pub(super) fn agent_worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
     agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }
 
@@ -88,9 +88,9 @@ pub(super) async fn stop(
     Path(agent): Path<String>,
 ) -> Result<axum::response::Response, ApiError> {
     let agents = require_agents(&agents)?;
-    if !agents.is_known(&agent) {
+    if !agents.is_configured(&agent) {
         return Err(unknown_agent(&agent));
     }
     agents.stop(&agent);
-    Ok(done())
+    Ok(no_content())
 }

@@ -9,22 +9,21 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Query, SentBy, State};
 use crate::{
     rights::Right,
-    shown::answers::{Forgotten, Shown},
+    shown::answers::{ForgottenAnswers, ShownAnswer},
     world::World,
 };
 
 /// All standing answers.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = StandingAnswers)]
-pub(super) struct Standing {
-    answers: Vec<Shown>,
+pub(super) struct StandingAnswers {
+    answers: Vec<ShownAnswer>,
 }
 
 /// The answers to take back.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct AnswersQuery {
     /// Only answers about this server. Without it, answers about all servers.
     server: Option<String>,
     /// Only answers about this tool, by the server's own name for it.
@@ -33,19 +32,19 @@ pub(super) struct Which {
 
 /// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the
 /// caller's own if not. A member sees the answers that cover the calls of all in addition.
-fn whose(caller: &Caller) -> OwnerFilter<'_> {
-    if Right::Operate.is_of(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
+fn owner_filter(caller: &Caller) -> OwnerFilter<'_> {
+    if Right::Operate.is_held_by(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }
 
 /// Whether `caller` sees and takes back this answer, which is valid until the daemon ends.
-fn is_theirs(answer: &SessionAnswer, caller: &Caller) -> bool {
+fn may_take_back(answer: &SessionAnswer, caller: &Caller) -> bool {
     let is_same = |principal: &Principal| principal.is_same(caller.principal());
-    Right::Operate.is_of(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
+    Right::Operate.is_held_by(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
 }
 
 /// Whether `principal` may read the answer. An answer of another member is not shown if it is about a server that the
 /// tenant does not have, because then only that member has the server.
-fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
+fn may_read(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
     match &answer.owner {
         Some(owner) if owner.is(principal) => true,
         Some(_) if !world.loaded().desired.contains_key(answer.server.as_str()) => false,
@@ -56,32 +55,34 @@ fn is_shown(answer: &StandingAnswer, world: &World, principal: &Principal) -> bo
 /// The tools that run without a question because a user has allowed them, for good or until the daemon ends.
 /// Without the right `operate`, only those that cover the caller's own calls.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
-    responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<Standing> {
+    responses((status = 200, body = StandingAnswers), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
+pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<StandingAnswers> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let mut answers = store.answers(whose(&caller)).await?;
-    answers.retain(|answer| is_shown(answer, &world, caller.principal()));
-    let of_session = world.host.session_answers().into_iter().filter(|answer| is_theirs(answer, &caller));
-    let answers = answers.into_iter().map(Shown::from).chain(of_session.map(Shown::from));
-    Ok(Json(Standing { answers: answers.collect() }))
+    let mut answers = store.answers(owner_filter(&caller)).await?;
+    answers.retain(|answer| may_read(answer, &world, caller.principal()));
+    let session_answers = world.host.session_answers().into_iter().filter(|answer| may_take_back(answer, &caller));
+    let answers = answers.into_iter().map(ShownAnswer::from).chain(session_answers.map(ShownAnswer::from));
+    Ok(Json(StandingAnswers { answers: answers.collect() }))
 }
 
 /// Takes answers back, so that the user is asked about such calls again. Without the right `operate`, only answers that
 /// cover nothing but the caller's own calls.
-#[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
-    responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+#[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(AnswersQuery),
+    responses((status = 200, body = ForgottenAnswers), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn forget(
     Extension(world): State,
     SentBy(caller): SentBy,
-    Query(which): Query<Which>,
-) -> Answer<Forgotten> {
+    Query(query): Query<AnswersQuery>,
+) -> Answer<ForgottenAnswers> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten =
-        store.forget_answers(which.server.as_deref(), which.tool.as_deref(), whose(&caller), &caller).await?;
-    let is_meant = |answer: &SessionAnswer| {
-        which.server.as_deref().is_none_or(|server| server == answer.server.as_str())
-            && which.tool.as_deref().is_none_or(|tool| tool == answer.tool)
-            && is_theirs(answer, &caller)
+        store.forget_answers(query.server.as_deref(), query.tool.as_deref(), owner_filter(&caller), &caller).await?;
+    let is_selected = |answer: &SessionAnswer| {
+        query.server.as_deref().is_none_or(|server| server == answer.server.as_str())
+            && query.tool.as_deref().is_none_or(|tool| tool == answer.tool)
+            && may_take_back(answer, &caller)
     };
-    Ok(Json(Forgotten { forgotten: forgotten + world.host.forget_session_answers(is_meant) }))
+    Ok(Json(ForgottenAnswers { forgotten: forgotten + world.host.forget_session_answers(is_selected) }))
 }

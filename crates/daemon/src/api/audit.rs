@@ -17,7 +17,7 @@ const MAX_LIMIT: usize = 1_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct RowsQuery {
     /// Only rows about this server.
     server: Option<String>,
     /// Only rows about this tool, by the server's own name for it.
@@ -44,24 +44,24 @@ pub(super) struct Audit {
 }
 
 /// Rows of the audit log (calls, connections, agreements, answers), the newest first.
-#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Which),
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(RowsQuery),
     responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) -> Answer<Audit> {
+pub(super) async fn list(Extension(world): State, Query(params): Query<RowsQuery>) -> Answer<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let since = which.since.as_deref().map(parse_time).transpose()?;
-    let limit = which.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+    let since = params.since.as_deref().map(parse_time).transpose()?;
+    let limit = params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let query = AuditQuery {
-        server: which.server,
-        tool: which.tool,
-        agent: which.agent,
+        server: params.server,
+        tool: params.tool,
+        agent: params.agent,
         since,
-        denied: which.denied,
-        before: which.before.and_then(|before| u64::try_from(before).ok()),
+        denied: params.denied,
+        before: params.before.and_then(|before| u64::try_from(before).ok()),
         limit,
         ..AuditQuery::default()
     };
     let rows = store.audit(&query).await?;
-    let next = rows.first().map(|oldest| oldest.seq).filter(|oldest| rows.len() == limit && *oldest > 1);
+    let next = rows.first().map(|oldest| oldest.seq).filter(|seq| rows.len() == limit && *seq > 1);
     Ok(Json(Audit { rows: rows.into_iter().rev().map(Row::from).collect(), next }))
 }
 

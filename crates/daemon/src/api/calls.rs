@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use toolrack_host::{Call, Principal, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, SentBy, State, cancelled, concealed};
-use crate::world::{RunningWork, Work, World};
+use super::{ApiError, Body, Path, SentBy, State, cancel_response, concealed};
+use crate::world::{RunningWork, WorkKind, World};
 
 /// The maximum number of progress reports that wait for a slow reader. Further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -48,8 +48,7 @@ pub(super) struct NewCall {
 
 /// The result of a tool. Its content is MCP's.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ToolResult)]
-pub(super) struct Described {
+pub(super) struct ToolResult {
     server: String,
     tool: String,
     /// Whether the tool reports a failure.
@@ -70,7 +69,7 @@ pub(super) struct Described {
 /// Calls a tool and waits for its result. With `Accept: text/event-stream`, the answer is a stream of events:
 /// `progress` as it comes, then `result` or `error`. A caller that disconnects cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
-    responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
+    responses((status = 200, body = ToolResult), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
         (status = 502, body = ApiError)))]
 pub(super) async fn call(
@@ -79,8 +78,8 @@ pub(super) async fn call(
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
-    let name = new.id.as_ref().map(|id| name_of(caller.principal(), id));
-    let running = world.work_in_progress.begin(Work::Call, name)?;
+    let name = new.id.as_ref().map(|id| work_name(caller.principal(), id));
+    let running = world.work_in_progress.begin(WorkKind::Call, name)?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
     if new.approved && caller.principal().kind() != Kind::Person {
         let message = "only a person approves a call, and this token is a service's";
@@ -99,12 +98,12 @@ pub(super) async fn call(
     let (reports, progress) = mpsc::channel(MAX_PROGRESS);
     // A slow reader misses reports.
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
-    Ok(streamed(world, running, call, progress).into_response())
+    Ok(stream_call(world, running, call, progress).into_response())
 }
 
 /// The name under which a running call or turn is found. It contains the principal, so that two members of a tenant can
 /// choose the same `id`, and cannot cancel each other's calls.
-pub(super) fn name_of(principal: &Principal, id: &str) -> String {
+pub(super) fn work_name(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
 
@@ -120,7 +119,7 @@ fn call_from(new: NewCall) -> Call {
 }
 
 /// The progress of the call, then its outcome. A reader that stops reading drops the call.
-fn streamed(
+fn stream_call(
     world: Arc<World>,
     running: RunningWork,
     call: Call,
@@ -165,5 +164,5 @@ pub(super) async fn cancel(
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    cancelled(world.work_in_progress.cancel(Work::Call, &name_of(&principal, &id)))
+    cancel_response(world.work_in_progress.cancel(WorkKind::Call, &work_name(&principal, &id)))
 }

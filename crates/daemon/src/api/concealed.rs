@@ -32,8 +32,8 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     if response.extensions().get::<AlreadyConcealed>().is_some() {
         return response;
     }
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if !content_type.is_some_and(|content_type| content_type.starts_with("application/json")) {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -44,9 +44,9 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     head.extensions.insert(AlreadyConcealed);
     match str::from_utf8(&body).map(|text| conceal_for_world(&world, text)) {
         Ok(Cow::Borrowed(_)) => Response::from_parts(head, Body::from(body)),
-        Ok(Cow::Owned(shown)) => {
+        Ok(Cow::Owned(concealed)) => {
             head.headers.remove(CONTENT_LENGTH);
-            Response::from_parts(head, Body::from(shown))
+            Response::from_parts(head, Body::from(concealed))
         }
         Err(_) => ApiError::internal("the answer is not text").into_response(),
     }
@@ -56,9 +56,9 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
 /// reads there what to agree to.
 pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
     let mut value = serde_json::to_value(value).unwrap_or_default();
-    let kept = value.get_mut(plain_field).map(Value::take);
+    let plain_value = value.get_mut(plain_field).map(Value::take);
     let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
-    answer.extend(kept.map(|kept| (plain_field.to_owned(), kept)));
+    answer.extend(plain_value.map(|value| (plain_field.to_owned(), value)));
     let mut response = Json(answer).into_response();
     response.extensions_mut().insert(AlreadyConcealed);
     response
@@ -68,7 +68,7 @@ pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Seria
 pub(super) fn to_concealed_json(world: &World, value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     match conceal_for_world(world, &text) {
-        Cow::Owned(shown) => shown,
+        Cow::Owned(concealed) => concealed,
         Cow::Borrowed(_) => text,
     }
 }

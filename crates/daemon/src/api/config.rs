@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolrack_config::edit;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, State, done};
+use super::{Answer, ApiError, Body, State, no_content};
 use crate::shown::Problem;
 
 /// The configuration.
@@ -39,17 +39,17 @@ struct File {
 pub(super) async fn get(Extension(world): State) -> Answer<Config> {
     let loaded = world.loaded();
     let files: Vec<_> = loaded.files.iter().map(|file| (file.scope, file.path.clone())).collect();
-    let read = tokio::task::spawn_blocking(move || {
-        let read = files.into_iter().map(|(scope, path)| {
+    let reading = tokio::task::spawn_blocking(move || {
+        let shown_files = files.into_iter().map(|(scope, path)| {
             let shown = toolrack_config::show(&path);
             let exists = !matches!(shown, Ok(None));
             File { scope: scope.as_str(), path: path.display().to_string(), exists, text: shown.ok().flatten() }
         });
-        read.collect()
+        shown_files.collect()
     });
     let retention = loaded.settings.sessions;
     Ok(Json(Config {
-        files: read.await.map_err(|_| ApiError::internal("the files were not read"))?,
+        files: reading.await.map_err(|_| ApiError::internal("the files were not read"))?,
         problems: world.problems().iter().map(Problem::from).collect(),
         settings: json!({ "sessions": { "keep_days": retention.days, "keep": retention.number } }),
         agents: loaded.agents.clone(),
@@ -63,7 +63,7 @@ pub(super) async fn get(Extension(world): State) -> Answer<Config> {
     responses((status = 204), (status = 409, body = ApiError)))]
 pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError> {
     world.reload().await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// The text of a possible configuration file.
@@ -73,14 +73,14 @@ pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError
 pub(super) struct Text {
     /// Which dialect it is written in.
     #[serde(default)]
-    kind: Kind,
+    kind: Dialect,
     text: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[schema(as = ConfigDialect)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum Dialect {
     #[default]
     Json,
     Toml,
@@ -88,8 +88,7 @@ enum Kind {
 
 /// The problems of a text.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ConfigProblems)]
-pub(super) struct Validated {
+pub(super) struct ConfigProblems {
     ok: bool,
     /// The servers that it has.
     servers: Vec<String>,
@@ -98,13 +97,13 @@ pub(super) struct Validated {
 
 /// Reports the problems of a text as if it were a configuration file. Starts and stores nothing.
 #[utoipa::path(post, path = "/api/v1/config/validate", tag = "config", request_body = Text,
-    responses((status = 200, body = Validated)))]
-pub(super) async fn validate(Body(text): Body<Text>) -> Json<Validated> {
+    responses((status = 200, body = ConfigProblems)))]
+pub(super) async fn validate(Body(text): Body<Text>) -> Json<ConfigProblems> {
     let name = match text.kind {
-        Kind::Json => "mcp.json",
-        Kind::Toml => "toolrack.toml",
+        Dialect::Json => "mcp.json",
+        Dialect::Toml => "toolrack.toml",
     };
     let (servers, problems) = edit::validate(name, &text.text);
     let ok = !problems.iter().any(toolrack_config::Problem::is_error);
-    Json(Validated { ok, servers, problems: problems.iter().map(Problem::from).collect() })
+    Json(ConfigProblems { ok, servers, problems: problems.iter().map(Problem::from).collect() })
 }

@@ -15,7 +15,7 @@ use toolrack_host::Principal;
 use super::State;
 use crate::{
     credentials::WorldKind,
-    event_log::{Audience, EventLog, LoggedEvent, RecentEvents, Unseen},
+    event_log::{Audience, EventLog, LoggedEvent, RecentEvents, UnseenEvents},
     rights::Right,
     world::World,
 };
@@ -84,17 +84,17 @@ async fn until_stream_ends(world: Arc<World>, reader: Principal) {
 /// Waits until another world may serve `member`: when the configuration has changed, or when a member whom the tenant's
 /// world serves has added a server, and so gets a world of their own.
 async fn until_world_changes(world: &World, member: &Principal) {
-    let mut applied = world.applied();
-    applied.mark_unchanged();
-    let added = async {
+    let mut applied_changes = world.applied_changes();
+    applied_changes.mark_unchanged();
+    let server_added = async {
         match &world.own_servers {
-            Some(own) if matches!(world.kind, WorldKind::Tenant) => own.until_added_by(member).await,
+            Some(own_servers) if matches!(world.kind, WorldKind::Tenant) => own_servers.until_added_by(member).await,
             _ => std::future::pending().await,
         }
     };
     tokio::select! {
-        _ = applied.changed() => {}
-        () = added => {}
+        _ = applied_changes.changed() => {}
+        () = server_added => {}
     }
 }
 
@@ -112,20 +112,20 @@ struct ReadLog {
     /// Notices new events.
     changes: watch::Receiver<RecentEvents>,
     /// The number of the last event that the reader saw; `None` if the reader saw it in another run of the daemon.
-    seen: Option<u64>,
+    last_seen: Option<u64>,
     /// Events that were fetched and are not sent yet.
-    ready: VecDeque<Arc<LoggedEvent>>,
+    unsent: VecDeque<Arc<LoggedEvent>>,
     /// Whether this is the log of the tenant's world, read in the world of a member.
     is_of_tenant: bool,
 }
 
 impl Reader {
-    fn new(world: &Arc<World>, principal: Principal, last: Option<&HeaderValue>) -> Self {
+    fn new(world: &Arc<World>, principal: Principal, last_event_id: Option<&HeaderValue>) -> Self {
         // No event has an empty id, so an unreadable header counts as the id of another run.
-        let last = last.map(|last| last.to_str().unwrap_or_default());
+        let last_event_id = last_event_id.map(|id| id.to_str().unwrap_or_default());
         let tenant_log = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
-        let mut logs = vec![ReadLog::new(&world.log, last)];
-        logs.extend(tenant_log.map(|log| ReadLog { is_of_tenant: true, ..ReadLog::new(log, last) }));
+        let mut logs = vec![ReadLog::new(&world.log, last_event_id)];
+        logs.extend(tenant_log.map(|log| ReadLog { is_of_tenant: true, ..ReadLog::new(log, last_event_id) }));
         Self { logs, world: Arc::clone(world), principal }
     }
 
@@ -149,12 +149,12 @@ impl Reader {
 
     /// The position of the reader in each log: the id of an event, which the reader sends back as `Last-Event-ID`.
     fn event_id(&self) -> String {
-        let names = self.logs.iter().map(|log| log.log.id_text(log.seen.unwrap_or(0)));
-        names.collect::<Vec<_>>().join(ID_SEPARATOR)
+        let positions = self.logs.iter().map(|log| log.log.format_id(log.last_seen.unwrap_or(0)));
+        positions.collect::<Vec<_>>().join(ID_SEPARATOR)
     }
 
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
-        let operates = Right::Operate.is_of(&self.principal);
+        let operates = Right::Operate.is_held_by(&self.principal);
         match audience {
             Audience::All => true,
             Audience::Approval(_) | Audience::Question(_) => audience.may_answer(&self.principal),
@@ -171,31 +171,31 @@ impl Reader {
 }
 
 impl ReadLog {
-    fn new(log: &Arc<EventLog>, last: Option<&str>) -> Self {
-        let seen = match last {
-            Some(last) => last.split(ID_SEPARATOR).find_map(|name| log.number_in(name)),
+    fn new(log: &Arc<EventLog>, last_event_id: Option<&str>) -> Self {
+        let last_seen = match last_event_id {
+            Some(id) => id.split(ID_SEPARATOR).find_map(|part| log.parse_id(part)),
             None => Some(log.newest()),
         };
-        Self { log: Arc::clone(log), changes: log.watch(), seen, ready: VecDeque::new(), is_of_tenant: false }
+        Self { log: Arc::clone(log), changes: log.watch(), last_seen, unsent: VecDeque::new(), is_of_tenant: false }
     }
 
     /// Fetches the new events, unless earlier ones still wait to be sent. Returns how many events were missed, if any.
     fn fetch(&mut self) -> Option<u64> {
-        if !self.ready.is_empty() {
+        if !self.unsent.is_empty() {
             return None;
         }
         self.changes.mark_unchanged();
-        let Unseen { missed, events } = self.log.after(self.seen);
-        self.ready = events.into();
+        let UnseenEvents { missed, events } = self.log.events_after(self.last_seen);
+        self.unsent = events.into();
         if missed.is_some() {
-            self.seen = Some(self.ready.front().map_or(0, |first| first.id - 1));
+            self.last_seen = Some(self.unsent.front().map_or(0, |first| first.id - 1));
         }
         missed
     }
 
     fn pop(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
-        let event = self.ready.pop_front()?;
-        self.seen = Some(event.id);
+        let event = self.unsent.pop_front()?;
+        self.last_seen = Some(event.id);
         Some((event, self.is_of_tenant))
     }
 }

@@ -1,6 +1,6 @@
 //! Reports health and metrics, for programs that monitor the daemon.
 
-use std::{fmt::Write as _, future::ready as immediately, sync::Arc};
+use std::{fmt::Write as _, future, sync::Arc};
 
 use axum::{
     Extension, Json, Router,
@@ -59,15 +59,15 @@ pub(super) async fn health(Extension(world): State) -> (StatusCode, Json<Health>
 /// balancers that the daemon is about to end.
 pub(crate) fn ending_router() -> Router {
     let health = || async { (StatusCode::NOT_FOUND, Json(Health::ending())) };
-    let refused = || async {
+    let refuse = || async {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is about to end")
             .hint("send the request again: it was not carried out")
     };
     let close_connection = |mut response: Response| {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        immediately(response)
+        future::ready(response)
     };
-    Router::new().route("/health", get(health)).fallback(refused).layer(map_response(close_connection))
+    Router::new().route("/health", get(health)).fallback(refuse).layer(map_response(close_connection))
 }
 
 /// Whether the daemon has applied the configuration, has tried to connect each server once, reaches the database of its
@@ -83,13 +83,13 @@ pub(super) async fn ready(
 ) -> Response {
     let has_joined = replica.is_none_or(|Extension(replica)| replica.has_joined());
     let not_joined = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
-    match not_ready(&world, team.as_deref().map(|authority| &**authority)).or(not_joined) {
+    match why_not_ready(&world, team.as_deref().map(|authority| &**authority)).or(not_joined) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
     }
 }
 
-fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
+fn why_not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     if world.ending.is_cancelled() || world.draining.is_cancelled() {
         return Some(Health::ending());
     }
@@ -103,7 +103,7 @@ fn not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     match world.host.states().into_iter().filter(|(_, word)| *word == connecting).count() {
         0 => None,
         1 => Some(Health::starting("1 server is being started")),
-        many => Some(Health::starting(format!("{many} servers are being started"))),
+        count => Some(Health::starting(format!("{count} servers are being started"))),
     }
 }
 

@@ -10,25 +10,23 @@ use utoipa::ToSchema;
 
 use super::{
     Answer, ApiError, Body, SentBy, State,
-    server_edits::{Edited, NewScope, add_all},
+    server_edits::{FileChange, NewScope, add_all},
 };
 use crate::{
     shown::Problem,
-    world::{Additions, World},
+    world::{NewEntries, World},
 };
 
 /// Servers that other programs have.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OfferedServers)]
-pub(super) struct Offers {
-    offers: Vec<Offered>,
+pub(super) struct OfferedServers {
+    offers: Vec<OfferedServer>,
     problems: Vec<Problem>,
 }
 
 /// A server of another program.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OfferedServer)]
-struct Offered {
+struct OfferedServer {
     /// The program.
     client: String,
     path: String,
@@ -53,10 +51,10 @@ async fn find_offers(world: &World) -> Result<toolrack_config::import::Found, Ap
 }
 
 /// The servers that other programs have configured and that can be added here.
-#[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = Offers)))]
-pub(super) async fn list(Extension(world): State) -> Answer<Offers> {
+#[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = OfferedServers)))]
+pub(super) async fn list(Extension(world): State) -> Answer<OfferedServers> {
     let (found, loaded) = (find_offers(&world).await?, world.loaded());
-    let offered = found.offers.iter().map(|offer| Offered {
+    let offered = found.offers.iter().map(|offer| OfferedServer {
         client: offer.client.to_string(),
         path: offer.path.display().to_string(),
         line: offer.line,
@@ -66,7 +64,7 @@ pub(super) async fn list(Extension(world): State) -> Answer<Offers> {
         notes: offer.notes.clone(),
         known: loaded.entry(&offer.name).is_some(),
     });
-    Ok(Json(Offers { offers: offered.collect(), problems: found.problems.iter().map(Problem::from).collect() }))
+    Ok(Json(OfferedServers { offers: offered.collect(), problems: found.problems.iter().map(Problem::from).collect() }))
 }
 
 /// The servers to add.
@@ -96,7 +94,7 @@ struct Choice {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImportedServers)]
 pub(super) struct Imported {
-    edited: Vec<Edited>,
+    edited: Vec<FileChange>,
 }
 
 /// Adds servers of other programs, exactly as they were shown: all of them, or none. Stores their secrets among the
@@ -107,14 +105,14 @@ pub(super) struct Imported {
 pub(super) async fn take(
     Extension(world): State,
     SentBy(caller): SentBy,
-    Body(taken): Body<Taken>,
+    Body(request): Body<Taken>,
 ) -> Answer<Imported> {
     let found = find_offers(&world).await?;
     let mut chosen = BTreeMap::new();
-    for Choice { client, name, hash } in &taken.offers {
-        let is_meant =
+    for Choice { client, name, hash } in &request.offers {
+        let is_chosen =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
-        let offer = found.offers.iter().find(is_meant);
+        let offer = found.offers.iter().find(is_chosen);
         let offer = offer.ok_or_else(|| {
             ApiError::not_found("the other program has removed or changed this entry").server(name.as_str())
         })?;
@@ -123,7 +121,7 @@ pub(super) async fn take(
             return Err(error.hint("choose one of them").server(name.as_str()));
         }
     }
-    let additions = Additions { scope: taken.scope.into(), entries: chosen, replace: false, plain: taken.plain };
+    let additions = NewEntries { scope: request.scope.into(), entries: chosen, replace: false, plain: request.plain };
     let dry_run = false;
     Ok(Json(Imported { edited: add_all(&world, additions, dry_run, &caller).await? }))
 }

@@ -42,6 +42,6 @@ pub(super) async fn get(SentBy(caller): SentBy) -> Json<Me> {
         name: principal.name().to_owned(),
         groups: principal.groups().map(str::to_owned).collect(),
         role: principal.role().word(),
-        rights: Right::ALL.into_iter().filter(|right| right.is_of(principal)).map(Right::word).collect(),
+        rights: Right::ALL.into_iter().filter(|right| right.is_held_by(principal)).map(Right::word).collect(),
     })
 }

@@ -8,11 +8,11 @@ use toolrack_host::{Caller, Principal, principal::Role};
 use toolrack_store::{Grants, MemberChange, MemberChanged, Tokens};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, access, done};
+use super::{Answer, ApiError, Body, Path, SentBy, access, no_content};
 use crate::{
-    membership::{Membership, MembershipResult, owner},
+    membership::{Membership, MembershipResult, identity_of},
     rights::Right,
-    shown::team::{Holdings, ListedMember},
+    shown::team::{AccessCounts, ListedMember},
 };
 
 /// The members of a tenant.
@@ -36,18 +36,18 @@ pub(super) struct NewRole {
 pub(super) async fn list(membership: MembershipResult) -> Answer<Members> {
     let membership = membership?;
     let (store, tenant) = (&membership.store, membership.tenant());
-    let mut holdings: HashMap<(String, String), Holdings> = HashMap::new();
+    let mut access_counts: HashMap<(String, String), AccessCounts> = HashMap::new();
     let key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
     for token in store.team_tokens(Tokens::OfTenant(tenant)).await? {
-        holdings.entry(key(&token.member)).or_default().add_token(&token);
+        access_counts.entry(key(&token.member)).or_default().add_token(&token);
     }
     for grant in store.grants(Grants::OfTenant(tenant)).await? {
-        holdings.entry(key(&grant.member)).or_default().add_grant(&grant);
+        access_counts.entry(key(&grant.member)).or_default().add_grant(&grant);
     }
     let members = store.members(Some(tenant)).await?;
     let shown = members.iter().map(|member| {
-        let of_member = holdings.remove(&key(member)).unwrap_or_default();
-        ListedMember::of(member, &of_member, member.is_same(membership.member()))
+        let member_counts = access_counts.remove(&key(member)).unwrap_or_default();
+        ListedMember::of(member, &member_counts, member.is_same(membership.member()))
     });
     Ok(Json(Members { members: shown.collect() }))
 }
@@ -67,10 +67,11 @@ pub(super) async fn change(
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     let admin = membership.member();
-    let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(admin);
-    if let Some(right) = Right::ALL.iter().find(|right| gives_more(right)) {
-        let (word, own) = (right.word(), admin.role().word());
-        let message = format!("the role `{}` has the right `{word}`, which your own role `{own}` lacks", role.word());
+    let exceeds_own_rights = |right: &Right| right.is_held_by_role(role) && !right.is_held_by(admin);
+    if let Some(right) = Right::ALL.iter().find(|right| exceeds_own_rights(right)) {
+        let (lacking, own_role) = (right.word(), admin.role().word());
+        let message =
+            format!("the role `{}` has the right `{lacking}`, which your own role `{own_role}` lacks", role.word());
         return Err(
             ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("give a role without rights that you lack")
         );
@@ -154,15 +155,15 @@ async fn apply(
     membership: &Membership,
     member: &Principal,
     change: MemberChange,
-    by: &Caller,
+    caller: &Caller,
 ) -> Result<Response, ApiError> {
-    match membership.store.change_member(membership.tenant(), owner(member), change, by).await? {
+    match membership.store.change_member(membership.tenant(), identity_of(member), change, caller).await? {
         MemberChanged::LastAdmin => {
             let message = "you are the only administrator of your tenant, and it must keep one";
             Err(ApiError::new(StatusCode::CONFLICT, "LAST_ADMIN", message)
                 .hint("give another member the role `admin` first"))
         }
-        MemberChanged::Done => Ok(done()),
+        MemberChanged::Done => Ok(no_content()),
         _ => Err(no_member()),
     }
 }

@@ -36,13 +36,13 @@ pub struct Metric {
     /// What it counts.
     pub help: &'static str,
     /// Returns the values of one world.
-    of_world: fn(&World) -> Vec<MetricValue>,
+    read: fn(&World) -> Vec<MetricValue>,
 }
 
 impl Metric {
     /// The values of one world, without the labels that tell worlds apart.
     pub(super) fn values_in(&self, world: &World) -> Vec<MetricValue> {
-        (self.of_world)(world)
+        (self.read)(world)
     }
 }
 
@@ -64,45 +64,45 @@ const TABLE: &[Metric] = &[
         let states = servers::states_of(world).into_iter();
         states.map(|(server, state)| value(vec![("server", server), ("state", state.to_owned())], 1.0)).collect()
     }),
-    gauge("toolrack_tools", "Tools in the catalog.", |world| unlabelled(number(world.host.catalog().tools().len()))),
+    gauge("toolrack_tools", "Tools in the catalog.", |world| unlabelled(to_f64(world.host.catalog().tools().len()))),
     counter("toolrack_calls_total", "Calls that ended.", |world| {
         let counts = world.tally.by_server().into_iter();
-        counts.map(|((server, outcome), count)| value(call_labels(server, outcome), number(count.calls))).collect()
+        counts.map(|((server, outcome), count)| value(call_labels(server, outcome), to_f64(count.calls))).collect()
     }),
     counter("toolrack_call_seconds_total", "Time that calls took.", |world| {
         let counts = world.tally.by_server().into_iter();
         counts.map(|((server, outcome), count)| value(call_labels(server, outcome), count.time.as_secs_f64())).collect()
     }),
     counter("toolrack_calls_denied_total", "Calls that were not allowed.", |world| {
-        unlabelled(number(world.tally.denied()))
+        unlabelled(to_f64(world.tally.denied_calls()))
     }),
     counter("toolrack_events_lost_total", "Events that came too fast to be counted.", |world| {
-        unlabelled(number(world.tally.lost()))
+        unlabelled(to_f64(world.tally.lost_events()))
     }),
     gauge("toolrack_approvals_open", "Questions that wait for a user.", |world| {
-        unlabelled(number(world.questions.count()))
+        unlabelled(to_f64(world.questions.count()))
     }),
     gauge("toolrack_quota_used", "What all members, or all clients of a profile, have used.", |world| {
-        quotas(world, |usage| usage.used)
+        quota_values(world, |usage| usage.used)
     }),
-    gauge("toolrack_quota_limit", "What they may use.", |world| quotas(world, |usage| usage.quota.limit())),
+    gauge("toolrack_quota_limit", "What they may use.", |world| quota_values(world, |usage| usage.quota.limit())),
     gauge("toolrack_audit_export_age_seconds", "Time since every audit log was exported.", |world| {
-        audit_export(world, |status| status.age().as_secs_f64())
+        audit_export_values(world, |status| status.age().as_secs_f64())
     }),
     gauge("toolrack_audit_export_rows_behind", "Rows of audit logs that are not exported.", |world| {
-        audit_export(world, |status| number(status.rows_behind()))
+        audit_export_values(world, |status| to_f64(status.rows_behind()))
     }),
     counter("toolrack_audit_export_failures_total", "Failed exports of an audit log.", |world| {
-        audit_export(world, |status| number(status.failures()))
+        audit_export_values(world, |status| to_f64(status.failures()))
     }),
 ];
 
-const fn gauge(name: &'static str, help: &'static str, of_world: fn(&World) -> Vec<MetricValue>) -> Metric {
-    Metric { name, kind: MetricKind::Gauge, help, of_world }
+const fn gauge(name: &'static str, help: &'static str, read: fn(&World) -> Vec<MetricValue>) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, help, read }
 }
 
-const fn counter(name: &'static str, help: &'static str, of_world: fn(&World) -> Vec<MetricValue>) -> Metric {
-    Metric { name, kind: MetricKind::Counter, help, of_world }
+const fn counter(name: &'static str, help: &'static str, read: fn(&World) -> Vec<MetricValue>) -> Metric {
+    Metric { name, kind: MetricKind::Counter, help, read }
 }
 
 fn value(labels: Vec<(&'static str, String)>, value: f64) -> MetricValue {
@@ -118,7 +118,7 @@ fn call_labels(server: String, outcome: &str) -> Vec<(&'static str, String)> {
 }
 
 /// The amount that `amount_of` returns, for each quota that does not belong to one member.
-fn quotas(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
+fn quota_values(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
     let usage = world.quotas.usage().into_iter();
     let shared = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
     shared
@@ -134,13 +134,13 @@ fn quotas(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
         .collect()
 }
 
-/// The amount that `read` returns for the export of the audit logs. Empty if the daemon exports no audit logs.
-fn audit_export(world: &World, read: fn(&AuditExportStatus) -> f64) -> Vec<MetricValue> {
-    world.audit_export.get().map(|status| value(Vec::new(), read(status))).into_iter().collect()
+/// The amount that `amount_of` returns for the export of the audit logs. Empty if the daemon exports no audit logs.
+fn audit_export_values(world: &World, amount_of: fn(&AuditExportStatus) -> f64) -> Vec<MetricValue> {
+    world.audit_export.get().map(|status| value(Vec::new(), amount_of(status))).into_iter().collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of that size would take centuries")]
-fn number(count: impl TryInto<u64>) -> f64 {
+fn to_f64(count: impl TryInto<u64>) -> f64 {
     count.try_into().unwrap_or(u64::MAX) as f64
 }
 
@@ -182,7 +182,7 @@ impl Metrics {
 
 fn with_agents(world: &World, metric: &Metric) -> Vec<MetricValue> {
     let mut values = metric.values_in(world);
-    for (agent, world) in world.agents.get().into_iter().flat_map(|running_agents| running_agents()) {
+    for (agent, world) in world.agent_worlds.get().into_iter().flat_map(|running_agents| running_agents()) {
         values.extend(labelled("agent", &agent, metric.values_in(&world)));
     }
     values
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn values_of_a_tenant_are_told_apart_by_one_more_label() {
-        let of_world = vec![value(vec![("server", "files".to_owned())], 1.0), value(Vec::new(), 2.0)];
-        let of_tenant: Vec<_> = labelled("tenant", "acme", of_world).collect();
+        let read = vec![value(vec![("server", "files".to_owned())], 1.0), value(Vec::new(), 2.0)];
+        let of_tenant: Vec<_> = labelled("tenant", "acme", read).collect();
         let tenant = ("tenant", "acme".to_owned());
         let expected = [value(vec![("server", "files".to_owned()), tenant.clone()], 1.0), value(vec![tenant], 2.0)];
         assert_eq!(of_tenant, expected);

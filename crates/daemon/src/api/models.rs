@@ -12,8 +12,7 @@ use crate::world::NoModel;
 
 /// The model that answers.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AnsweringModel)]
-pub(super) struct WhoAnswers {
+pub(super) struct AnsweringModel {
     /// `provider/name`; `null` when there is no model.
     model: Option<String>,
     /// Why there is none.
@@ -42,25 +41,25 @@ struct KnownProvider {
 /// Every provider, and whether the daemon has a key for it. The key itself is never shown.
 fn providers(environment: &Environment) -> Vec<KnownProvider> {
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.to_string_lossy().trim().is_empty());
-    let known = PROVIDERS.iter().map(|provider| KnownProvider {
+    let providers = PROVIDERS.iter().map(|provider| KnownProvider {
         name: provider.name,
         usable: provider.key_variable.is_none_or(is_set),
         key_variable: provider.key_variable,
         local: provider.is_local(),
         default_model: provider.default_model,
     });
-    known.collect()
+    providers.collect()
 }
 
 /// The model that would answer now, or the next step if there is none; and the other providers.
-#[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
-pub(super) async fn model(Extension(world): State) -> Answer<WhoAnswers> {
+#[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = AnsweringModel)))]
+pub(super) async fn model(Extension(world): State) -> Answer<AnsweringModel> {
     let providers = providers(&world.environment);
     Ok(Json(match (world.models)(None, world.loaded()).await {
-        Ok(chosen) => WhoAnswers { model: Some(chosen.model.name().to_owned()), error: None, providers },
+        Ok(chosen) => AnsweringModel { model: Some(chosen.model.name().to_owned()), error: None, providers },
         Err(NoModel { code, message, hint }) => {
             let error = json!({ "code": code, "message": message, "hint": hint });
-            WhoAnswers { model: None, error: Some(error), providers }
+            AnsweringModel { model: None, error: Some(error), providers }
         }
     }))
 }

@@ -11,7 +11,7 @@ use toolrack_config::{is_stored_secret_name, user_values_in};
 use toolrack_host::{Caller, text};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, State, done};
+use super::{Answer, ApiError, Body, Path, SentBy, State, no_content};
 use crate::{
     credentials::{Credentials, WorldKind},
     shown,
@@ -53,14 +53,14 @@ pub(super) struct NewCredential {
 }
 
 /// The servers that need each value, by the name of the value.
-fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
-    let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn servers_by_value(world: &World) -> BTreeMap<String, BTreeSet<String>> {
+    let mut servers_by_value: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.kind.runs(spec)) {
         for name in user_values_in(spec) {
-            needed.entry(name).or_default().insert(server.to_string());
+            servers_by_value.entry(name).or_default().insert(server.to_string());
         }
     }
-    needed
+    servers_by_value
 }
 
 /// The values of the caller, and of no other user.
@@ -75,27 +75,29 @@ fn own_credentials(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyCredentials> {
-    let mut needed = needed(&world);
-    let given = match own_credentials(&world, &caller) {
-        Ok(credentials) => credentials.given().await.map_err(ApiError::values_unavailable)?,
+    let mut servers_by_value = servers_by_value(&world);
+    let given_values = match own_credentials(&world, &caller) {
+        Ok(credentials) => credentials.list().await.map_err(ApiError::values_unavailable)?,
         // No server here needs a value of a user.
         Err(_) => Vec::new(),
     };
-    // On a machine with one user, `given` has all stored secrets, and those that no server needs are listed elsewhere.
-    let is_listed =
-        |name: &str, needed: &BTreeMap<_, _>| !matches!(world.kind, WorldKind::Machine) || needed.contains_key(name);
-    let mut credentials: Vec<_> = given
+    // On a machine with one user, `given_values` has all stored secrets, and those that no server needs are listed
+    // elsewhere.
+    let is_listed = |name: &str, servers_by_value: &BTreeMap<_, _>| {
+        !matches!(world.kind, WorldKind::Machine) || servers_by_value.contains_key(name)
+    };
+    let mut credentials: Vec<_> = given_values
         .into_iter()
-        .filter(|given| is_listed(&given.name, &needed))
+        .filter(|given| is_listed(&given.name, &servers_by_value))
         .map(|given| (given.name, Some(given.at)))
         .collect();
     let names: BTreeSet<_> = credentials.iter().map(|(name, _)| name.clone()).collect();
-    credentials.extend(needed.keys().filter(|name| !names.contains(*name)).map(|name| (name.clone(), None)));
+    credentials.extend(servers_by_value.keys().filter(|name| !names.contains(*name)).map(|name| (name.clone(), None)));
     credentials.sort();
     let shown = credentials.into_iter().map(|(name, at)| MyCredential {
-        servers: needed.remove(&name).into_iter().flatten().collect(),
+        servers: servers_by_value.remove(&name).into_iter().flatten().collect(),
         given: at.is_some(),
-        given_at: at.map(shown::millis),
+        given_at: at.map(shown::rfc3339_millis),
         name,
     });
     Ok(Json(MyCredentials { credentials: shown.collect() }))
@@ -113,7 +115,7 @@ pub(super) async fn give(
     Body(NewCredential { value }): Body<NewCredential>,
 ) -> Result<Response, ApiError> {
     let credentials = own_credentials(&world, &caller)?;
-    let servers = needed(&world).remove(&name).ok_or_else(|| unknown(&name))?;
+    let servers = servers_by_value(&world).remove(&name).ok_or_else(|| not_needed_error(&name))?;
     let value = value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line));
     if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_stored_secret_name(&name) {
         let message =
@@ -122,7 +124,7 @@ pub(super) async fn give(
     }
     credentials.give(&name, value, &caller).await.map_err(ApiError::values_unavailable)?;
     world.restart_for_values(&servers);
-    Ok(done())
+    Ok(no_content())
 }
 
 /// Deletes a value that the caller has given. The servers that use it end, and start again once there is a new value.
@@ -134,18 +136,18 @@ pub(super) async fn take_back(
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let credentials = own_credentials(&world, &caller)?;
-    let servers = needed(&world).remove(&name).unwrap_or_default();
+    let servers = servers_by_value(&world).remove(&name).unwrap_or_default();
     if matches!(world.kind, WorldKind::Machine) && servers.is_empty() {
-        return Err(unknown(&name));
+        return Err(not_needed_error(&name));
     }
     if !credentials.take_back(&name, &caller).await.map_err(ApiError::values_unavailable)? {
         return Err(ApiError::not_found("you have given no value of this name"));
     }
     world.restart_for_values(&servers);
-    Ok(done())
+    Ok(no_content())
 }
 
-fn unknown(name: &str) -> ApiError {
+fn not_needed_error(name: &str) -> ApiError {
     let clipped = text::clip(name, MAX_SHOWN_NAME_BYTES);
     let message = format!("no server of yours needs a value `{}`", text::for_line(&clipped));
     ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", message).hint("GET /api/v1/me/credentials lists the names")

@@ -9,7 +9,7 @@ use toolrack_host::{Caller, ServerName};
 use url::Url;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, State, done};
+use super::{Answer, ApiError, Body, Path, SentBy, State, no_content};
 use crate::{
     own_servers::{NotAdded, OwnServers},
     world::World,
@@ -46,7 +46,7 @@ pub(super) struct NewOwnServer {
 }
 
 /// The servers of members, if members may add servers here.
-fn own_servers(world: &World) -> Result<&OwnServers, ApiError> {
+fn require_own_servers(world: &World) -> Result<&OwnServers, ApiError> {
     world.own_servers.as_deref().filter(|own| own.max_per_member() > 0).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members cannot add servers here")
             .hint("the operator of a team allows it with `own_servers` in the team file")
@@ -57,14 +57,16 @@ fn own_servers(world: &World) -> Result<&OwnServers, ApiError> {
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyServers> {
-    let Ok(own) = own_servers(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
-    let servers = own.servers_of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
+    let Ok(own_servers) = require_own_servers(&world) else {
+        return Ok(Json(MyServers { most: 0, servers: Vec::new() }));
+    };
+    let servers = own_servers.servers_of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
         headers: server.headers.into_keys().collect(),
     });
-    Ok(Json(MyServers { most: own.max_per_member(), servers: shown.collect() }))
+    Ok(Json(MyServers { most: own_servers.max_per_member(), servers: shown.collect() }))
 }
 
 /// Adds a server that only the caller can use, and replaces an earlier one of this name. The server starts immediately.
@@ -78,21 +80,22 @@ pub(super) async fn add(
     Path(name): Path<String>,
     Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
 ) -> Result<Response, ApiError> {
-    let own = own_servers(&world)?;
-    let bad = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_SERVER", message);
-    let name = ServerName::new(name).map_err(|error| bad(error.to_string()))?;
+    let own_servers = require_own_servers(&world)?;
+    let bad_server = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_SERVER", message);
+    let name = ServerName::new(name).map_err(|error| bad_server(error.to_string()))?;
     if world.loaded().entry(name.as_str()).is_some() {
         let message = format!("the tenant has a server `{name}` already");
         return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("choose another name"));
     }
     let server = OwnServer { url, headers };
     // Checks the server as it would run; the result itself is not needed here.
-    drop(server.spec(&caller.principal().key(), own.egress()).map_err(|error| bad(error.to_string()))?);
-    let url = Url::parse(&server.url).map_err(|error| bad(error.to_string()))?;
-    own.egress().configured().check(&url).map_err(|refused| {
-        bad(refused.to_string()).hint("the operator of the team says where servers of members may be: `own_servers`")
+    drop(server.spec(&caller.principal().key(), own_servers.egress()).map_err(|error| bad_server(error.to_string()))?);
+    let url = Url::parse(&server.url).map_err(|error| bad_server(error.to_string()))?;
+    own_servers.egress().configured().check(&url).map_err(|refused| {
+        bad_server(refused.to_string())
+            .hint("the operator of the team says where servers of members may be: `own_servers`")
     })?;
-    own.add(&name, &server, &caller).await.map_err(|error| match error {
+    own_servers.add(&name, &server, &caller).await.map_err(|error| match error {
         NotAdded::Full(limit) => {
             let message = format!("you have {limit} servers of your own, and the tenant allows no more");
             ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
@@ -100,7 +103,7 @@ pub(super) async fn add(
         NotAdded::NotStored(why) => ApiError::values_unavailable(why),
     })?;
     reload_world_of(&world, &caller).await;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// Removes a server that the caller has added. Its connection ends.
@@ -111,16 +114,16 @@ pub(super) async fn remove(
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    if !own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
+    if !require_own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
         return Err(ApiError::not_found("you have added no server of this name"));
     }
     reload_world_of(&world, &caller).await;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// If the caller's world (a host with its configuration) has begun, makes it run the servers that are stored now.
 async fn reload_world_of(world: &World, caller: &Caller) {
-    if let Some(members) = world.members.get() {
-        (members.reload)(caller.principal().key()).await;
+    if let Some(member_worlds) = world.member_worlds.get() {
+        (member_worlds.reload)(caller.principal().key()).await;
     }
 }

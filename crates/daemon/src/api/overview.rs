@@ -55,13 +55,13 @@ struct Call {
 }
 
 impl From<EndedCall> for Call {
-    fn from(recent: EndedCall) -> Self {
+    fn from(call: EndedCall) -> Self {
         Self {
-            server: recent.server,
-            tool: recent.tool,
-            outcome: recent.end.word(),
-            duration_ms: recent.duration.as_millis(),
-            at: shown::millis(recent.at),
+            server: call.server,
+            tool: call.tool,
+            outcome: call.end.word(),
+            duration_ms: call.duration.as_millis(),
+            at: shown::rfc3339_millis(call.at),
         }
     }
 }
@@ -78,7 +78,7 @@ pub(super) async fn get(
         *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
-    let findings = world.findings_cache.of_catalog(Arc::clone(&catalog)).await.len();
+    let findings = world.findings_cache.for_catalog(Arc::clone(&catalog)).await.len();
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),
@@ -87,8 +87,13 @@ pub(super) async fn get(
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
         tools_with_findings: findings,
-        calls: Calls { total, errors, denied: world.tally.denied(), per_minute: world.tally.last_minute() },
+        calls: Calls {
+            total,
+            errors,
+            denied: world.tally.denied_calls(),
+            per_minute: world.tally.calls_in_last_minute(),
+        },
         approvals: questions::count(&world, &agents),
-        recent: world.tally.recent(&principal).into_iter().map(Call::from).collect(),
+        recent: world.tally.recent_calls(&principal).into_iter().map(Call::from).collect(),
     })
 }

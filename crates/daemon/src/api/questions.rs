@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use super::{
     ApiError, Body, Path, State,
-    agents::{AgentsExtension, worlds},
-    done,
+    agents::{AgentsExtension, agent_worlds},
+    no_content,
 };
 use crate::{
     agents::Agents,
@@ -22,39 +22,39 @@ use crate::{
 /// All open questions.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Questions)]
-pub(super) struct Open {
+pub(super) struct OpenQuestions {
     #[schema(value_type = Vec<Question>)]
     approvals: Vec<serde_json::Value>,
 }
 
 /// Open questions: calls that need an approval, and questions of servers. Questions from the worlds of agents are
 /// included and have `agent`; they are answered in the same way.
-#[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
+#[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = OpenQuestions)))]
 pub(super) async fn list(
     Extension(world): State,
     Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
-) -> Json<Open> {
+) -> Json<OpenQuestions> {
     let mut approvals: Vec<_> =
-        world.questions.open(&principal).into_iter().map(|question| shown(question, &world)).collect();
-    for (agent, world) in worlds(&agents) {
+        world.questions.open(&principal).into_iter().map(|question| concealed(question, &world)).collect();
+    for (agent, world) in agent_worlds(&agents) {
         let open = world.questions.open(&principal).into_iter();
-        approvals.extend(open.map(|question| shown(question.for_agent(&agent), &world)));
+        approvals.extend(open.map(|question| concealed(question.for_agent(&agent), &world)));
     }
-    Json(Open { approvals })
+    Json(OpenQuestions { approvals })
 }
 
 /// The number of open questions, including those of the worlds of agents.
 pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
-    let of_agents = worlds(agents).into_iter().map(|(_, world)| world.questions.count());
-    world.questions.count() + of_agents.sum::<usize>()
+    let agent_counts = agent_worlds(agents).into_iter().map(|(_, world)| world.questions.count());
+    world.questions.count() + agent_counts.sum::<usize>()
 }
 
 /// A question with secrets hidden.
-fn shown(question: Question, world: &World) -> serde_json::Value {
-    let mut shown = serde_json::to_value(question).unwrap_or_default();
-    conceal(&mut shown, &world.secrets);
-    shown
+fn concealed(question: Question, world: &World) -> serde_json::Value {
+    let mut value = serde_json::to_value(question).unwrap_or_default();
+    conceal(&mut value, &world.secrets);
+    value
 }
 
 /// Answers a question. A question can be answered once. Only a person can approve a call. Only the caller can change
@@ -70,12 +70,12 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
-    let of_agent = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
-    let (asking_world, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
+    let agent_question = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
+    let (asking_world, id) = agent_question.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
     match asking_world.questions.answer(id, &principal, answer).await {
-        Ok(()) => Ok(done()),
-        Err(AnswerRefused::Over) => Err(ApiError::not_found("the question was answered, or is over")),
-        Err(AnswerRefused::Arguments(problem)) => {
+        Ok(()) => Ok(no_content()),
+        Err(AnswerRefused::NotOpen) => Err(ApiError::not_found("the question was answered, or is over")),
+        Err(AnswerRefused::BadArguments(problem)) => {
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
             Err(refused.hint("change them, or answer without `arguments` to run the call as it was asked"))
         }
@@ -88,7 +88,7 @@ pub(super) async fn answer(
             let refused = ApiError::new(StatusCode::FORBIDDEN, "NOT_THE_CALLER", message);
             Err(refused.hint("answer without `arguments`, or deny and say why"))
         }
-        Err(AnswerRefused::Unfit) => {
+        Err(AnswerRefused::OtherKind) => {
             let message = "this is an answer to another kind of question";
             Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "WRONG_ANSWER", message).hint(
                 "approvals take once, session, always_tool, always_server and deny; forms and URLs accept, decline and cancel",

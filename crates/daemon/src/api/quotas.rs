@@ -7,7 +7,7 @@ use toolrack_team::{Holder, Usage};
 use utoipa::ToSchema;
 
 use super::{Answer, SentBy, State};
-use crate::{rights::Right, shown::quotas::Shown};
+use crate::{rights::Right, shown::quotas::QuotaUsage};
 
 /// The quotas that a member may see.
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,14 +20,14 @@ pub(super) struct Quotas {
 #[schema(as = Quota)]
 struct QuotaView {
     #[serde(flatten)]
-    shown: Shown,
+    shown: QuotaUsage,
     /// Whether it is a quota of the member who sends this request.
     yours: bool,
 }
 
 impl QuotaView {
     fn of(usage: Usage, you: &str) -> Self {
-        let shown = Shown::from(usage);
+        let shown = QuotaUsage::from(usage);
         Self { yours: shown.member.as_deref() == Some(you), shown }
     }
 }
@@ -46,5 +46,5 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
 }
 
 fn sees_all(principal: &Principal) -> bool {
-    Right::Operate.is_of(principal)
+    Right::Operate.is_held_by(principal)
 }

@@ -19,7 +19,7 @@ const MAX_LINES: usize = 5_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Limit {
+pub(super) struct LinesQuery {
     /// The number of lines, the newest: 200 by default, at most 5,000.
     #[serde(default)]
     limit: Option<usize>,
@@ -43,22 +43,22 @@ struct Line {
 }
 
 /// The newest lines that a server wrote, the oldest of them first.
-#[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), Limit),
+#[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), LinesQuery),
     responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn logs(
     Extension(world): State,
     Path(name): Path<String>,
-    Query(limit): Query<Limit>,
+    Query(query): Query<LinesQuery>,
 ) -> Answer<Lines> {
     let loaded = world.loaded();
     let entry = super::servers::entry(&world, &loaded, &name)?;
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-    let limit = limit.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
+    let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let lines = store.log(&LogQuery { servers: vec![(name, source)], after: 0, limit }).await?;
     let lines = lines.into_iter().map(|line| Line {
-        at: DateTime::from_timestamp_millis(line.at).map(shown::millis),
+        at: DateTime::from_timestamp_millis(line.at).map(shown::rfc3339_millis),
         level: line.kind,
         text: line.text,
     });

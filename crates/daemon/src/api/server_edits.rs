@@ -8,14 +8,14 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolrack_config::{Scope, edit::Edited as Written};
+use toolrack_config::{Scope, edit::Edited};
 use toolrack_host::Caller;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
 use crate::{
     shown::Problem,
-    world::{Added, Additions, Change, World},
+    world::{AddedEntry, Change, NewEntries, World},
 };
 
 /// A new server.
@@ -65,8 +65,7 @@ impl From<NewScope> for Scope {
 
 /// A change of a file, made or planned.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = FileChange)]
-pub(super) struct Edited {
+pub(super) struct FileChange {
     name: String,
     scope: &'static str,
     path: String,
@@ -91,8 +90,8 @@ struct KeptSecret {
     name: String,
 }
 
-impl Edited {
-    fn new(name: &str, scope: Scope, edited: Written, dry_run: bool) -> Self {
+impl FileChange {
+    fn new(name: &str, scope: Scope, edited: Edited, dry_run: bool) -> Self {
         Self {
             name: name.to_owned(),
             scope: scope.as_str(),
@@ -113,45 +112,45 @@ pub(super) async fn edit(
     change: Change,
     dry_run: bool,
     caller: &Caller,
-) -> Result<Edited, ApiError> {
+) -> Result<FileChange, ApiError> {
     let (scope, edited) =
         world.edit(name, change, dry_run, caller).await.map_err(|error| ApiError::from(error).server(name))?;
-    Ok(Edited::new(name, scope, edited, dry_run))
+    Ok(FileChange::new(name, scope, edited, dry_run))
 }
 
 /// Adds entries to a file: all of them, or none. With `dry_run`, only reports the changes.
 pub(super) async fn add_all(
     world: &World,
-    additions: Additions,
+    additions: NewEntries,
     dry_run: bool,
     caller: &Caller,
-) -> Result<Vec<Edited>, ApiError> {
+) -> Result<Vec<FileChange>, ApiError> {
     let added = world.add(additions, dry_run, caller).await;
     let added = added.map_err(|(name, error)| ApiError::from(error).server(name))?;
     // `sealed` are the secrets that were moved from the entry into the secret store.
-    let shown = |Added { name, scope, edited, sealed }| {
+    let to_file_change = |AddedEntry { name, scope, edited, sealed }| {
         let secrets = sealed.iter();
         let secrets = secrets.map(|secret| KeptSecret { what: secret.field.clone(), name: secret.name.clone() });
-        Edited { secrets: secrets.collect(), ..Edited::new(&name, scope, edited, dry_run) }
+        FileChange { secrets: secrets.collect(), ..FileChange::new(&name, scope, edited, dry_run) }
     };
-    Ok(added.into_iter().map(shown).collect())
+    Ok(added.into_iter().map(to_file_change).collect())
 }
 
 /// Adds a server to a configuration file, and starts it. Its secrets are kept among the stored secrets.
 #[utoipa::path(post, path = "/api/v1/servers", tag = "servers", request_body = NewServer,
-    responses((status = 200, body = Edited), (status = 201, body = Edited), (status = 409, body = ApiError),
+    responses((status = 200, body = FileChange), (status = 201, body = FileChange), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
     Extension(world): State,
     SentBy(caller): SentBy,
     Body(new): Body<NewServer>,
-) -> Result<(StatusCode, Json<Edited>), ApiError> {
+) -> Result<(StatusCode, Json<FileChange>), ApiError> {
     if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY", error.to_string()));
     }
     let NewServer { name, scope, entry, dry_run, replace, plain } = new;
     let entries = BTreeMap::from([(name, entry)]);
-    let additions = Additions { scope: scope.into(), entries, replace, plain };
+    let additions = NewEntries { scope: scope.into(), entries, replace, plain };
     let added = add_all(&world, additions, dry_run, &caller).await?.pop();
     let edited = added.ok_or_else(|| ApiError::internal("the entry was not added"))?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::CREATED };
@@ -173,7 +172,7 @@ pub(super) struct EntryRevision {
 #[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = EntryRevision,
     params(("name" = String, Path),
         ("If-Match" = Option<String>, Header, description = "The `version` of the server that was changed, in quotes.")),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+    responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
     Extension(world): State,
@@ -181,7 +180,7 @@ pub(super) async fn revise(
     Path(name): Path<String>,
     headers: HeaderMap,
     Body(revision): Body<EntryRevision>,
-) -> Answer<Edited> {
+) -> Answer<FileChange> {
     let seen_hash = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
     let seen_hash = seen_hash.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
     edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen_hash }, revision.dry_run, &caller)
@@ -193,46 +192,46 @@ pub(super) async fn revise(
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Dry {
+pub(super) struct DryRunQuery {
     /// Report the change, and write nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
 /// Removes the entry of a server, and stops it.
-#[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers", params(("name" = String, Path), Dry),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+#[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers", params(("name" = String, Path), DryRunQuery),
+    responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn remove(
     Extension(world): State,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-    Query(dry): Query<Dry>,
-) -> Answer<Edited> {
-    edit(&world, &name, Change::Remove, dry.dry_run, &caller).await.map(Json)
+    Query(query): Query<DryRunQuery>,
+) -> Answer<FileChange> {
+    edit(&world, &name, Change::Remove, query.dry_run, &caller).await.map(Json)
 }
 
 /// Switches a server on, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+    responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn enable(
     Extension(world): State,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-) -> Answer<Edited> {
+) -> Answer<FileChange> {
     world.resume_server(&name).await?;
     edit(&world, &name, Change::Switch(true), /* dry_run */ false, &caller).await.map(Json)
 }
 
 /// Switches a server off, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
-    responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
+    responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn disable(
     Extension(world): State,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-) -> Answer<Edited> {
+) -> Answer<FileChange> {
     edit(&world, &name, Change::Switch(false), /* dry_run */ false, &caller).await.map(Json)
 }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::{Answer, ApiError, Body, Path, SentBy, State};
 use crate::{
     rights::Right,
-    routes::check,
+    routes::check_right,
     shown::{self, Problem},
     world::World,
 };
@@ -125,10 +125,10 @@ impl Server {
             version: entry.hash.clone(),
         };
         if let Some(status) = status {
-            server.fill(status, world.is_stopped(&entry.name));
+            server.set_status(status, world.is_stopped(&entry.name));
             if server.retry_in_ms.is_some() {
                 let at = world.tally.retry_at(&entry.name);
-                server.retry_at = at.map(shown::millis);
+                server.retry_at = at.map(shown::rfc3339_millis);
             }
         }
         server
@@ -138,7 +138,7 @@ impl Server {
     /// something about the machine, and the output of a server that several members share, which can contain texts of
     /// each of them.
     fn visible_to(mut self, reader: &Principal, world: &World) -> Self {
-        if Right::Operate.is_of(reader) {
+        if Right::Operate.is_held_by(reader) {
             return self;
         }
         (self.source, self.line, self.config) = (None, None, None);
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// Adds the status of the server that the host reports.
-    fn fill(&mut self, status: ServerStatus, is_stopped: bool) {
+    fn set_status(&mut self, status: ServerStatus, is_stopped: bool) {
         self.error = status.state.failure();
         self.state = shown_state(status.state.word(), is_stopped);
         self.tokens = status.tokens();
@@ -183,7 +183,7 @@ fn all_servers(world: &World, reader: &Principal) -> Vec<Server> {
     let loaded = world.loaded();
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
-    let shown = loaded.entries.iter().filter(|entry| world.has(&entry.name));
+    let shown = loaded.entries.iter().filter(|entry| world.has_server(&entry.name));
     shown.map(|entry| Server::new(entry, status.remove(&entry.name), world).visible_to(reader, world)).collect()
 }
 
@@ -192,7 +192,7 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
     let stopped = world.stopped_names();
-    let entries = loaded.entries.iter().filter(|entry| world.has(&entry.name)).map(|entry| {
+    let entries = loaded.entries.iter().filter(|entry| world.has_server(&entry.name)).map(|entry| {
         let word = states.get(entry.name.as_str()).map(|word| shown_state(word, stopped.contains(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
@@ -201,7 +201,7 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
 
 /// The entry of this name. An error if the configuration has none, or if it belongs to no server of this world.
 pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
-    loaded.entry(name).filter(|_| world.has(name)).ok_or_else(|| ApiError::no_server(name))
+    loaded.entry(name).filter(|_| world.has_server(name)).ok_or_else(|| ApiError::no_server(name))
 }
 
 /// The server of this name, as `reader` may see it.
@@ -213,15 +213,15 @@ fn find_server(world: &World, name: &str, reader: &Principal) -> Result<Server, 
 }
 
 /// The answer to a change of a server's state that has begun: the server as it is now.
-fn accepted(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
+fn accepted_response(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(find_server(world, name, caller.principal())?)).into_response())
 }
 
 /// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
 pub(super) async fn list(Extension(world): State, Extension(principal): Extension<Principal>) -> Json<Servers> {
-    world.findings_cache.of_catalog(world.host.catalog()).await;
-    let problems = if Right::Operate.is_of(&principal) { world.problems() } else { Vec::new() };
+    world.findings_cache.for_catalog(world.host.catalog()).await;
+    let problems = if Right::Operate.is_held_by(&principal) { world.problems() } else { Vec::new() };
     Json(Servers { servers: all_servers(&world, &principal), problems: problems.iter().map(Problem::from).collect() })
 }
 
@@ -234,7 +234,7 @@ pub(super) async fn get(
     Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    world.findings_cache.of_catalog(world.host.catalog()).await;
+    world.findings_cache.for_catalog(world.host.catalog()).await;
     let server = find_server(&world, &name, &principal)?;
     let tag = format!("\"{}\"", server.version);
     Ok(([(header::ETAG, tag)], Json(server)).into_response())
@@ -259,7 +259,7 @@ pub(super) async fn connect(
     if has_given_up_or_waits {
         world.host.reconnect(&name)?;
     }
-    accepted(&world, &name, &caller)
+    accepted_response(&world, &name, &caller)
 }
 
 /// Stops a server until a user connects it again, or the daemon restarts. Changes no file. For a server that runs for
@@ -274,7 +274,7 @@ pub(super) async fn disconnect(
     check_may_control(&world, &name, &caller)?;
     entry(&world, &world.loaded(), &name)?;
     world.stop_server(&name).await?;
-    accepted(&world, &name, &caller)
+    accepted_response(&world, &name, &caller)
 }
 
 /// Ends the connection of a server and makes a new one. For a server that runs for others, too, the caller needs the
@@ -292,7 +292,7 @@ pub(super) async fn reconnect(
         true => world.resume_server(&name).await?,
         false => world.host.reconnect(&name)?,
     }
-    accepted(&world, &name, &caller)
+    accepted_response(&world, &name, &caller)
 }
 
 /// Refuses a caller who may not start and stop the server. Members may start and stop servers that run only for them;
@@ -301,7 +301,7 @@ fn check_may_control(world: &World, name: &str, caller: &Caller) -> Result<(), A
     if !world.may_read_about(name, caller.principal()) {
         return Err(ApiError::no_server(name));
     }
-    if world.runs_for_one_member(name) { Ok(()) } else { check(Right::Operate, caller.principal()) }
+    if world.runs_for_one_member(name) { Ok(()) } else { check_right(Right::Operate, caller.principal()) }
 }
 
 /// Refuses a server that must not run, because it is disabled, broken or not trusted.
@@ -371,8 +371,8 @@ pub(super) struct ReconnectRequest {
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect_named(
     world: State,
-    by: SentBy,
+    caller: SentBy,
     Body(ReconnectRequest { server }): Body<ReconnectRequest>,
 ) -> Result<Response, ApiError> {
-    reconnect(world, by, Path(server)).await
+    reconnect(world, caller, Path(server)).await
 }

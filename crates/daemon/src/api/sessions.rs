@@ -13,8 +13,8 @@ use toolrack_store::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, SentBy, State, done};
-use crate::{rights::Right, routes::check, shown::sessions::About, world::World};
+use super::{Answer, ApiError, Path, Query, SentBy, State, no_content};
+use crate::{rights::Right, routes::check_right, shown::sessions::Conversation, world::World};
 
 /// The default and the maximum number of sessions in one answer.
 const DEFAULT_SESSIONS: usize = 50;
@@ -51,7 +51,7 @@ enum ConversationsOf {
 /// Conversations, the most recently used first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sessions {
-    sessions: Vec<About>,
+    sessions: Vec<Conversation>,
     /// The number of all these conversations.
     total: u64,
 }
@@ -62,19 +62,19 @@ fn store(world: &World) -> Result<&Store, ApiError> {
 
 /// Finds the conversation of the caller that `reference` names: an id, the beginning of an id, or `last`. An
 /// administrator can also find conversations of other members, by the full id.
-async fn find(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, OwnedBy), ApiError> {
+async fn find(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, Owner), ApiError> {
     let principal = caller.principal();
     let own = store.find_session(reference, OwnerFilter::Of(principal)).await;
-    let id = Uuid::try_parse(reference).ok().filter(|_| Right::Administer.is_of(principal));
+    let id = Uuid::try_parse(reference).ok().filter(|_| Right::Administer.is_held_by(principal));
     match (own, id) {
-        (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, OwnedBy::OtherMember)),
-        (own, _) => Ok((own?, OwnedBy::Caller)),
+        (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, Owner::OtherMember)),
+        (own, _) => Ok((own?, Owner::Caller)),
     }
 }
 
 /// The owner of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OwnedBy {
+enum Owner {
     Caller,
     OtherMember,
 }
@@ -82,8 +82,8 @@ enum OwnedBy {
 /// Finds a conversation to read. If an administrator reads a conversation of another member, the audit log records
 /// that.
 async fn find_to_read(store: &Store, caller: &Caller, reference: &str) -> Result<Session, ApiError> {
-    let (session, owned) = find(store, caller, reference).await?;
-    if owned == OwnedBy::OtherMember {
+    let (session, owner) = find(store, caller, reference).await?;
+    if owner == Owner::OtherMember {
         store.record_reading(&session, caller).await?;
     }
     Ok(session)
@@ -102,7 +102,7 @@ pub(super) async fn list(
     let whose = match params.of {
         ConversationsOf::Me => OwnerFilter::Of(caller.principal()),
         ConversationsOf::All => {
-            check(Right::Administer, caller.principal())?;
+            check_right(Right::Administer, caller.principal())?;
             OwnerFilter::All
         }
     };
@@ -118,7 +118,7 @@ pub(super) async fn list(
     };
     let sessions = store.sessions(&query).await?;
     let total = store.session_totals(whose).await?.sessions;
-    Ok(Json(Sessions { sessions: sessions.iter().map(About::from).collect(), total }))
+    Ok(Json(Sessions { sessions: sessions.iter().map(Conversation::from).collect(), total }))
 }
 
 /// Which messages of a conversation to return.
@@ -135,7 +135,7 @@ pub(super) struct PageQuery {
 /// A conversation with its messages.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Transcript {
-    session: About,
+    session: Conversation,
     #[schema(value_type = Vec<Object>)]
     messages: Vec<TranscriptMessage>,
     /// The position after which the next page begins; `null` when there is none.
@@ -152,9 +152,9 @@ async fn messages_from(
 ) -> Result<(Vec<TranscriptMessage>, Option<u64>), ApiError> {
     // One message more than `limit` shows whether any follow.
     let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
-    let is_cut = messages.len() > limit;
+    let has_more = messages.len() > limit;
     messages.truncate(limit);
-    let next = messages.last().map(|last| last.position).filter(|_| is_cut);
+    let next = messages.last().map(|last| last.position).filter(|_| has_more);
     let conceal = |text: &str| world.secrets.conceal(text).into_owned();
     Ok((messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect(), next))
 }
@@ -173,7 +173,7 @@ pub(super) async fn get(
     let from = page.after.map_or(0, |after| after.saturating_add(1));
     let limit = page.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
     let (messages, next) = messages_from(&world, &session, from, limit).await?;
-    Ok(Json(Transcript { session: About::from(&session), messages, next }))
+    Ok(Json(Transcript { session: Conversation::from(&session), messages, next }))
 }
 
 /// Deletes a conversation permanently. Needs the full id, because `last` or the beginning of an id could mean another
@@ -187,45 +187,45 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let store = store(&world)?;
-    let (session, owned) = find(store, &caller, &id).await?;
+    let (session, owner) = find(store, &caller, &id).await?;
     if session.id.to_string() != id {
         let error = ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", "no conversation has this id");
         return Err(error.hint("give the full id, as GET /api/v1/sessions lists it"));
     }
-    if owned == OwnedBy::OtherMember {
+    if owner == Owner::OtherMember {
         store.record_deletion(&session, &caller).await?;
     }
     store.delete_session(session.id).await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Format {
+pub(super) struct ExportQuery {
     /// `md` (the default) or `json`.
     #[serde(default)]
     #[param(inline)]
-    format: Kind,
+    format: ExportFormat,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ExportFormat {
     #[default]
     Md,
     Json,
 }
 
 /// A conversation as a file.
-#[utoipa::path(get, path = "/api/v1/sessions/{id}/export", tag = "sessions", params(("id" = String, Path), Format),
+#[utoipa::path(get, path = "/api/v1/sessions/{id}/export", tag = "sessions", params(("id" = String, Path), ExportQuery),
     responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn export(
     Extension(world): State,
     SentBy(caller): SentBy,
     Path(id): Path<String>,
-    Query(format): Query<Format>,
+    Query(query): Query<ExportQuery>,
 ) -> Result<Response, ApiError> {
     let mut session = find_to_read(store(&world)?, &caller, &id).await?;
     // The API conceals secrets only in JSON answers, and this answer is a file.
@@ -236,13 +236,14 @@ pub(super) async fn export(
         messages.extend(more);
         next = following;
     }
-    let (kind, ending, text) = match format.format {
-        Kind::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
-        Kind::Json => {
-            let document = Transcript { session: About::from(&session), messages, next };
+    let (content_type, extension, text) = match query.format {
+        ExportFormat::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
+        ExportFormat::Json => {
+            let document = Transcript { session: Conversation::from(&session), messages, next };
             ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
         }
     };
-    let attachment = format!("attachment; filename=\"session-{}.{ending}\"", session.prefix);
-    Ok(([(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, attachment)], text).into_response())
+    let attachment = format!("attachment; filename=\"session-{}.{extension}\"", session.prefix);
+    Ok(([(header::CONTENT_TYPE, content_type.to_owned()), (header::CONTENT_DISPOSITION, attachment)], text)
+        .into_response())
 }

@@ -107,13 +107,14 @@ pub(super) async fn list(Extension(world): State, Query(params): Query<ToolsQuer
         }
         selection = selection.of_servers([name]);
     }
-    let findings = world.findings_cache.of_catalog(Arc::clone(&catalog)).await;
-    let count = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
+    let findings = world.findings_cache.for_catalog(Arc::clone(&catalog)).await;
+    let finding_count =
+        |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
     let total = catalog.tools().filter(|tool| selection.has(tool)).count();
     let tools = match params.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {
         Some(words) => {
             let hits = world.host.search(words, params.limit.unwrap_or(DEFAULT_HITS).min(MAX_TOOLS), &selection).await;
-            hits.iter().map(|hit| Tool::new(&hit.tool, count(&hit.tool), Some(hit.score))).collect()
+            hits.iter().map(|hit| Tool::new(&hit.tool, finding_count(&hit.tool), Some(hit.score))).collect()
         }
         None => {
             // Ordered by name, so that a page continues where the previous one ended even if tools were added or
@@ -122,7 +123,7 @@ pub(super) async fn list(Extension(world): State, Query(params): Query<ToolsQuer
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_on_later_page(tool));
             tools
                 .take(params.limit.unwrap_or(MAX_TOOLS).min(MAX_TOOLS))
-                .map(|tool| Tool::new(tool, count(tool), None))
+                .map(|tool| Tool::new(tool, finding_count(tool), None))
                 .collect()
         }
     };

@@ -11,13 +11,13 @@ use toolrack_config::{Entry, Loaded, look};
 use toolrack_host::{
     DefinitionHash, findings,
     pins::{Cause, PinnedServer},
-    spec::Trust as Verdict,
+    spec::Trust as EntryTrust,
     text,
 };
 use toolrack_store::{QuarantinedTool as StoredTool, Refusal};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, SentBy, State, concealed, done};
+use super::{ApiError, Body, SentBy, State, concealed, no_content};
 use crate::{
     shown::{self, Finding},
     world::World,
@@ -26,10 +26,10 @@ use crate::{
 /// Entries and tools that wait for a user, and agreements.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Trust {
-    pending: Vec<Pending>,
+    pending: Vec<PendingEntry>,
     /// Entries that a user refused. They wait again once they change.
-    refused: Vec<Pending>,
-    trusted: Vec<Trusted>,
+    refused: Vec<PendingEntry>,
+    trusted: Vec<TrustedEntry>,
     /// Tools that differ from their pins.
     quarantined: Vec<QuarantinedTool>,
 }
@@ -63,36 +63,36 @@ struct QuarantinedTool {
 
 impl QuarantinedTool {
     fn new(stored: StoredTool) -> Self {
-        let moment = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::seconds);
+        let rfc3339 = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::rfc3339_seconds);
         let (cause, was) = match &stored.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
         };
-        let current = definition(&stored.mismatch.definition.text);
+        let current = parse_definition(&stored.mismatch.definition.text);
         Self {
             server: stored.pinned_server.server.to_string(),
             tool: stored.mismatch.tool,
             cause,
             why: stored.mismatch.cause.to_string(),
             was,
-            since: moment(stored.since),
+            since: rfc3339(stored.since),
             hash: stored.mismatch.definition.hash.to_string(),
             findings: findings::in_definition(&current).into_iter().map(Finding::from).collect(),
-            definition: visible(current),
-            pinned_at: stored.pinned.as_ref().and_then(|pinned| moment(pinned.at)),
-            pinned: stored.pinned.map(|pinned| visible(definition(&pinned.definition.text))),
+            definition: spell_out_invisible(current),
+            pinned_at: stored.pinned.as_ref().and_then(|pinned| rfc3339(pinned.at)),
+            pinned: stored.pinned.map(|pinned| spell_out_invisible(parse_definition(&pinned.definition.text))),
         }
     }
 }
 
 /// Reads a stored definition. A text that is not JSON becomes a JSON string.
-fn definition(stored: &str) -> Value {
+fn parse_definition(stored: &str) -> Value {
     serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
 }
 
 /// Spells out the invisible characters in a definition.
-fn visible(mut definition: Value) -> Value {
+fn spell_out_invisible(mut definition: Value) -> Value {
     text::map_texts(&mut definition, &|text| text::for_terminal(text));
     definition
 }
@@ -113,8 +113,7 @@ async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
 
 /// An entry of a project that no user has agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = PendingEntry)]
-struct Pending {
+struct PendingEntry {
     name: String,
     /// The folder that an agreement is for.
     project: String,
@@ -135,8 +134,7 @@ struct Pending {
 
 /// An entry that a user agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = TrustedEntry)]
-struct Trusted {
+struct TrustedEntry {
     name: String,
     project: String,
     hash: String,
@@ -160,12 +158,12 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
         Some(store) => store.refusals().await?,
         None => Vec::new(),
     };
-    let is_refused = |shown: &Pending| {
+    let is_refused = |shown: &PendingEntry| {
         refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
     };
-    let waits = |entry: &&Entry| entry.trust == Verdict::Pending && entry.is_valid;
-    let pending = loaded.entries.iter().filter(waits).filter_map(|entry| {
-        Some(Pending {
+    let is_pending = |entry: &&Entry| entry.trust == EntryTrust::Pending && entry.is_valid;
+    let pending = loaded.entries.iter().filter(is_pending).filter_map(|entry| {
+        Some(PendingEntry {
             name: entry.name.clone(),
             project: entry.project.as_ref()?.display().to_string(),
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
@@ -178,11 +176,11 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     });
     let trusted = approvals.iter().filter(|approval| approval.project.starts_with(&loaded.project)).map(|approval| {
         let at = DateTime::from_timestamp(approval.approved_at, 0);
-        Trusted {
+        TrustedEntry {
             name: approval.name.clone(),
             project: approval.project.display().to_string(),
             hash: approval.hash.clone(),
-            approved_at: at.map(shown::seconds),
+            approved_at: at.map(shown::rfc3339_seconds),
         }
     });
     let mut quarantined = quarantined_tools(&world).await?;
@@ -214,13 +212,13 @@ pub(super) async fn approve(
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let entry = as_shown(&loaded, &shown)?;
+    let entry = entry_as_shown(&loaded, &shown)?;
     if world.store.is_none() {
         return Err(ApiError::no_store());
     }
     world.trust(entry, &caller).await?;
     world.reload().await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// Refuses to run an entry as it was shown. The entry waits again once it changes.
@@ -232,9 +230,9 @@ pub(super) async fn refuse(
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let entry = as_shown(&loaded, &shown)?;
+    let entry = entry_as_shown(&loaded, &shown)?;
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    if entry.trust != Verdict::Pending {
+    if entry.trust != EntryTrust::Pending {
         let message = "the entry does not wait for an agreement";
         return Err(ApiError::new(StatusCode::CONFLICT, "NOT_PENDING", message)
             .hint("an agreement is taken back with POST /api/v1/trust/revoke")
@@ -242,11 +240,11 @@ pub(super) async fn refuse(
     }
     let Approve { project, name, hash } = shown;
     store.refuse(&Refusal { project: project.into(), name, hash }, &caller).await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// The entry that was shown, if it is still the same.
-fn as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiError> {
+fn entry_as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiError> {
     let project = PathBuf::from(&shown.project);
     let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
     let entry = entry.ok_or_else(|| ApiError::no_server(&shown.name))?;
@@ -274,14 +272,14 @@ pub(super) struct Revoke {
 pub(super) async fn revoke(
     Extension(world): State,
     SentBy(caller): SentBy,
-    Body(agreed): Body<Revoke>,
+    Body(revocation): Body<Revoke>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, &caller).await? {
-        return Err(ApiError::not_found("no user has agreed to run this entry").server(agreed.name));
+    if !store.revoke(&PathBuf::from(&revocation.project), &revocation.name, &caller).await? {
+        return Err(ApiError::not_found("no user has agreed to run this entry").server(revocation.name));
     }
     world.reload().await?;
-    Ok(done())
+    Ok(no_content())
 }
 
 /// A tool as it was shown.
@@ -304,14 +302,15 @@ pub(super) async fn approve_tool(
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let is_tool =
-        |kept: &StoredTool| kept.pinned_server.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
-    let kept = quarantined_tools(&world).await?.into_iter().find(is_tool);
-    let kept =
-        kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
-    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.mismatch.definition.hash);
+    let is_tool = |stored: &StoredTool| {
+        stored.pinned_server.server.as_str() == shown.server && stored.mismatch.tool == shown.tool
+    };
+    let quarantined = quarantined_tools(&world).await?.into_iter().find(is_tool);
+    let quarantined = quarantined
+        .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
+    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
     let released = match hash {
-        Some(hash) => store.release(&kept.pinned_server, &shown.tool, hash, &caller).await?,
+        Some(hash) => store.release(&quarantined.pinned_server, &shown.tool, hash, &caller).await?,
         None => false,
     };
     if !released {
@@ -321,5 +320,5 @@ pub(super) async fn approve_tool(
     }
     // Fails only if the server was removed from the configuration meanwhile, and then it needs no message.
     let _ = world.host.pins_changed(&shown.server);
-    Ok(done())
+    Ok(no_content())
 }

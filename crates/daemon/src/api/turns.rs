@@ -28,19 +28,19 @@ use utoipa::ToSchema;
 
 use super::{
     ApiError, Body, Path, State,
-    calls::{event, name_of},
-    cancelled,
+    calls::{event, work_name},
+    cancel_response,
 };
 use crate::{
     event_log::conceal,
     gateway::FIRST_LIST_TIMEOUT,
     rights::Right,
-    routes::check,
-    world::{ChosenModel, NoModel, RunningWork, Work as WorkInProgress, World, discovery_name},
+    routes::check_right,
+    world::{ChosenModel, NoModel, RunningWork, WorkKind, World, discovery_name},
 };
 
 /// The maximum number of events in the channel to the reader. For a slower reader, the texts of events are joined.
-const MAX_WAITING: usize = 1_000;
+const MAX_CHANNEL_EVENTS: usize = 1_000;
 
 /// A message of a user.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -74,10 +74,10 @@ pub(super) async fn begin(
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     if let Some(model) = &new.model {
-        check(right_to_choose(model), &principal)?;
+        check_right(right_to_choose(model), &principal)?;
     }
-    let name = new.id.as_ref().map(|id| name_of(&principal, id));
-    let running = world.work_in_progress.begin(WorkInProgress::Turn, name)?;
+    let name = new.id.as_ref().map(|id| work_name(&principal, id));
+    let running = world.work_in_progress.begin(WorkKind::Turn, name)?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -87,17 +87,18 @@ pub(super) async fn begin(
             }
         })?;
     check_price(&world, &chosen)?;
-    let (journal, claim, opened) = open(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
-    let turn = turn(opened, &new.text, &chosen)?;
-    let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
+    let (journal, claim, opened) =
+        open_conversation(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
+    let turn = new_or_resumed_turn(opened, &new.text, &chosen)?;
+    let mut agent = make_agent(&world, chosen, parse_selection(new.servers.as_deref(), new.tools.as_deref())?).await;
     agent.caller = world.questions.caller(principal, Way::Agent).with_conversation(journal.prefix());
     if let Some(id) = new.id {
         agent.caller = agent.caller.with_request(id);
     }
     // Check the quotas now, so that a refusal is the answer; the refusals of later requests are events of the stream.
     drop(agent.host.begin(&agent.caller, Work::Model, agent.model.name())?);
-    let (sender, events) = mpsc::channel(MAX_WAITING);
-    let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, sender);
+    let (sender, events) = mpsc::channel(MAX_CHANNEL_EVENTS);
+    let mut live = LiveTurn::new(Arc::clone(&world), agent.host.clone(), journal, sender);
     live.claim = claim;
     // The turn sends its events to the channel, so its future adds no item to the stream.
     let end = run_to_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
@@ -131,18 +132,18 @@ pub(super) async fn cancel(
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    cancelled(world.work_in_progress.cancel(WorkInProgress::Turn, &name_of(&principal, &id)))
+    cancel_response(world.work_in_progress.cancel(WorkKind::Turn, &work_name(&principal, &id)))
 }
 
 /// Opens the conversation `session`, or a new one. An error if another turn is running in the conversation: the calls
 /// of that turn would look interrupted.
-async fn open(
+async fn open_conversation(
     world: &World,
     principal: &Principal,
     session: Option<&str>,
     model: &str,
 ) -> Result<(Journal, Option<Claim>, OpenedSession), ApiError> {
-    let busy = |error: StoreError| match error {
+    let busy_error = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
             .hint("wait until that turn has ended, or cancel it"),
         error => error.into(),
@@ -150,12 +151,12 @@ async fn open(
     let conceal = concealer(world);
     let Some(session) = session else {
         let journal = Journal::new(world.store.clone(), model, conceal).owned_by(principal);
-        let claim = journal.claim().map_err(busy)?;
+        let claim = journal.claim().map_err(busy_error)?;
         return Ok((journal, claim, OpenedSession::default()));
     };
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let session = store.find_session(session, OwnerFilter::Of(principal)).await?;
-    let claim = store.claim(&session).map_err(busy)?;
+    let claim = store.claim(&session).map_err(busy_error)?;
     let (journal, opened) = Journal::open(store, session, model, conceal).await?;
     Ok((journal, Some(claim), opened))
 }
@@ -167,7 +168,7 @@ fn concealer(world: &World) -> Conceal {
 }
 
 /// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
-fn turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
+fn new_or_resumed_turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
     let OpenedSession { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
     if text.trim().is_empty() {
@@ -180,7 +181,7 @@ fn turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn,
 }
 
 /// Returns the selection of the tools that the user wants in this turn.
-fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
+fn parse_selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
         let names = servers.iter().map(|name| ServerName::new(name.as_str()).map_err(|_| ApiError::no_server(name)));
@@ -199,7 +200,7 @@ fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Sel
 
 /// Returns the agent that answers with the tools of `selection`. The model sees all of these tools if they leave
 /// enough room for the conversation. If not, the model finds tools by searching.
-async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
+async fn make_agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
     // The servers of a world that has just begun are still connecting, for example after a move to this replica.
     world.host.settled_within(FIRST_LIST_TIMEOUT).await;
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
@@ -222,7 +223,7 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
 }
 
 /// Runs the turn, and reports how it ended.
-async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: RunningWork) {
+async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: RunningWork) {
     let ended = tokio::select! {
         ended = agent.run(&mut turn, &mut live) => ended,
         () = running.cancelled() => Ok(End::Cancelled),
@@ -234,7 +235,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         }
         ended => ended,
     };
-    live.send_rest();
+    live.send_held_back();
     // Released before the last event, because a client that gets that event may begin the next turn immediately.
     live.claim = None;
     match ended {
@@ -272,7 +273,7 @@ fn shown_error(error: &ApiError) -> Value {
 }
 
 /// Sends the events of a turn to a reader, and stores the conversation.
-struct Live {
+struct LiveTurn {
     world: Arc<World>,
     /// The host as the model sees it.
     host: Host,
@@ -281,28 +282,29 @@ struct Live {
     claim: Option<Claim>,
     sender: mpsc::Sender<Event>,
     /// The events that the reader has not received yet.
-    waiting: VecDeque<(&'static str, Value)>,
+    unsent: VecDeque<(&'static str, Value)>,
     /// Text of the model that is not sent yet, because a secret could begin in it.
     secret_buffer: SecretBuffer,
     /// The text of the model's answer so far.
     answer: String,
     /// Whether the event `session` was sent.
-    has_session: bool,
+    was_session_sent: bool,
 }
 
-impl Live {
+impl LiveTurn {
     fn new(world: Arc<World>, host: Host, journal: Journal, sender: mpsc::Sender<Event>) -> Self {
-        let (waiting, secret_buffer, answer) = (VecDeque::new(), SecretBuffer::default(), String::new());
+        let (unsent, secret_buffer, answer) = (VecDeque::new(), SecretBuffer::default(), String::new());
         let claim = None;
-        let mut live = Self { world, host, journal, claim, sender, waiting, secret_buffer, answer, has_session: false };
+        let mut live =
+            Self { world, host, journal, claim, sender, unsent, secret_buffer, answer, was_session_sent: false };
         live.send_session();
         live
     }
 
     /// Sends the event `session` once the conversation is stored.
     fn send_session(&mut self) {
-        if let (Some(session), false) = (self.journal.session(), self.has_session) {
-            self.has_session = true;
+        if let (Some(session), false) = (self.journal.session(), self.was_session_sent) {
+            self.was_session_sent = true;
             self.send("session", json!({ "id": session.id.to_string(), "title": session.title }));
         }
     }
@@ -316,7 +318,7 @@ impl Live {
     }
 
     /// Sends the text that was held back, at the end of the stream.
-    fn send_rest(&mut self) {
+    fn send_held_back(&mut self) {
         if let Some((kind, text)) = self.secret_buffer.take() {
             self.send_text(kind, &text);
         }
@@ -333,17 +335,17 @@ impl Live {
     /// Sends an event, without secrets, or keeps it for a slow reader.
     fn send(&mut self, name: &'static str, mut data: Value) {
         conceal(&mut data, &self.world.secrets);
-        if let (Some(("text", last)), "text") = (self.waiting.back_mut(), name)
+        if let (Some(("text", last)), "text") = (self.unsent.back_mut(), name)
             && let (Some(Value::String(before)), Some(more)) = (last.get_mut("text"), data["text"].as_str())
         {
             // A slow reader gets the text in larger pieces.
             before.push_str(more);
         } else {
-            self.waiting.push_back((name, data));
+            self.unsent.push_back((name, data));
         }
-        while let Some((name, data)) = self.waiting.pop_front() {
+        while let Some((name, data)) = self.unsent.pop_front() {
             if self.sender.capacity() == 0 || self.sender.try_send(event(name, &data)).is_err() {
-                self.waiting.push_front((name, data));
+                self.unsent.push_front((name, data));
                 return;
             }
         }
@@ -351,7 +353,7 @@ impl Live {
 
     /// Waits until the reader has received all events.
     async fn flush(mut self) {
-        while let Some((name, data)) = self.waiting.pop_front() {
+        while let Some((name, data)) = self.unsent.pop_front() {
             if self.sender.send(event(name, &data)).await.is_err() {
                 return;
             }
@@ -364,7 +366,7 @@ impl Live {
     }
 }
 
-impl Front for Live {
+impl Front for LiveTurn {
     fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Asked { round } => {
@@ -380,7 +382,7 @@ impl Front for Live {
                 self.send("retry", json!({ "after_ms": after.as_millis(), "why": why }));
             }
             TurnEvent::Answered(reply) => {
-                self.send_rest();
+                self.send_held_back();
                 self.answer.clear();
                 self.journal.record_cost(reply);
             }
@@ -392,10 +394,10 @@ impl Front for Live {
             }
             TurnEvent::CallEnds { call, text, is_error, took, .. } => {
                 let tool = self.selector(&call.name);
-                let ended = json!({
+                let data = json!({
                     "id": call.id, "tool": tool, "is_error": is_error, "text": text, "duration_ms": took.as_millis(),
                 });
-                self.send("call_ends", ended);
+                self.send("call_ends", data);
             }
             _ => {}
         }

@@ -36,8 +36,8 @@ impl AnyClient {
 
 impl Asker for AnyClient {
     fn abilities(&self) -> Abilities {
-        let of_clients = Abilities { confirm: false, ..Abilities::ALL };
-        of_clients.or(self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities()))
+        let client_abilities = Abilities { confirm: false, ..Abilities::ALL };
+        client_abilities.or(self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities()))
     }
 
     /// Clients do not count here: in a call of a client, the asker is the client itself.

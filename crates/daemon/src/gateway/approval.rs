@@ -79,7 +79,7 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
     let no = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
     match answer {
         Ok(answer) if answer["action"] == "accept" => {
-            let keep = match answer["content"]["decision"].as_str() {
+            let scope = match answer["content"]["decision"].as_str() {
                 Some("allow") => AnswerScope::Once,
                 Some(ALLOW_SESSION) => AnswerScope::Session,
                 Some(ALWAYS_TOOL) => AnswerScope::Tool,
@@ -91,11 +91,11 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
                 Ok(arguments) => arguments,
                 Err(_) => return no("the other arguments were not a JSON object"),
             };
-            match (keep, arguments) {
+            match (scope, arguments) {
                 (AnswerScope::Once, None) => Confirmed::Yes,
                 (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                 // A client answers only for the principal that connected it.
-                (keep, arguments) => Confirmed::Kept { keep, callers: Callers::Same, arguments },
+                (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },
             }
         }
         Ok(answer) if answer["action"] == "cancel" => no("the user did not decide"),

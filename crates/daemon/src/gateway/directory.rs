@@ -37,7 +37,7 @@ const MAX_LOOKUP_AGE: Duration = Duration::from_secs(60);
 type Item = Map<String, Value>;
 
 /// The reading of all lists, whose result several clients can await.
-type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
+type IndexFuture = Shared<BoxFuture<'static, Arc<ItemIndex>>>;
 
 /// An item of one server, with the server's own name for it.
 #[derive(Clone, Debug)]
@@ -51,14 +51,14 @@ pub(super) struct Entry {
 
 /// The prompts and resources of all servers, each list by the names that clients use.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct ItemIndex {
     pub(super) prompts: BTreeMap<String, Entry>,
     pub(super) resources: BTreeMap<String, Entry>,
     pub(super) templates: BTreeMap<String, Entry>,
     /// The servers that list each URI.
     owners: HashMap<String, Vec<ServerName>>,
     /// The servers that list a resource or a template.
-    readable: Vec<ServerName>,
+    resource_servers: Vec<ServerName>,
 }
 
 /// The server that a URI belongs to.
@@ -74,25 +74,30 @@ pub(super) enum Owner {
 /// Reads the prompts and resources of all servers, and caches them for a while.
 #[derive(Default)]
 pub(super) struct Directory {
-    /// The last reading, and when it began.
-    cached: ArcSwapOption<(Instant, Reading)>,
+    cached: ArcSwapOption<CachedIndex>,
+}
+
+/// The last reading of all lists.
+struct CachedIndex {
+    began_at: Instant,
+    reading: IndexFuture,
 }
 
 impl Directory {
     /// The items of all servers, at most [`MAX_LISTED_AGE`] old.
-    pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
+    pub(super) async fn fresh(&self, host: &Host) -> Arc<ItemIndex> {
         self.read(host, MAX_LISTED_AGE).await
     }
 
-    /// Searches the items with `look`, which returns what it has found. Reads the items again if it finds nothing in
+    /// Searches the items with `find`, which returns what it has found. Reads the items again if it finds nothing in
     /// those that are cached.
-    pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
-        let known = self.read(host, MAX_LOOKUP_AGE).await;
-        if let Some(found) = look(&known) {
+    pub(super) async fn find<T>(&self, host: &Host, find: impl Fn(&ItemIndex) -> Option<T>) -> Option<T> {
+        let cached = self.read(host, MAX_LOOKUP_AGE).await;
+        if let Some(found) = find(&cached) {
             return Some(found);
         }
         let fresh = self.fresh(host).await;
-        look(&fresh)
+        find(&fresh)
     }
 
     /// Clears the cache, because servers or their lists have changed.
@@ -100,55 +105,52 @@ impl Directory {
         self.cached.store(None);
     }
 
-    async fn read(&self, host: &Host, max_age: Duration) -> Arc<Listed> {
+    async fn read(&self, host: &Host, max_age: Duration) -> Arc<ItemIndex> {
         let begin = || {
             let host = host.clone();
-            async move { Arc::new(list(&host).await) }.boxed().shared()
+            async move { Arc::new(read_all(&host).await) }.boxed().shared()
         };
         self.get_or_read(begin, max_age).await
     }
 
     /// Returns the list that was read at most `max_age` ago or is being read now. If there is none, `begin` starts to
     /// read it.
-    async fn get_or_read(&self, begin: impl FnOnce() -> Reading, max_age: Duration) -> Arc<Listed> {
+    async fn get_or_read(&self, begin: impl FnOnce() -> IndexFuture, max_age: Duration) -> Arc<ItemIndex> {
         let reading = self.get_cached(max_age).unwrap_or_else(|| {
             let started = begin();
-            self.cached.rcu(|kept| match kept {
+            self.cached.rcu(|cached| match cached {
                 // Another client has begun a reading at this moment.
-                Some(kept) if is_recent(&kept.1, kept.0.elapsed(), max_age) => Some(Arc::clone(kept)),
-                _ => Some(Arc::new((Instant::now(), started.clone()))),
+                Some(cached) if is_recent(cached, max_age) => Some(Arc::clone(cached)),
+                _ => Some(Arc::new(CachedIndex { began_at: Instant::now(), reading: started.clone() })),
             });
             self.get_cached(max_age).unwrap_or(started)
         });
         reading.await
     }
 
-    fn get_cached(&self, max_age: Duration) -> Option<Reading> {
-        let stored = self.cached.load();
-        stored
-            .as_ref()
-            .filter(|stored| is_recent(&stored.1, stored.0.elapsed(), max_age))
-            .map(|stored| stored.1.clone())
+    fn get_cached(&self, max_age: Duration) -> Option<IndexFuture> {
+        let cached = self.cached.load();
+        cached.as_ref().filter(|cached| is_recent(cached, max_age)).map(|cached| cached.reading.clone())
     }
 }
 
-/// Whether a list whose reading began `elapsed` ago is recent enough for a caller that accepts at most `max_age`.
-fn is_recent(reading: &Reading, elapsed: Duration, max_age: Duration) -> bool {
-    match reading.peek() {
-        Some(_) => elapsed <= max_age,
+/// Whether the last reading is recent enough for a caller that accepts at most `max_age`.
+fn is_recent(cached: &CachedIndex, max_age: Duration) -> bool {
+    match cached.reading.peek() {
+        Some(_) => cached.began_at.elapsed() <= max_age,
         // Later callers wait for the same reading, as long as a waiting caller still drives it: once all callers are
         // dropped, the reading stands still.
-        None => reading.strong_count().is_some_and(|readers| readers > 1),
+        None => cached.reading.strong_count().is_some_and(|readers| readers > 1),
     }
 }
 
 /// Reads the lists of all connected servers, and gives each item the name that clients use.
-async fn list(host: &Host) -> Listed {
+async fn read_all(host: &Host) -> ItemIndex {
     let is_connected =
         |status: &ServerStatus| matches!(status.state, State::Connected { .. } | State::ToolsFailed { .. });
     let servers: Vec<_> = host.status().into_iter().filter(is_connected).map(|status| status.name).collect();
     let list_all = async |listing: Listing, key: &'static str| -> Vec<(ServerName, String, Item)> {
-        let lists = servers.iter().map(|server| list_one(host, server, listing, key));
+        let lists = servers.iter().map(|server| read_list(host, server, listing, key));
         join_all(lists).await.into_iter().flatten().collect()
     };
     let (prompts, resources, templates) = tokio::join!(
@@ -156,9 +158,9 @@ async fn list(host: &Host) -> Listed {
         list_all(Listing::Resources, "uri"),
         list_all(Listing::ResourceTemplates, "uriTemplate"),
     );
-    let mut listed = Listed::default();
+    let mut index = ItemIndex::default();
     for (server, uri, _) in &resources {
-        let owners = listed.owners.entry(uri.clone()).or_default();
+        let owners = index.owners.entry(uri.clone()).or_default();
         if !owners.contains(server) {
             owners.push(server.clone());
         }
@@ -167,32 +169,32 @@ async fn list(host: &Host) -> Listed {
     for (server, template, _) in &templates {
         template_owners.entry(template).or_default().push(server);
     }
-    listed.readable = resources.iter().chain(&templates).map(|(server, ..)| server.clone()).collect();
-    listed.readable.sort();
-    listed.readable.dedup();
+    index.resource_servers = resources.iter().chain(&templates).map(|(server, ..)| server.clone()).collect();
+    index.resource_servers.sort();
+    index.resource_servers.dedup();
     let names = host.naming().assign(prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
-    listed.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
-    listed.resources = entries(&resources, "uri", |server, uri| {
-        let is_unique = listed.owners.get(uri).is_none_or(|owners| owners.len() < 2);
+    index.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
+    index.resources = entries(&resources, "uri", |server, uri| {
+        let is_unique = index.owners.get(uri).is_none_or(|owners| owners.len() < 2);
         Some(if is_unique && !uri.starts_with(SCHEME) { uri.to_owned() } else { long_uri(server, uri) })
     });
-    listed.templates = entries(&templates, "uriTemplate", |server, template| {
+    index.templates = entries(&templates, "uriTemplate", |server, template| {
         let is_unique = template_owners.get(template).is_none_or(|owners| owners.len() < 2);
         Some(if is_unique && !template.starts_with(SCHEME) { template.to_owned() } else { long_uri(server, template) })
     });
-    listed
+    index
 }
 
-/// The entries of one list, by the names that clients use. `key` is the field of an item that has its name, and `name`
-/// returns the name for clients, or `None` to leave an item out.
+/// The entries of one list, by the names that clients use. `key` is the field of an item that has its name, and
+/// `client_name` returns the name for clients, or `None` to leave an item out.
 fn entries(
     items: &[(ServerName, String, Item)],
     key: &str,
-    name: impl Fn(&ServerName, &str) -> Option<String>,
+    client_name: impl Fn(&ServerName, &str) -> Option<String>,
 ) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     for (server, native_name, item) in items {
-        let Some(unique_name) = name(server, native_name) else { continue };
+        let Some(unique_name) = client_name(server, native_name) else { continue };
         let mut item = item.clone();
         item.insert(key.to_owned(), Value::from(unique_name.as_str()));
         entries.insert(unique_name, Entry { server: server.clone(), native_name: native_name.clone(), item });
@@ -201,7 +203,7 @@ fn entries(
 }
 
 /// Reads a list of one server; empty when it cannot be read, so that the items of the others are still listed.
-async fn list_one(host: &Host, server: &ServerName, listing: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
+async fn read_list(host: &Host, server: &ServerName, listing: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
     let items = match timeout(SERVER_TIMEOUT, host.listing(server.as_str(), listing)).await {
         Ok(Ok(items)) => items,
         Ok(Err(error)) => {
@@ -213,11 +215,11 @@ async fn list_one(host: &Host, server: &ServerName, listing: Listing, key: &str)
             return Vec::new();
         }
     };
-    let named = |item: Item| {
+    let with_native_name = |item: Item| {
         let native_name = item.get(key)?.as_str()?.to_owned();
         Some((server.clone(), native_name, item))
     };
-    items.into_iter().filter_map(named).collect()
+    items.into_iter().filter_map(with_native_name).collect()
 }
 
 /// The long form of a URI, which names the resource of one server whatever other servers list.
@@ -225,36 +227,36 @@ pub(super) fn long_uri(server: &ServerName, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }
 
-impl Listed {
+impl ItemIndex {
     /// Returns the server of a view that `uri` belongs to.
     pub(super) fn owner(&self, uri: &str, view: &View) -> Owner {
         if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
-            return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
+            return match self.resource_servers.iter().find(|name| name.as_str() == server && view.may_have(name)) {
                 Some(server) => Owner::One(server.clone(), uri.to_owned()),
                 None => Owner::Unknown,
             };
         }
-        let listed: Vec<_> =
+        let owners: Vec<_> =
             self.owners.get(uri).into_iter().flatten().filter(|server| view.may_have(server)).collect();
-        match listed[..] {
+        match owners[..] {
             [] => self.owner_by_template(uri, view),
             [server] => Owner::One(server.clone(), uri.to_owned()),
-            _ => Owner::Several(listed.into_iter().cloned().collect()),
+            _ => Owner::Several(owners.into_iter().cloned().collect()),
         }
     }
 
     /// The owner of a URI that no server lists: the server with a template that fits the URI, or else the only server
     /// that lists any resource or template.
     fn owner_by_template(&self, uri: &str, view: &View) -> Owner {
-        let fitting = self
+        let matching = self
             .templates
             .values()
             .filter(|entry| view.may_have(&entry.server) && matches_template(&entry.native_name, uri));
-        let mut servers: Vec<_> = fitting.map(|entry| entry.server.clone()).collect();
+        let mut servers: Vec<_> = matching.map(|entry| entry.server.clone()).collect();
         servers.sort();
         servers.dedup();
         if servers.is_empty() {
-            servers = self.readable.iter().filter(|server| view.may_have(server)).cloned().collect();
+            servers = self.resource_servers.iter().filter(|server| view.may_have(server)).cloned().collect();
             if servers.len() > 1 {
                 return Owner::Unknown;
             }
@@ -317,8 +319,8 @@ mod tests {
                 started.fetch_add(1, Ordering::Relaxed);
                 // The longest time that a server may take; after that, its items are left out.
                 let read = timeout(SERVER_TIMEOUT, sleep(SERVER_TIMEOUT / 2)).await;
-                let readable = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
-                Arc::new(Listed { readable, ..Listed::default() })
+                let resource_servers = read.map(|()| ServerName::new("slow").unwrap()).into_iter().collect();
+                Arc::new(ItemIndex { resource_servers, ..ItemIndex::default() })
             };
             slow.boxed().shared()
         };
@@ -329,7 +331,7 @@ mod tests {
             }
             advance(Duration::from_secs(3_600)).await;
             let before = started.load(Ordering::Relaxed);
-            assert_eq!(directory.get_or_read(begin, max_age).await.readable.len(), 1, "a part is missing");
+            assert_eq!(directory.get_or_read(begin, max_age).await.resource_servers.len(), 1, "a part is missing");
             assert_eq!(started.load(Ordering::Relaxed) - before, 1, "a reading that was given up begins again");
             directory.forget();
             tokio::join!(directory.get_or_read(begin, max_age), directory.get_or_read(begin, max_age));

@@ -13,14 +13,14 @@ use super::{
     message::{self, Id},
     methods::{Caller, ClientRequest, Listening, Reply, RunningCall},
     news::{self, Filter, News},
-    parked::Waiting,
+    parked::ParkedCall,
     pending::{Question, Step, Update},
     refusal::Refusal,
-    subscribed::Subscribed,
+    subscriptions::ResourceSubscriptions,
     tools::Cacheable,
     words::META_SUBSCRIPTION,
 };
-use crate::shares::Share;
+use crate::places::Place;
 
 /// The next message to send back.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     id: Id,
     work: Work,
     /// The request's place in the gateway's limit of calls or of streams. Dropping the exchange frees the place.
-    _place: Share,
+    _place: Place,
     /// The request's place in the limit of calls of its session, if it has a session.
     _slot: Option<OwnedSemaphorePermit>,
 }
@@ -48,7 +48,7 @@ enum Work {
     Call(Box<RunningCall>),
     Listen {
         filter: Filter,
-        subscribed: Subscribed,
+        subscriptions: ResourceSubscriptions,
         news: broadcast::Receiver<News>,
         /// The messages that are to be sent next.
         unsent: Vec<Bytes>,
@@ -77,21 +77,21 @@ impl Gateway {
         request: ClientRequest<'_>,
     ) -> Result<StartedRequest, Refusal> {
         let place = if request.method == "subscriptions/listen" {
-            self.0.streams.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
+            self.0.stream_places.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
         } else {
-            self.0.calls.take(&caller.principal).map_err(|full| Refusal::full("requests", full, "calls"))?
+            self.0.call_places.take(&caller.principal).map_err(|full| Refusal::full("requests", full, "calls"))?
         };
-        let slot = caller.session.as_ref().map(|session| session.slots.clone().try_acquire_owned());
-        let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
-        let slot = slot.transpose().map_err(busy)?;
+        let slot = caller.session.as_ref().map(|session| session.call_slots.clone().try_acquire_owned());
+        let too_many_calls = |_| Refusal::busy("too many requests of this client", "calls_per_session");
+        let slot = slot.transpose().map_err(too_many_calls)?;
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(StartedRequest::Answered(result)),
             Reply::Call(running) => Work::Call(running),
             Reply::Listen(listening) => {
-                let Listening { filter, subscribed } = *listening;
+                let Listening { filter, subscriptions } = *listening;
                 let news = self.0.news.subscribe();
-                let unsent = vec![filter.acknowledged(id.json())];
-                Work::Listen { filter, subscribed, news, unsent }
+                let unsent = vec![filter.acknowledgement(id.json())];
+                Work::Listen { filter, subscriptions, news, unsent }
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
@@ -164,7 +164,7 @@ impl Exchange {
     fn elicitation_completed(&self, id: &str) -> Option<Outgoing> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
-            Outgoing::Message(message::call(None, "notifications/elicitation/complete", &params))
+            Outgoing::Message(message::request_or_notification(None, "notifications/elicitation/complete", &params))
         })
     }
 
@@ -172,8 +172,12 @@ impl Exchange {
     /// question in the answer to its own request.
     fn question(&mut self, question: Question) -> Option<Outgoing> {
         match (self.caller.era, &self.caller.session) {
-            (Era::Legacy, Some(session)) => match session.ask(question.reply) {
-                Ok(number) => Some(Outgoing::Message(message::call(Some(number), question.method, &question.params))),
+            (Era::Legacy, Some(session)) => match session.add_question(question.reply) {
+                Ok(number) => Some(Outgoing::Message(message::request_or_notification(
+                    Some(number),
+                    question.method,
+                    &question.params,
+                ))),
                 Err(reply) => {
                     // Fails only if the call no longer waits for the reply.
                     let _ = reply.send(Err("too many questions wait for an answer".to_owned()));
@@ -196,8 +200,8 @@ impl Exchange {
             }
             next = running.call.try_next();
         }
-        let waiting = Waiting { call: running.call, questions, origin: running.origin };
-        let parked = self.gateway.0.memory.park(waiting);
+        let parked_call = ParkedCall { call: running.call, questions, origin: running.origin };
+        let parked = self.gateway.0.memory.park(parked_call);
         Some(Outgoing::Answer(
             parked.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No)),
         ))
@@ -205,7 +209,7 @@ impl Exchange {
 
     /// The next message of a subscription. The gateway answers the request when it shuts down.
     async fn next_news(&mut self) -> Outgoing {
-        let Work::Listen { filter, subscribed, news, unsent } = &mut self.work else {
+        let Work::Listen { filter, subscriptions, news, unsent } = &mut self.work else {
             return std::future::pending().await;
         };
         loop {
@@ -214,7 +218,7 @@ impl Exchange {
             }
             let received = tokio::select! {
                 received = news::next(news) => received,
-                uris = subscribed.updated() => {
+                uris = subscriptions.updated() => {
                     unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, Some(self.id.json()))));
                     continue;
                 }

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use toolrack_host::{ClientTransport, Era, Principal};
 
 pub(super) use self::checks::modern_abilities;
-use self::checks::{Claims, accepts, guard, header_text};
-use crate::{error::whole_seconds, streams};
+use self::checks::{Claims, accepts, check_host_and_origin, header_text};
+use crate::{error::retry_after_value, streams};
 
 use super::{
     Gateway,
@@ -29,13 +29,13 @@ use super::{
     methods::{Caller, ClientRequest, client_name},
     refusal::Refusal,
     relay,
-    session::{Agreed, RunningRequest, Session},
-    view::profile_in,
-    words::{LEGACY, MODERN},
+    session::{ClientInfo, RunningRequest, Session},
+    view::profile_in_query,
+    words::{LEGACY_VERSIONS, MODERN_VERSION},
 };
 
 /// The header with the id of a session of the legacy era.
-pub(crate) const SESSION: &str = "mcp-session-id";
+pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
 /// The maximum length of a client's error message that the gateway passes on.
 const MAX_CLIENT_ERROR_BYTES: usize = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -44,7 +44,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) fn router() -> Router {
     Router::new()
         .route("/", post(handle_post).get(handle_get).delete(handle_delete))
-        .layer(map_response(streams::unbuffered))
+        .layer(map_response(streams::disable_buffering))
 }
 
 /// A refusal, with what is needed to make a response of it.
@@ -67,7 +67,7 @@ impl RefusedRequest {
         let body = gateway.0.concealed(message::error(self.id.as_ref(), &self.refusal));
         let mut response = json_response(self.refusal.status_for(self.era), body);
         if let Some(wait) = self.refusal.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait));
+            response.headers_mut().insert(header::RETRY_AFTER, retry_after_value(wait));
         }
         response
     }
@@ -80,7 +80,7 @@ fn json_response(status: StatusCode, body: Bytes) -> Response {
     response
 }
 
-fn empty(status: StatusCode) -> Response {
+fn empty_response(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
@@ -107,7 +107,7 @@ struct Post<'a> {
 impl Post<'_> {
     /// Checks the headers, reads the body, and handles the message in it.
     async fn handle(&self, body: Body) -> Result<Response, RefusedRequest> {
-        guard(self.headers, &self.gateway.0.options.hosts)?;
+        check_host_and_origin(self.headers, &self.gateway.0.options.hosts)?;
         if self.gateway.0.stop.is_cancelled() {
             return Err(Refusal::stopping().into());
         }
@@ -130,14 +130,14 @@ impl Post<'_> {
                 if let Some(session) = self.session()? {
                     handle_notification(&session, &method, params.map_or("{}", |params| params.get()));
                 }
-                Ok(empty(StatusCode::ACCEPTED))
+                Ok(empty_response(StatusCode::ACCEPTED))
             }
             Incoming::Response { id, outcome } => {
                 let no_session_id = || {
                     Refusal::invalid_request("an answer needs the id of the session in which the question was asked")
                 };
-                self.session()?.ok_or_else(no_session_id)?.accept_answer(&id, answer(outcome));
-                Ok(empty(StatusCode::ACCEPTED))
+                self.session()?.ok_or_else(no_session_id)?.accept_answer(&id, client_answer(outcome));
+                Ok(empty_response(StatusCode::ACCEPTED))
             }
         }
     }
@@ -150,7 +150,7 @@ impl Post<'_> {
             Era::Modern => {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
-                let abilities = claims.checked(request.method).map_err(&refused)?;
+                let abilities = claims.check_modern(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
                 let caller = Caller {
                     principal,
@@ -175,7 +175,7 @@ impl Post<'_> {
                         .status(StatusCode::BAD_REQUEST)
                 };
                 let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refused)?;
-                let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
+                let abilities = session.client_info.get().map(|client| client.abilities).unwrap_or_default();
                 let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
@@ -187,7 +187,7 @@ impl Post<'_> {
     }
 
     /// Runs a request. Answers with JSON if the result is the first message and comes soon enough, and with an event
-    /// stream in all other cases: see [`events::first`].
+    /// stream in all other cases: see [`events::first_message`].
     async fn run(
         &self,
         caller: &Caller,
@@ -200,7 +200,7 @@ impl Post<'_> {
             match self.gateway.open(caller, id, request).await? {
                 StartedRequest::Answered(result) => Ok((None, Some(Outgoing::Answer(Ok(result))))),
                 StartedRequest::Exchange(mut exchange) => {
-                    let first = events::first(&mut exchange).await;
+                    let first = events::first_message(&mut exchange).await;
                     Ok((Some(exchange), first))
                 }
             }
@@ -234,7 +234,7 @@ impl Post<'_> {
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
         if let Ok(mut value) = HeaderValue::from_str(&session.id) {
             value.set_sensitive(true);
-            response.headers_mut().insert(SESSION, value);
+            response.headers_mut().insert(SESSION_HEADER, value);
         }
         Ok(response)
     }
@@ -248,8 +248,8 @@ impl Post<'_> {
 
 /// The principal that a layer in front of the gateway has authenticated.
 fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Refusal> {
-    let proved = extensions.get::<Principal>().or(gateway.0.options.unproven.as_ref()).cloned();
-    proved.ok_or_else(|| {
+    let principal = extensions.get::<Principal>().or(gateway.0.options.default_principal.as_ref()).cloned();
+    principal.ok_or_else(|| {
         Refusal::invalid_request(
             "the request does not prove who sends it: the layer in front of the gateway names no principal",
         )
@@ -265,15 +265,15 @@ fn session(
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Session>>, Refusal> {
-    let Some(id) = header_text(headers, SESSION)? else { return Ok(None) };
+    let Some(id) = header_text(headers, SESSION_HEADER)? else { return Ok(None) };
     let unknown = || {
         Refusal::invalid_request("there is no such session: it has ended, begin again with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    let profile = profile_in(query);
-    let known = gateway.0.memory.find_session(id, principal);
-    let known = known.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
-    known.map(Some).ok_or_else(unknown)
+    let profile = profile_in_query(query);
+    let session = gateway.0.memory.find_session(id, principal);
+    let session = session.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
+    session.map(Some).ok_or_else(unknown)
 }
 
 /// Handles a notification of a client that has a session. Notifications other than a cancellation have no effect.
@@ -292,7 +292,7 @@ pub(super) fn handle_notification(session: &Session, method: &str, params: &str)
 }
 
 /// The answer of a client to a question: its result, or its error message, cut to [`MAX_CLIENT_ERROR_BYTES`].
-pub(super) fn answer(
+pub(super) fn client_answer(
     outcome: Result<&serde_json::value::RawValue, &serde_json::value::RawValue>,
 ) -> Result<serde_json::Value, String> {
     let value = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or(serde_json::Value::Null);
@@ -305,7 +305,7 @@ pub(super) fn answer(
 
 /// Whether the client may have sessions, judged by its headers. A client of 2026-07-28 has no sessions.
 pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
-    headers.get(checks::VERSION).is_none_or(|version| version != MODERN)
+    headers.get(checks::VERSION_HEADER).is_none_or(|version| version != MODERN_VERSION)
 }
 
 /// Whether this is the message with which a client of the legacy era begins a session.
@@ -328,13 +328,13 @@ impl Gateway {
         }
         let params: Params = serde_json::from_str(params)
             .map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))?;
-        let known = LEGACY.into_iter().find(|known| *known == params.protocol_version);
+        let version = LEGACY_VERSIONS.into_iter().find(|version| *version == params.protocol_version);
         let name = params.client_info.get("name").and_then(serde_json::Value::as_str).map(client_name);
-        let agreed = Agreed { abilities: relay::abilities(&params.capabilities), name };
-        if session.agreed.set(agreed).is_err() {
+        let client_info = ClientInfo { abilities: relay::abilities(&params.capabilities), name };
+        if session.client_info.set(client_info).is_err() {
             return Err(Refusal::invalid_request("initialize may be sent only once in a session"));
         }
-        Ok(self.initialize_result(known.unwrap_or(LEGACY[0])))
+        Ok(self.initialize_result(version.unwrap_or(LEGACY_VERSIONS[0])))
     }
 }
 
@@ -342,19 +342,19 @@ impl Gateway {
 async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let open = || -> Result<Response, RefusedRequest> {
-        guard(headers, &gateway.0.options.hosts)?;
-        let legacy = |refusal| RefusedRequest { id: None, era: Era::Legacy, refusal };
+        check_host_and_origin(headers, &gateway.0.options.hosts)?;
+        let refused = |refusal| RefusedRequest { id: None, era: Era::Legacy, refusal };
         let principal = principal(&gateway, request.extensions())?;
-        let Some(session) = session(&gateway, &principal, request.uri().query(), headers).map_err(legacy)? else {
+        let Some(session) = session(&gateway, &principal, request.uri().query(), headers).map_err(refused)? else {
             return Err(no_session());
         };
         if !accepts(headers, "text", "event-stream") {
             let refusal = Refusal::invalid_request("accept text/event-stream");
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
         }
-        let place = gateway.0.streams.take(&principal);
-        let place = place.map_err(|full| legacy(Refusal::full("streams", full, "streams")))?;
-        Ok(events::standing(&gateway, session, principal, place))
+        let place = gateway.0.stream_places.take(&principal);
+        let place = place.map_err(|full| refused(Refusal::full("streams", full, "streams")))?;
+        Ok(events::open_standing_stream(&gateway, session, principal, place))
     };
     open().unwrap_or_else(|refused| refused.response(&gateway))
 }
@@ -363,13 +363,13 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
 async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let end = || -> Result<Response, RefusedRequest> {
-        guard(headers, &gateway.0.options.hosts)?;
+        check_host_and_origin(headers, &gateway.0.options.hosts)?;
         let principal = principal(&gateway, request.extensions())?;
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
             return Err(no_session());
         };
         gateway.0.memory.end_session(&session.id);
-        Ok(empty(StatusCode::OK))
+        Ok(empty_response(StatusCode::OK))
     };
     end().unwrap_or_else(|refused| refused.response(&gateway))
 }

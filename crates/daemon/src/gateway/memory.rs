@@ -11,7 +11,7 @@ use toolrack_host::Principal;
 
 use super::{
     options::Bounds,
-    parked::{Origin, Parked, Waiting},
+    parked::{Origin, ParkedCall, ParkedCalls},
     refusal::Refusal,
     session::{Session, Sessions},
 };
@@ -19,19 +19,19 @@ use super::{
 /// The sessions and parked calls. A removed session or call is dropped only after the lock is released, because
 /// dropping a parked call cancels it and runs code of other modules.
 pub(super) struct Memory {
-    state: Mutex<Remembered>,
+    state: Mutex<State>,
     /// How long a call stays parked. After this time, it is cancelled.
     parked_for: Duration,
 }
 
-struct Remembered {
+struct State {
     sessions: Sessions,
-    parked: Parked,
+    parked: ParkedCalls,
 }
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.shares(bounds.parked)) };
+        let state = State { sessions: Sessions::new(bounds), parked: ParkedCalls::new(bounds.places(bounds.parked)) };
         Self { state: Mutex::new(state), parked_for: bounds.parked_for }
     }
 
@@ -50,7 +50,7 @@ impl Memory {
     /// session outlives a change of the principal's role or groups, because the gateway judges each request by the
     /// principal that sends it.
     pub(super) fn find_session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.state.lock().sessions.get(id).filter(|session| session.is_of(principal))?;
+        let session = self.state.lock().sessions.get(id).filter(|session| session.belongs_to(principal))?;
         session.touch();
         Some(session)
     }
@@ -65,27 +65,29 @@ impl Memory {
     ///
     /// # Errors
     /// When too many calls are parked.
-    pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
-        let questions = waiting.questions.iter();
+    pub(super) fn park(&self, call: ParkedCall) -> Result<Bytes, Refusal> {
+        let questions = call.questions.iter();
         let requests: Map<String, Value> = questions
             .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
             .collect();
-        let state = self.state.lock().parked.insert(waiting)?;
-        Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
+        let request_state = self.state.lock().parked.insert(call)?;
+        Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": request_state})
+            .to_string()
+            .into())
     }
 
     /// Returns the parked call that a client resumes with `state`. The call is not parked any more.
     ///
     /// # Errors
     /// When `state` belongs to another request than `origin`, or to no call that is parked.
-    pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
-        let in_time = |since: &Instant| since.elapsed() <= self.parked_for;
+    pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<ParkedCall, Refusal> {
+        let is_in_time = |since: &Instant| since.elapsed() <= self.parked_for;
         let parked = self.state.lock().parked.origin(state);
-        if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is_same_request(origin)) {
+        if parked.is_some_and(|(since, parked)| is_in_time(&since) && !parked.is_same_request(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
         let taken = self.state.lock().parked.take(state);
-        taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
+        taken.filter(|(since, _)| is_in_time(since)).map(|(_, call)| call).ok_or_else(|| {
             let seconds = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
                 "no call waits here under this requestState (a call waits {seconds} s at most, and not beyond a \
@@ -97,12 +99,12 @@ impl Memory {
 
     /// Ends idle sessions, and cancels the parked calls that their clients have not resumed in time.
     pub(super) fn sweep(&self) {
-        let (idle, late) = {
+        let (idle_sessions, expired_calls) = {
             let mut state = self.state.lock();
-            (state.sessions.remove_idle(), state.parked.remove_late(self.parked_for))
+            (state.sessions.remove_idle(), state.parked.remove_expired(self.parked_for))
         };
-        idle.iter().for_each(|session| session.ended.cancel());
-        drop(late);
+        idle_sessions.iter().for_each(|session| session.ended.cancel());
+        drop(expired_calls);
     }
 
     /// Ends all sessions, and cancels all parked calls.

@@ -20,8 +20,8 @@ pub(super) struct Id(Box<str>);
 impl Id {
     pub(super) fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
-        let fits = text.len() <= MAX_ID_BYTES && (text.starts_with('"') || is_integer(text));
-        fits.then(|| Self(text.into()))
+        let is_valid = text.len() <= MAX_ID_BYTES && (text.starts_with('"') || is_integer(text));
+        is_valid.then(|| Self(text.into()))
     }
 
     /// Returns the id as JSON.
@@ -64,13 +64,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     struct RawMessage<'a> {
         #[serde(borrow)]
         jsonrpc: Option<Cow<'a, str>>,
-        #[serde(borrow, default, deserialize_with = "present")]
+        #[serde(borrow, default, deserialize_with = "some_even_if_null")]
         id: Option<&'a RawValue>,
         #[serde(borrow)]
         method: Option<Cow<'a, str>>,
         #[serde(borrow)]
         params: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "present")]
+        #[serde(borrow, default, deserialize_with = "some_even_if_null")]
         result: Option<&'a RawValue>,
         #[serde(borrow)]
         error: Option<&'a RawValue>,
@@ -105,7 +105,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
 }
 
 /// Reads a field that is present: `Some` even if its value is null.
-fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
+fn some_even_if_null<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(field).map(Some)
 }
 
@@ -151,7 +151,7 @@ pub(super) fn error(id: Option<&Id>, refusal: &Refusal) -> Bytes {
 }
 
 /// Writes a request of the gateway, or a notification if `id` is `None`.
-pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> Bytes {
+pub(super) fn request_or_notification(id: Option<u64>, method: &str, params: &impl Serialize) -> Bytes {
     let id = id.map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{}}}"#, json(params)).into()
 }
@@ -277,9 +277,9 @@ mod tests {
     fn the_gateway_writes_requests_with_an_id_and_notifications_without() {
         let read = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
         let params = json!({ "a": 1 });
-        let request = read(call(Some(3), "roots/list", &params));
+        let request = read(request_or_notification(Some(3), "roots/list", &params));
         assert_eq!(request, json!({ "jsonrpc": "2.0", "id": 3, "method": "roots/list", "params": { "a": 1 } }));
-        let notification = read(call(None, "notifications/message", &params));
+        let notification = read(request_or_notification(None, "notifications/message", &params));
         assert_eq!(notification, json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "a": 1 } }));
     }
 }

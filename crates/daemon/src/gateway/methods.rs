@@ -15,16 +15,16 @@ use toolrack_host::{
 use super::{
     Gateway, Inner, cursor,
     directory::{Owner, long_uri},
-    giving::NotGiven,
     message::json,
     news::{self, Filter},
     parked::Origin,
     pending::PendingCall,
     refusal::{Refusal, quoted},
     session::Session,
-    subscribed::Subscribed,
+    subscriptions::ResourceSubscriptions,
     tool_call::{ListedCall, ToolCall},
     tools::{self, Cacheable},
+    value_requests::NotGiven,
     view::View,
     words::VERSIONS,
 };
@@ -62,7 +62,7 @@ impl Caller {
             host_caller = host_caller.with_session(session.short_id());
         }
         let own_name = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
-        let initialize_name = || self.session.as_ref()?.agreed.get()?.name.clone();
+        let initialize_name = || self.session.as_ref()?.client_info.get()?.name.clone();
         match own_name.or_else(initialize_name) {
             Some(name) => host_caller.with_client(name),
             None => host_caller,
@@ -79,11 +79,11 @@ struct ClientMeta {
 }
 
 /// The longest name of a client, in bytes.
-const NAME_BYTES: usize = 200;
+const MAX_CLIENT_NAME_BYTES: usize = 200;
 
-/// The name that a client gives itself, cut to [`NAME_BYTES`].
+/// The name that a client gives itself, cut to [`MAX_CLIENT_NAME_BYTES`].
 pub(super) fn client_name(name: &str) -> Arc<str> {
-    Arc::from(&*toolrack_host::text::clip(name, NAME_BYTES))
+    Arc::from(&*toolrack_host::text::clip(name, MAX_CLIENT_NAME_BYTES))
 }
 
 /// A request of a client.
@@ -108,7 +108,7 @@ pub(super) enum Reply {
 /// The notifications for which a client of 2026-07-28 listens.
 pub(super) struct Listening {
     pub(super) filter: Filter,
-    pub(super) subscribed: Subscribed,
+    pub(super) subscriptions: ResourceSubscriptions,
 }
 
 /// A running call, with what the transport needs to report on it.
@@ -157,39 +157,39 @@ impl Meta {
 }
 
 /// Reads parameters. The error quotes no text of the client except names of JSON fields.
-fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
+fn parse_params<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(params).map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))
 }
 
 impl Gateway {
     /// Handles a request. Dropping the future, or its result, cancels the request.
     pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
-        let answered = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
+        let reply_now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         match (request.method, caller.era) {
             ("tools/call", _) => self.begin_call(caller, request, "tools/call").await,
             ("resources/read", _) => self.begin_call(caller, request, "resources/read").await,
             ("prompts/get", _) => self.begin_call(caller, request, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.wait_for_starting_servers().await;
-                answered(self.list_tools(caller, request.params).await)
+                reply_now(self.list_tools(caller, request.params).await)
             }
-            ("resources/list", _) => answered(self.list(caller, request.params, "resources").await),
-            ("resources/templates/list", _) => answered(self.list(caller, request.params, "resourceTemplates").await),
-            ("prompts/list", _) => answered(self.list(caller, request.params, "prompts").await),
-            ("completion/complete", _) => answered(self.complete(caller, request.params).await),
-            ("server/discover", Era::Modern) => answered(Ok(self.discover_result())),
+            ("resources/list", _) => reply_now(self.list(caller, request.params, "resources").await),
+            ("resources/templates/list", _) => reply_now(self.list(caller, request.params, "resourceTemplates").await),
+            ("prompts/list", _) => reply_now(self.list(caller, request.params, "prompts").await),
+            ("completion/complete", _) => reply_now(self.complete(caller, request.params).await),
+            ("server/discover", Era::Modern) => reply_now(Ok(self.discover_result())),
             ("subscriptions/listen", Era::Modern) => {
                 #[derive(Deserialize)]
                 struct Listen {
                     notifications: Filter,
                 }
-                let filter = read::<Listen>(request.params)?.notifications;
+                let filter = parse_params::<Listen>(request.params)?.notifications;
                 Ok(Reply::Listen(Box::new(self.subscribe_all(caller, filter).await)))
             }
-            ("resources/subscribe", Era::Legacy) => answered(self.subscribe(caller, request.params).await),
-            ("resources/unsubscribe", Era::Legacy) => answered(unsubscribe(caller, request.params)),
-            ("ping", Era::Legacy) => answered(Ok(Bytes::from_static(b"{}"))),
-            ("logging/setLevel", Era::Legacy) => answered(set_level(caller, request.params)),
+            ("resources/subscribe", Era::Legacy) => reply_now(self.subscribe(caller, request.params).await),
+            ("resources/unsubscribe", Era::Legacy) => reply_now(unsubscribe(caller, request.params)),
+            ("ping", Era::Legacy) => reply_now(Ok(Bytes::from_static(b"{}"))),
+            ("logging/setLevel", Era::Legacy) => reply_now(set_level(caller, request.params)),
             (method, _) => Err(Refusal::unknown_method(method)),
         }
     }
@@ -239,7 +239,7 @@ impl Gateway {
     }
 
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
-        let after = cursor_of(params)?;
+        let after = cursor_param(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
         let finish = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
@@ -249,13 +249,13 @@ impl Gateway {
 
     /// Lists resources, templates or prompts. `field` is the field of the result with the list.
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
-        let after = cursor_of(params)?;
+        let after = cursor_param(params)?;
         self.0.wait_for_starting_servers().await;
-        let listed = self.0.directory.fresh(&self.0.host).await;
+        let index = self.0.directory.fresh(&self.0.host).await;
         let entries = match field {
-            "prompts" => &listed.prompts,
-            "resources" => &listed.resources,
-            _ => &listed.templates,
+            "prompts" => &index.prompts,
+            "resources" => &index.resources,
+            _ => &index.templates,
         };
         let visible = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
         let items = visible.map(|(name, entry)| (name.as_str(), &entry.item));
@@ -268,7 +268,7 @@ impl Gateway {
     }
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
-        let mut params: Map<String, Value> = read(params)?;
+        let mut params: Map<String, Value> = parse_params(params)?;
         params.shift_remove("_meta");
         let reference = params.get("ref").cloned().unwrap_or_default();
         let (key, name) = match reference["type"].as_str() {
@@ -277,9 +277,9 @@ impl Gateway {
             _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
         };
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
-        let found = self.0.find_offered(|listed| {
-            let entries = if key == "name" { &listed.prompts } else { &listed.templates };
-            let entry = entries.get(name).or_else(|| listed.resources.get(name).filter(|_| key == "uri"));
+        let found = self.0.find_offered(|index| {
+            let entries = if key == "name" { &index.prompts } else { &index.templates };
+            let entry = entries.get(name).or_else(|| index.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let entry =
@@ -298,23 +298,24 @@ impl Gateway {
         request: ClientRequest<'_>,
         method: &'static str,
     ) -> Result<Reply, Refusal> {
-        let resuming: ResumeParams<'_> = read(request.params)?;
+        let resume_params: ResumeParams<'_> = parse_params(request.params)?;
         let origin = Origin {
             method,
             params: request.body.slice_ref(request.params.as_bytes()),
             view: caller.view.clone(),
             principal: caller.principal.clone(),
         };
-        let trace = resuming.meta.as_ref().and_then(Meta::trace);
-        let progress_token = resuming.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
-        let call = match &resuming.request_state {
+        let trace = resume_params.meta.as_ref().and_then(Meta::trace);
+        let progress_token =
+            resume_params.meta.and_then(|meta| meta.progress_token).filter(|token| is_progress_token(token));
+        let call = match &resume_params.request_state {
             Some(state) if caller.era == Era::Modern => {
-                let mut waiting = self.0.memory.resume(state, &origin)?;
-                waiting.give_answers(resuming.input_responses.unwrap_or_default());
-                if !waiting.questions.is_empty() {
-                    return self.0.memory.park(waiting).map(Reply::Now);
+                let mut parked_call = self.0.memory.resume(state, &origin)?;
+                parked_call.give_answers(resume_params.input_responses.unwrap_or_default());
+                if !parked_call.questions.is_empty() {
+                    return self.0.memory.park(parked_call).map(Reply::Now);
                 }
-                waiting.call
+                parked_call.call
             }
             _ => match method {
                 "tools/call" => self.call_tool(caller, request.params, progress_token.is_some(), trace).await?,
@@ -327,7 +328,12 @@ impl Gateway {
     }
 
     /// The tool that a client with `view` means by this name.
-    pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
+    pub(super) fn find_tool<'c>(
+        &self,
+        catalog: &'c Catalog,
+        view: &View,
+        name: &str,
+    ) -> Result<&'c CatalogTool, Refusal> {
         let tool = view.snapshot().find(catalog, name);
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", quoted(name))))
     }
@@ -350,21 +356,21 @@ impl Gateway {
             #[serde(default, rename = "_meta")]
             meta: ClientMeta,
         }
-        let Params { name, arguments, meta } = read(params)?;
+        let Params { name, arguments, meta } = parse_params(params)?;
         let host_caller = caller.to_host(&self.0, &meta);
         let mut catalog = self.0.host.catalog();
-        if self.tool(&catalog, &caller.view, &name).is_err() {
+        if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
             self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
         let tool_call = ToolCall { name, arguments, host_caller, wants_progress, trace };
-        let (server, name) = match self.tool(&catalog, &caller.view, &tool_call.name) {
+        let (server, name) = match self.find_tool(&catalog, &caller.view, &tool_call.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
-            Err(unknown) => {
+            Err(unknown_tool) => {
                 return match self.call_unlisted(caller, tool_call).await {
                     Ok(call) => Ok(call),
-                    Err(name) => self.not_ready(caller, &name).ok_or(unknown),
+                    Err(name) => self.not_ready_call(caller, &name).ok_or(unknown_tool),
                 };
             }
         };
@@ -386,15 +392,15 @@ impl Gateway {
         params: &str,
         trace: Option<TraceContext>,
     ) -> Result<PendingCall, Refusal> {
-        let uri = uri_of(params)?;
-        let (server, native_name) = self.owner(caller, &uri).await?;
+        let uri = uri_param(params)?;
+        let (server, native_name) = self.find_owner(caller, &uri).await?;
         let relay = Relay::resource(&native_name).trace(trace);
         Ok(self.relay_call(caller, server, relay, move |result| with_requested_uri(&result, &native_name, &uri)))
     }
 
     /// The server of the resource that a client means by `uri`, and the URI of the resource at that server.
-    async fn owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
-        let owner = self.0.find_offered(|listed| match listed.owner(uri, &caller.view) {
+    async fn find_owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
+        let owner = self.0.find_offered(|index| match index.owner(uri, &caller.view) {
             Owner::Unknown => None,
             owner => Some(owner),
         });
@@ -411,11 +417,11 @@ impl Gateway {
 
     /// Subscribes a client of the legacy era to a resource.
     async fn subscribe(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
-        let uri = uri_of(params)?;
+        let uri = uri_param(params)?;
         let session =
             caller.session.as_ref().ok_or_else(|| Refusal::invalid_request("subscriptions need a session"))?;
-        let owner = self.owner(caller, &uri).await?;
-        session.subscribed.add(&self.0.host, &uri, owner).await.map_err(|error| match error {
+        let owner = self.find_owner(caller, &uri).await?;
+        session.subscriptions.add(&self.0.host, &uri, owner).await.map_err(|error| match error {
             SubscribeError::Call(error) => Refusal::from_host(error, caller.era),
             error => Refusal::invalid_request(format!("{error} (subscriptions)")),
         })?;
@@ -426,19 +432,19 @@ impl Gateway {
     /// too long.
     async fn subscribe_all(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let limit = self.0.options.bounds.subscriptions;
-        let subscribed = Subscribed::new(limit);
+        let subscriptions = ResourceSubscriptions::new(limit);
         let subscribe = async |uri: String| {
             let add = async {
-                let owner = self.owner(caller, &uri).await.ok()?;
-                subscribed.add(&self.0.host, &uri, owner).await.ok()
+                let owner = self.find_owner(caller, &uri).await.ok()?;
+                subscriptions.add(&self.0.host, &uri, owner).await.ok()
             };
             let is_subscribed = matches!(timeout(SUBSCRIBE_TIMEOUT, add).await, Ok(Some(())));
             is_subscribed.then_some(uri)
         };
         let requested_uris = std::mem::take(&mut filter.resource_subscriptions);
-        let succeeded = join_all(requested_uris.into_iter().take(limit).map(subscribe)).await;
-        filter.resource_subscriptions = succeeded.into_iter().flatten().collect();
-        Listening { filter, subscribed }
+        let subscribed_uris = join_all(requested_uris.into_iter().take(limit).map(subscribe)).await;
+        filter.resource_subscriptions = subscribed_uris.into_iter().flatten().collect();
+        Listening { filter, subscriptions }
     }
 
     async fn get_prompt(
@@ -454,9 +460,9 @@ impl Gateway {
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
         }
-        let Params { name, arguments } = read(params)?;
-        let found = self.0.find_offered(|listed| {
-            listed.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
+        let Params { name, arguments } = parse_params(params)?;
+        let found = self.0.find_offered(|index| {
+            index.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", quoted(&name)));
         let entry = found.await.ok_or_else(unknown)?;
@@ -500,36 +506,36 @@ fn with_requested_uri(result: &Bytes, native_name: &str, requested: &str) -> Byt
 }
 
 /// Whether this is a progress token: a string or a number.
-fn is_token(raw: &RawValue) -> bool {
+fn is_progress_token(raw: &RawValue) -> bool {
     raw.get().starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
-fn uri_of(params: &str) -> Result<String, Refusal> {
+fn uri_param(params: &str) -> Result<String, Refusal> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
     struct Params {
         uri: String,
     }
-    read::<Params>(params).map(|params| params.uri)
+    parse_params::<Params>(params).map(|params| params.uri)
 }
 
 /// Unsubscribes a client of the legacy era from a resource. It is no error if the client was not subscribed.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
-    let uri = uri_of(params)?;
+    let uri = uri_param(params)?;
     if let Some(session) = &caller.session {
-        session.subscribed.remove(&uri);
+        session.subscriptions.remove(&uri);
     }
     Ok(Bytes::from_static(b"{}"))
 }
 
-fn cursor_of(params: &str) -> Result<Option<String>, Refusal> {
+fn cursor_param(params: &str) -> Result<Option<String>, Refusal> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
     struct Params {
         #[serde(default)]
         cursor: Option<String>,
     }
-    cursor::read(read::<Params>(params)?.cursor.as_deref())
+    cursor::read(parse_params::<Params>(params)?.cursor.as_deref())
 }
 
 fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
@@ -538,7 +544,7 @@ fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     struct Params {
         level: String,
     }
-    let Params { level } = read(params)?;
+    let Params { level } = parse_params(params)?;
     let level = news::level_index(&level)
         .ok_or_else(|| Refusal::invalid_params(format!("unknown level {}", quoted(&level))))?;
     if let Some(session) = &caller.session {

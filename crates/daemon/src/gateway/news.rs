@@ -24,7 +24,7 @@ pub(super) const INFO: u8 = 1;
 
 /// The index of a level in [`LEVELS`].
 pub(super) fn level_index(name: &str) -> Option<u8> {
-    LEVELS.iter().position(|known| *known == name).and_then(|index| u8::try_from(index).ok())
+    LEVELS.iter().position(|level| *level == name).and_then(|index| u8::try_from(index).ok())
 }
 
 /// A list that clients can ask the gateway for.
@@ -62,7 +62,7 @@ impl News {
     pub(super) fn concerns(&self, view: &View, principal: &Principal) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
-            Self::Log { server, .. } => Right::Operate.is_of(principal) && view.may_have(server),
+            Self::Log { server, .. } => Right::Operate.is_held_by(principal) && view.may_have(server),
         }
     }
 }
@@ -83,7 +83,11 @@ pub(super) fn list_changed(list: List, subscription: Option<&str>) -> Bytes {
 /// The notification of a log message.
 pub(super) fn log_message(server: &ServerName, level: u8, text: &str) -> Bytes {
     let level = LEVELS.get(usize::from(level)).copied().unwrap_or("info");
-    message::call(None, "notifications/message", &json!({"level": level, "logger": server.as_str(), "data": text}))
+    message::request_or_notification(
+        None,
+        "notifications/message",
+        &json!({"level": level, "logger": server.as_str(), "data": text}),
+    )
 }
 
 /// The notification that a resource has changed. `subscription` is as in [`list_changed`].
@@ -113,7 +117,7 @@ impl Filter {
     }
 
     /// The first message of a subscription: the part of the filter that is honoured.
-    pub(super) fn acknowledged(&self, id: &str) -> Bytes {
+    pub(super) fn acknowledgement(&self, id: &str) -> Bytes {
         let flags = [
             (self.tools_list_changed, "toolsListChanged"),
             (self.prompts_list_changed, "promptsListChanged"),
@@ -191,7 +195,7 @@ mod tests {
     fn an_acknowledgement_names_only_the_accepted_notifications() {
         let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"], "more": true});
         let filter: Filter = serde_json::from_value(wanted).unwrap();
-        let notification: Value = serde_json::from_slice(&filter.acknowledged("\"a\"")).unwrap();
+        let notification: Value = serde_json::from_slice(&filter.acknowledgement("\"a\"")).unwrap();
         let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["x:\"y"]});
         assert_eq!(notification["params"]["notifications"], honoured);
         assert_eq!(notification["params"]["_meta"][META_SUBSCRIPTION], "a");

@@ -8,8 +8,8 @@ use toolrack_host::{Principal, Selection, SharedAsker};
 
 use crate::{
     missing::MissingValues,
+    places::{DEFAULT_PARTS, Places},
     profiles::Profiles,
-    shares::{DEFAULT_PARTS, Shares},
 };
 
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
@@ -40,7 +40,7 @@ pub struct GatewayOptions {
     pub(crate) missing: Option<MissingValues>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
-    pub unproven: Option<Principal>,
+    pub default_principal: Option<Principal>,
     /// Names by which the endpoint may be reached, in addition to `localhost` and the loopback addresses: a name with a
     /// port is valid only for that port, a name without a port for every port.
     pub hosts: Vec<String>,
@@ -61,7 +61,7 @@ impl Default for GatewayOptions {
             agent: None,
             secrets: None,
             missing: None,
-            unproven: Some(Principal::LOCAL),
+            default_principal: Some(Principal::LOCAL),
             hosts: Vec::new(),
             bounds: Bounds::default(),
         }
@@ -109,8 +109,8 @@ pub struct Bounds {
 
 impl Bounds {
     /// A limit of `total` for all clients together, and of a part of it for one member.
-    pub(super) fn shares(&self, total: usize) -> Shares {
-        Shares::new(total, (total / self.places_for_one.max(1)).max(1))
+    pub(super) fn places(&self, total: usize) -> Places {
+        Places::new(total, (total / self.places_for_one.max(1)).max(1))
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     relay,
     view::View,
 };
-use crate::shares::{Share, Shares};
+use crate::places::{Place, Places};
 
 /// Identifies a request in all of its rounds.
 #[derive(Clone, Debug)]
@@ -53,21 +53,21 @@ impl Origin {
 }
 
 /// A call that waits for its client.
-pub(super) struct Waiting {
+pub(super) struct ParkedCall {
     pub(super) call: PendingCall,
     /// The open questions, by the keys under which the client answers them.
     pub(super) questions: BTreeMap<String, Question>,
     pub(super) origin: Origin,
 }
 
-impl Waiting {
+impl ParkedCall {
     /// Passes the answers of the client on. Ignores answers to questions that are not open. A question whose answer is
     /// not valid stays open.
     pub(super) fn give_answers(&mut self, answers: Map<String, Value>) {
         for (key, answer) in answers {
-            let is_answered = |question: &mut Question| relay::is_answer(question.method, &answer);
-            let answered = self.questions.extract_if(key.clone()..=key, |_, question| is_answered(question)).next();
-            if let Some((_, question)) = answered {
+            let is_answered = |question: &mut Question| relay::is_valid_answer(question.method, &answer);
+            let question = self.questions.extract_if(key.clone()..=key, |_, question| is_answered(question)).next();
+            if let Some((_, question)) = question {
                 // The code that asked may have given up meanwhile.
                 let _ = question.reply.send(Ok(answer));
             }
@@ -76,50 +76,50 @@ impl Waiting {
 }
 
 /// All calls that wait for their clients, with the time at which each began to wait.
-pub(super) struct Parked {
+pub(super) struct ParkedCalls {
     /// The calls, by their `requestState`.
-    all: HashMap<String, (Instant, Share, Waiting)>,
-    shares: Shares,
+    by_state: HashMap<String, (Instant, Place, ParkedCall)>,
+    places: Places,
 }
 
-impl Parked {
-    pub(super) fn new(shares: Shares) -> Self {
-        Self { all: HashMap::new(), shares }
+impl ParkedCalls {
+    pub(super) fn new(places: Places) -> Self {
+        Self { by_state: HashMap::new(), places }
     }
 
     /// Parks a call. Returns the key with which the client resumes it.
     ///
     /// # Errors
     /// When too many calls are parked, of the principal or of all.
-    pub(super) fn insert(&mut self, waiting: Waiting) -> Result<String, Refusal> {
-        let place = self.shares.take(&waiting.origin.principal);
+    pub(super) fn insert(&mut self, call: ParkedCall) -> Result<String, Refusal> {
+        let place = self.places.take(&call.origin.principal);
         let place = place.map_err(|full| Refusal::full("calls that wait for answers", full, "parked"))?;
         let state = format!("{:032x}", rand::rng().random::<u128>());
-        self.all.insert(state.clone(), (Instant::now(), place, waiting));
+        self.by_state.insert(state.clone(), (Instant::now(), place, call));
         Ok(state)
     }
 
     /// The request whose call is parked under `state`, and the time at which it was parked.
     pub(super) fn origin(&self, state: &str) -> Option<(Instant, Origin)> {
-        self.all.get(state).map(|(since, _, waiting)| (*since, waiting.origin.clone()))
+        self.by_state.get(state).map(|(parked_at, _, call)| (*parked_at, call.origin.clone()))
     }
 
     /// Removes the call that is parked under `state`. Returns it with the time at which it was parked.
-    pub(super) fn take(&mut self, state: &str) -> Option<(Instant, Waiting)> {
-        self.all.remove(state).map(|(since, _, waiting)| (since, waiting))
+    pub(super) fn take(&mut self, state: &str) -> Option<(Instant, ParkedCall)> {
+        self.by_state.remove(state).map(|(parked_at, _, call)| (parked_at, call))
     }
 
     /// Removes the calls that have waited for more than `max_wait`, and the calls whose questions no code waits for any
     /// more. Dropping the returned calls cancels them.
-    pub(super) fn remove_late(&mut self, max_wait: Duration) -> Vec<Waiting> {
-        let late = self.all.extract_if(|_, (since, _, waiting)| {
-            since.elapsed() > max_wait || waiting.questions.values().all(|question| question.reply.is_closed())
+    pub(super) fn remove_expired(&mut self, max_wait: Duration) -> Vec<ParkedCall> {
+        let late = self.by_state.extract_if(|_, (parked_at, _, call)| {
+            parked_at.elapsed() > max_wait || call.questions.values().all(|question| question.reply.is_closed())
         });
-        late.map(|(_, (_, _, waiting))| waiting).collect()
+        late.map(|(_, (_, _, call))| call).collect()
     }
 
-    pub(super) fn remove_all(&mut self) -> Vec<Waiting> {
-        self.all.drain().map(|(_, (_, _, waiting))| waiting).collect()
+    pub(super) fn remove_all(&mut self) -> Vec<ParkedCall> {
+        self.by_state.drain().map(|(_, (_, _, call))| call).collect()
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// A call that never ends; whether it was dropped; and what receives the answer to its question.
-    fn waiting() -> (Waiting, Arc<AtomicBool>, oneshot::Receiver<Result<Value, String>>) {
+    fn waiting() -> (ParkedCall, Arc<AtomicBool>, oneshot::Receiver<Result<Value, String>>) {
         let given_up = Arc::new(AtomicBool::new(false));
         let guard = FlagOnDrop(given_up.clone());
         let call = PendingCall::new(move |_updates| {
@@ -167,7 +167,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let question = Question { name: None, method: "roots/list", params: json!({}), reply };
         let questions = BTreeMap::from([("q".to_owned(), question)]);
-        (Waiting { call, questions, origin: origin(r#"{"name":"a"}"#) }, given_up, answer)
+        (ParkedCall { call, questions, origin: origin(r#"{"name":"a"}"#) }, given_up, answer)
     }
 
     fn origin(params: &'static str) -> Origin {

@@ -12,8 +12,8 @@ use toolrack_host::{
     },
 };
 
-use super::words::{MODERN, VERSIONS};
-use crate::shares::Full;
+use super::words::{MODERN_VERSION, VERSIONS};
+use crate::places::Full;
 
 /// The maximum length of untrusted text in an error message.
 const MAX_QUOTED_BYTES: usize = 200;
@@ -71,7 +71,7 @@ impl Refusal {
         let data = json!({"supported": VERSIONS, "requested": requested});
         Self {
             data: Some(Box::new(data)),
-            ..Self::new(UNSUPPORTED_VERSION, format!("Unsupported protocol version; try {MODERN}"))
+            ..Self::new(UNSUPPORTED_VERSION, format!("Unsupported protocol version; try {MODERN_VERSION}"))
         }
     }
 
@@ -90,8 +90,8 @@ impl Refusal {
     /// the setting of the limit.
     pub(super) fn full(things: &str, full: Full, setting: &str) -> Self {
         let setting = match full {
-            Full::Share => format!("{setting}, places_for_one"),
-            Full::Table => setting.to_owned(),
+            Full::MemberShare => format!("{setting}, places_for_one"),
+            Full::AllPlaces => setting.to_owned(),
         };
         Self::busy(&format!("too many {things} {}", full.whose_use()), &setting)
     }

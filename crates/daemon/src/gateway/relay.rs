@@ -22,13 +22,13 @@ use super::{
 pub(super) struct ClientAsker {
     pub(super) era: Era,
     /// What the client can answer.
-    pub(super) client: Abilities,
+    pub(super) client_abilities: Abilities,
     /// Takes the questions for the client.
     pub(super) updates: mpsc::Sender<Update>,
     /// Gets the questions that the client cannot answer. Without it, they are declined.
     pub(super) fallback: Option<SharedAsker>,
     /// The server's name for its question, if it has one.
-    pub(super) name: Option<String>,
+    pub(super) question_name: Option<String>,
 }
 
 impl ClientAsker {
@@ -37,7 +37,7 @@ impl ClientAsker {
         let (reply, answer) = oneshot::channel();
         let client_gone = || "the client went away".to_owned();
         self.updates
-            .send(Update::Question(Question { name: self.name.clone(), method, params, reply }))
+            .send(Update::Question(Question { name: self.question_name.clone(), method, params, reply }))
             .await
             .map_err(|_| client_gone())?;
         answer.await.unwrap_or_else(|_| Err(client_gone()))
@@ -52,11 +52,11 @@ impl ClientAsker {
 impl Asker for ClientAsker {
     fn abilities(&self) -> Abilities {
         // The gateway asks a client for an approval with a form.
-        Abilities { confirm: self.client.forms, ..self.client }.or(self.fallback_abilities())
+        Abilities { confirm: self.client_abilities.forms, ..self.client_abilities }.or(self.fallback_abilities())
     }
 
     fn for_question(&self, name: &str) -> Option<SharedAsker> {
-        Some(Arc::new(Self { name: Some(name.to_owned()), ..self.clone() }))
+        Some(Arc::new(Self { question_name: Some(name.to_owned()), ..self.clone() }))
     }
 
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
@@ -67,7 +67,7 @@ impl Asker for ClientAsker {
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
             // Only a person can approve: an answer from the client of a service does not count.
-            if self.client.forms && question.caller.principal().kind() == Kind::Person {
+            if self.client_abilities.forms && question.caller.principal().kind() == Kind::Person {
                 let answer = self.ask("elicitation/create", approval::form(&question)).await;
                 return approval::read(answer);
             }
@@ -83,10 +83,10 @@ impl Asker for ClientAsker {
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
         Box::pin(async move {
             let params = match &question {
-                Elicitation::Form { message, schema } if self.client.forms => {
+                Elicitation::Form { message, schema } if self.client_abilities.forms => {
                     json!({"mode": "form", "message": message, "requestedSchema": schema})
                 }
-                Elicitation::Url { message, url, id } if self.client.urls => {
+                Elicitation::Url { message, url, id } if self.client_abilities.urls => {
                     let mut params = json!({"mode": "url", "message": message, "url": url});
                     if self.era == Era::Legacy {
                         let id = id.clone().unwrap_or_else(|| format!("toolrack-{:016x}", rand::rng().random::<u64>()));
@@ -102,7 +102,7 @@ impl Asker for ClientAsker {
                 }
             };
             match self.ask("elicitation/create", params).await {
-                Ok(answer) => elicited(answer),
+                Ok(answer) => parse_elicited(answer),
                 Err(_) => Elicited::Cancel,
             }
         })
@@ -110,7 +110,7 @@ impl Asker for ClientAsker {
 
     fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
         Box::pin(async move {
-            if self.client.sampling {
+            if self.client_abilities.sampling {
                 return self.ask("sampling/createMessage", request).await.map_err(AskRefused::new);
             }
             match &self.fallback {
@@ -122,7 +122,7 @@ impl Asker for ClientAsker {
 
     fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
         Box::pin(async move {
-            if self.client.roots {
+            if self.client_abilities.roots {
                 let answer = self.ask("roots/list", json!({})).await.unwrap_or_default();
                 return serde_json::from_value(answer["roots"].clone()).unwrap_or_default();
             }
@@ -135,7 +135,7 @@ impl Asker for ClientAsker {
 }
 
 /// Reads the client's result of `elicitation/create`. An unknown action counts as `cancel`.
-fn elicited(answer: Value) -> Elicited {
+fn parse_elicited(answer: Value) -> Elicited {
     match answer["action"].as_str() {
         Some("accept") => Elicited::Accept(answer["content"].as_object().cloned().unwrap_or_default()),
         Some("decline") => Elicited::Decline,
@@ -144,7 +144,7 @@ fn elicited(answer: Value) -> Elicited {
 }
 
 /// Returns whether `answer` is a valid answer of a client to a request of `method`. If not, the gateway asks again.
-pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
+pub(super) fn is_valid_answer(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => {
             matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel"))

@@ -23,10 +23,10 @@ use super::{
     news::{self, List, News},
     options::Bounds,
     refusal::Refusal,
-    subscribed::Subscribed,
+    subscriptions::ResourceSubscriptions,
     view::View,
 };
-use crate::shares::{Full, Share, Shares};
+use crate::places::{Full, Place, Places};
 
 /// The maximum number of questions that wait for the answer of one client.
 const MAX_QUESTIONS: usize = 64;
@@ -37,11 +37,11 @@ const IN_USE_TIME: Duration = Duration::from_secs(60);
 const SHOWN_DIGITS: usize = 8;
 
 /// Takes the client's result for a question, or the reason why there is none.
-type Reply = oneshot::Sender<Result<Value, String>>;
+type AnswerSender = oneshot::Sender<Result<Value, String>>;
 
 /// The client's data from its `initialize` request.
 #[derive(Clone, Debug)]
-pub(super) struct Agreed {
+pub(super) struct ClientInfo {
     pub(super) abilities: Abilities,
     /// The name that the client gives itself.
     pub(super) name: Option<Arc<str>>,
@@ -57,15 +57,15 @@ pub(super) struct Session {
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     /// Set by `initialize`.
-    pub(super) agreed: OnceLock<Agreed>,
+    pub(super) client_info: OnceLock<ClientInfo>,
     /// Cancelled when the session has ended.
     pub(super) ended: CancellationToken,
     /// Has a permit for each call that the client may make at once.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) call_slots: Arc<Semaphore>,
     /// The resources that a client of the legacy era subscribed to.
-    pub(super) subscribed: Subscribed,
+    pub(super) subscriptions: ResourceSubscriptions,
     state: Mutex<State>,
-    /// How many permits `slots` has when no call runs.
+    /// How many permits `call_slots` has when no call runs.
     max_calls: usize,
 }
 
@@ -76,12 +76,12 @@ struct State {
     /// The number of the next standing stream.
     next_stream: u64,
     /// The questions that the client has not answered, by number.
-    questions: HashMap<u64, Reply>,
+    questions: HashMap<u64, AnswerSender>,
     next_question: u64,
     /// The client's requests under way.
-    running: HashMap<Id, CancellationToken>,
+    running_requests: HashMap<Id, CancellationToken>,
     /// The client does not want log messages below this level.
-    level: u8,
+    min_level: u8,
     /// When the client last used the session.
     last_used: Instant,
 }
@@ -92,7 +92,7 @@ struct State {
 enum Stream {
     /// No stream is open. The next stream continues with these news: all since the session began, or all that the last
     /// stream did not send.
-    Closed(Unsent),
+    Closed(Backlog),
     Open {
         number: u64,
         stop: CancellationToken,
@@ -101,14 +101,14 @@ enum Stream {
 
 /// The news that a standing stream has still to send.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct Backlog {
     /// The messages to send first.
     pub(super) messages: VecDeque<Bytes>,
     /// What happens from there on.
     pub(super) news: broadcast::Receiver<News>,
 }
 
-impl Unsent {
+impl Backlog {
     fn new(news: broadcast::Receiver<News>) -> Self {
         Self { messages: VecDeque::new(), news }
     }
@@ -118,7 +118,7 @@ impl Unsent {
 #[derive(Debug)]
 pub(super) struct OpenStream {
     number: u64,
-    pub(super) unsent: Unsent,
+    pub(super) backlog: Backlog,
     /// Cancelled when another stream takes its place, or the session ends.
     pub(super) stop: CancellationToken,
 }
@@ -137,10 +137,10 @@ impl Session {
             id,
             principal,
             view,
-            agreed: OnceLock::new(),
+            client_info: OnceLock::new(),
             ended: CancellationToken::new(),
-            slots: Arc::new(Semaphore::new(max_calls)),
-            subscribed: Subscribed::new(bounds.subscriptions),
+            call_slots: Arc::new(Semaphore::new(max_calls)),
+            subscriptions: ResourceSubscriptions::new(bounds.subscriptions),
             state: Mutex::new(State::new(news)),
             max_calls,
         })
@@ -152,7 +152,7 @@ impl Session {
     }
 
     /// Returns whether `principal` began the session, in its current membership.
-    pub(super) fn is_of(&self, principal: &Principal) -> bool {
+    pub(super) fn belongs_to(&self, principal: &Principal) -> bool {
         self.principal.is_same(principal) && self.principal.membership() == principal.membership()
     }
 
@@ -162,16 +162,17 @@ impl Session {
     }
 
     /// How long the client has not used the session. Zero while a call runs or a stream is open.
-    fn idle(&self) -> Duration {
+    fn idle_time(&self) -> Duration {
         let state = self.state.lock();
-        let is_busy = self.slots.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
+        let is_busy =
+            self.call_slots.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
         if is_busy { Duration::ZERO } else { state.last_used.elapsed() }
     }
 
     /// Adds a question. Returns its number, which is the id of the request to the client; gives `reply` back if too
     /// many questions wait already.
-    pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
-        self.state.lock().ask(reply)
+    pub(super) fn add_question(&self, reply: AnswerSender) -> Result<u64, AnswerSender> {
+        self.state.lock().add_question(reply)
     }
 
     /// Takes the client's answer to the question `id`. Ignores an answer that belongs to no question, as JSON-RPC
@@ -190,7 +191,7 @@ impl Session {
     /// When a request with the same id is under way.
     pub(super) fn start_request(self: &Arc<Self>, id: &Id) -> Result<RunningRequest, Refusal> {
         let token = self.ended.child_token();
-        match self.state.lock().running.entry(id.clone()) {
+        match self.state.lock().running_requests.entry(id.clone()) {
             Entry::Occupied(_) => Err(Refusal::invalid_request("a request with this id is under way")),
             Entry::Vacant(free) => {
                 free.insert(token.clone());
@@ -201,18 +202,18 @@ impl Session {
 
     /// Cancels a request under way, at the wish of its client. Does nothing if the request has ended.
     pub(super) fn cancel(&self, id: &Id) {
-        if let Some(token) = self.state.lock().running.get(id) {
+        if let Some(token) = self.state.lock().running_requests.get(id) {
             token.cancel();
         }
     }
 
     pub(super) fn set_level(&self, level: u8) {
-        self.state.lock().level = level;
+        self.state.lock().min_level = level;
     }
 
     /// Whether the client wants log messages of this level.
     fn wants_level(&self, level: u8) -> bool {
-        level >= self.state.lock().level
+        level >= self.state.lock().min_level
     }
 
     /// Returns the notification that tells the client of `news`, if the client wants it.
@@ -236,8 +237,8 @@ impl Session {
         let (mut stream, has_replaced) = self.state.lock().open_stream(self.ended.child_token(), subscribe);
         if has_replaced {
             let lists = List::ALL.into_iter().map(|list| news::list_changed(list, None));
-            let resources = self.subscribed.names().into_iter().map(|name| news::resource_updated(&name, None));
-            stream.unsent.messages.extend(lists.chain(resources));
+            let resources = self.subscriptions.names().into_iter().map(|name| news::resource_updated(&name, None));
+            stream.backlog.messages.extend(lists.chain(resources));
         }
         stream
     }
@@ -251,19 +252,19 @@ impl Session {
 impl State {
     fn new(news: broadcast::Receiver<News>) -> Self {
         Self {
-            stream: Stream::Closed(Unsent::new(news)),
+            stream: Stream::Closed(Backlog::new(news)),
             next_stream: 0,
             questions: HashMap::new(),
             // The first number is random, because a client may answer a question of its previous session late. Numbers
             // stay below 2^53, so that clients can read them as doubles.
             next_question: rand::rng().random_range(1..1 << 52),
-            running: HashMap::new(),
-            level: news::INFO,
+            running_requests: HashMap::new(),
+            min_level: news::INFO,
             last_used: Instant::now(),
         }
     }
 
-    fn ask(&mut self, reply: Reply) -> Result<u64, Reply> {
+    fn add_question(&mut self, reply: AnswerSender) -> Result<u64, AnswerSender> {
         self.questions.retain(|_, waiting| !waiting.is_closed());
         if self.questions.len() >= MAX_QUESTIONS {
             return Err(reply);
@@ -282,20 +283,20 @@ impl State {
     ) -> (OpenStream, bool) {
         let number = self.next_stream;
         self.next_stream += 1;
-        let (unsent, has_replaced) =
+        let (backlog, has_replaced) =
             match std::mem::replace(&mut self.stream, Stream::Open { number, stop: stop.clone() }) {
-                Stream::Closed(unsent) => (unsent, false),
+                Stream::Closed(backlog) => (backlog, false),
                 Stream::Open { stop: replaced, .. } => {
                     replaced.cancel();
-                    (Unsent::new(subscribe()), true)
+                    (Backlog::new(subscribe()), true)
                 }
             };
-        (OpenStream { number, unsent, stop }, has_replaced)
+        (OpenStream { number, backlog, stop }, has_replaced)
     }
 
     fn close_stream(&mut self, stream: OpenStream) {
         if matches!(self.stream, Stream::Open { number, .. } if number == stream.number) {
-            self.stream = Stream::Closed(stream.unsent);
+            self.stream = Stream::Closed(stream.backlog);
             self.last_used = Instant::now();
         }
     }
@@ -314,22 +315,22 @@ impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
         state.last_used = Instant::now();
-        state.running.remove(&self.id);
+        state.running_requests.remove(&self.id);
     }
 }
 
 /// All sessions over HTTP.
 pub(super) struct Sessions {
     /// The sessions, by id.
-    all: HashMap<String, (Arc<Session>, Share)>,
-    shares: Shares,
+    by_id: HashMap<String, (Arc<Session>, Place)>,
+    places: Places,
     /// How long a session may be idle before it ends.
     max_idle: Duration,
 }
 
 impl Sessions {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        Self { all: HashMap::new(), shares: bounds.shares(bounds.sessions), max_idle: bounds.session_idle }
+        Self { by_id: HashMap::new(), places: bounds.places(bounds.sessions), max_idle: bounds.session_idle }
     }
 
     /// Adds a session. To make room, this may remove another session, which it returns and the caller must end. If the
@@ -340,44 +341,46 @@ impl Sessions {
     /// When there is no room, and that principal has no session that was idle for [`IN_USE_TIME`].
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
         let mut replaced = None;
-        let mut place = self.shares.take(&session.principal);
+        let mut place = self.places.take(&session.principal);
         if let Err(full) = place {
             let principal = match full {
-                Full::Share => Some(session.principal.clone()),
-                Full::Table => self.shares.owner_with_most_places(),
+                Full::MemberShare => Some(session.principal.clone()),
+                Full::AllPlaces => self.places.owner_with_most_places(),
             };
             replaced = principal.and_then(|principal| self.remove_idlest_of(&principal));
-            place = self.shares.take(&session.principal);
+            place = self.places.take(&session.principal);
         }
         let place = place.map_err(|full| Refusal::full("sessions", full, "sessions"))?;
-        self.all.insert(session.id.clone(), (session, place));
+        self.by_id.insert(session.id.clone(), (session, place));
         Ok(replaced)
     }
 
     /// Removes the session that `principal` has left idle for the longest time, if that is at least [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
-        let sessions = self.all.values().filter(|(_, place)| place.is_of(principal)).map(|(session, _)| session);
-        let idlest =
-            sessions.max_by_key(|session| session.idle()).filter(|session| session.idle() >= IN_USE_TIME)?.clone();
+        let sessions = self.by_id.values().filter(|(_, place)| place.is_held_by(principal)).map(|(session, _)| session);
+        let idlest = sessions
+            .max_by_key(|session| session.idle_time())
+            .filter(|session| session.idle_time() >= IN_USE_TIME)?
+            .clone();
         self.remove(&idlest.id)
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        self.all.get(id).map(|(session, _)| session.clone())
+        self.by_id.get(id).map(|(session, _)| session.clone())
     }
 
     pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
-        self.all.remove(id).map(|(session, _)| session)
+        self.by_id.remove(id).map(|(session, _)| session)
     }
 
     /// Removes the sessions that were idle for too long. The caller must end them.
     pub(super) fn remove_idle(&mut self) -> Vec<Arc<Session>> {
-        let idle = self.all.extract_if(|_, (session, _)| session.idle() >= self.max_idle);
+        let idle = self.by_id.extract_if(|_, (session, _)| session.idle_time() >= self.max_idle);
         idle.map(|(_, (session, _))| session).collect()
     }
 
     pub(super) fn remove_all(&mut self) -> Vec<Arc<Session>> {
-        self.all.drain().map(|(_, (session, _))| session).collect()
+        self.by_id.drain().map(|(_, (session, _))| session).collect()
     }
 }
 
@@ -428,7 +431,7 @@ mod tests {
         sessions.add_session(busy.clone()).unwrap();
         assert!(sessions.add_session(session()).is_err(), "both were used a moment ago");
         advance(IN_USE_TIME * 2).await;
-        let _call = busy.slots.clone().try_acquire_owned().unwrap();
+        let _call = busy.call_slots.clone().try_acquire_owned().unwrap();
         sessions.add_session(session()).unwrap();
         assert!(old.ended.is_cancelled() && !busy.ended.is_cancelled());
         assert!(sessions.find_session(&old.id, &Principal::LOCAL).is_none());
@@ -497,20 +500,20 @@ mod tests {
     async fn a_stream_that_replaces_one_begins_with_the_message_that_all_lists_have_changed() {
         let (sender, session) = (NewsSender::default(), session());
         let first = session.open_stream(|| sender.subscribe());
-        assert!(first.unsent.messages.is_empty(), "the first stream of a session has lost nothing");
+        assert!(first.backlog.messages.is_empty(), "the first stream of a session has lost nothing");
         let second = session.open_stream(|| sender.subscribe());
         let lists: Vec<_> = List::ALL.into_iter().map(|list| news::list_changed(list, None)).collect();
-        assert_eq!(second.unsent.messages, lists);
+        assert_eq!(second.backlog.messages, lists);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_continues_with_what_the_one_before_had_not_sent() {
         let (sender, session) = (NewsSender::default(), session());
         let mut first = session.open_stream(|| sender.subscribe());
-        first.unsent.messages.push_back(Bytes::from_static(b"unsent"));
+        first.backlog.messages.push_back(Bytes::from_static(b"unsent"));
         session.close_stream(first);
         let second = session.open_stream(|| sender.subscribe());
-        assert_eq!(second.unsent.messages, [Bytes::from_static(b"unsent")]);
+        assert_eq!(second.backlog.messages, [Bytes::from_static(b"unsent")]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -518,7 +521,7 @@ mod tests {
         let session = session();
         let ask = || {
             let (reply, answer) = oneshot::channel();
-            (session.ask(reply).is_ok(), answer)
+            (session.add_question(reply).is_ok(), answer)
         };
         let waiting: Vec<_> = (0..MAX_QUESTIONS).map(|_| ask()).collect();
         assert!(waiting.iter().all(|(asked, _)| *asked));

@@ -15,7 +15,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Outgoing, StartedRequest},
-    http::{answer, handle_notification, modern_abilities},
+    http::{client_answer, handle_notification, modern_abilities},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -93,7 +93,7 @@ impl Connection<'_> {
     /// Reads messages, and runs the requests among them, until the client has closed its end.
     async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
         let mut requests = FuturesUnordered::new();
-        let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).unsent.news;
+        let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).backlog.news;
         let mut line = Vec::new();
         loop {
             tokio::select! {
@@ -111,7 +111,7 @@ impl Connection<'_> {
                 }
                 Some(()) = requests.next() => {}
                 Some(received) = news::next(&mut news) => self.notify(received).await,
-                uris = self.session.subscribed.updated() => {
+                uris = self.session.subscriptions.updated() => {
                     for uri in uris {
                         self.send(news::resource_updated(&uri, None)).await;
                     }
@@ -133,7 +133,7 @@ impl Connection<'_> {
     /// Sends notifications of changes to a client that has sent `initialize`. A client of 2026-07-28 gets the
     /// notifications to which it has subscribed, in answer to its `subscriptions/listen`.
     async fn notify(&self, received: Vec<News>) {
-        if self.session.agreed.get().is_none() {
+        if self.session.client_info.get().is_none() {
             return;
         }
         for news in received.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
@@ -153,7 +153,7 @@ impl Connection<'_> {
             Ok(Incoming::Notification { method, params }) => {
                 handle_notification(&self.session, &method, params.map_or("{}", |params| params.get()));
             }
-            Ok(Incoming::Response { id, outcome }) => self.session.accept_answer(&id, answer(outcome)),
+            Ok(Incoming::Response { id, outcome }) => self.session.accept_answer(&id, client_answer(outcome)),
             Err((id, refusal)) => self.refuse(id.as_ref(), &refusal).await,
         }
         None
@@ -184,8 +184,8 @@ impl Connection<'_> {
             Some(abilities) => self.caller(Era::Modern, abilities?),
             None if method == "initialize" => return self.gateway.negotiate(&self.session, request.params),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
-            None => match self.session.agreed.get() {
-                Some(agreed) => self.caller(Era::Legacy, agreed.abilities),
+            None => match self.session.client_info.get() {
+                Some(client) => self.caller(Era::Legacy, client.abilities),
                 None if method == "ping" => self.caller(Era::Legacy, toolrack_host::Abilities::NONE),
                 None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
             },

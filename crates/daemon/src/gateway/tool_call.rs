@@ -52,7 +52,7 @@ impl Inner {
             .caller(host_caller)
             .asker(self.asker(caller, updates.clone()));
         if wants_progress {
-            call = call.on_progress(reporter(updates));
+            call = call.on_progress(progress_reporter(updates));
         }
         outcome_of(self.host.call(call).await, caller.era)
     }
@@ -61,12 +61,18 @@ impl Inner {
     /// answer them.
     pub(super) fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> SharedAsker {
         let fallback = self.options.asker.clone();
-        Arc::new(ClientAsker { era: caller.era, client: caller.abilities, updates, fallback, name: None })
+        Arc::new(ClientAsker {
+            era: caller.era,
+            client_abilities: caller.abilities,
+            updates,
+            fallback,
+            question_name: None,
+        })
     }
 }
 
 /// Sends progress to the client. Drops what a slow client does not receive in time, because newer progress follows.
-fn reporter(updates: mpsc::Sender<Update>) -> OnProgress {
+fn progress_reporter(updates: mpsc::Sender<Update>) -> OnProgress {
     Arc::new(move |progress| {
         let _ = updates.try_send(Update::Progress(progress));
     })

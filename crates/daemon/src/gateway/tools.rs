@@ -36,30 +36,30 @@ struct ListedTool<'a> {
 
 impl<'a> ListedTool<'a> {
     fn of(tool: &'a CatalogTool, snapshot: &'a ViewSnapshot<'_>, era: Era) -> Self {
-        let described = tool.tool();
-        let output = described.output_schema.as_deref();
+        let definition = tool.tool();
+        let output = definition.output_schema.as_deref();
         Self {
             name: snapshot.name_of(tool),
-            title: described.title.as_deref(),
+            title: definition.title.as_deref(),
             description: snapshot.description_of(tool),
-            input_schema: &described.input_schema,
+            input_schema: &definition.input_schema,
             // Before 2026-07-28, an output schema must describe an object, and a client drops the whole list because of
             // one schema that does not.
             output_schema: output.filter(|schema| era == Era::Modern || describes_object(schema)),
-            annotations: (described.annotations != Annotations::default()).then_some(&described.annotations),
-            icons: described.icons.as_deref(),
-            meta: described.meta.as_deref(),
+            annotations: (definition.annotations != Annotations::default()).then_some(&definition.annotations),
+            icons: definition.icons.as_deref(),
+            meta: definition.meta.as_deref(),
         }
     }
 }
 
 fn describes_object(schema: &RawValue) -> bool {
     #[derive(Deserialize)]
-    struct Kind {
+    struct SchemaType {
         #[serde(rename = "type", default)]
         kind: Value,
     }
-    serde_json::from_str::<Kind>(schema.get()).is_ok_and(|schema| schema.kind == "object")
+    serde_json::from_str::<SchemaType>(schema.get()).is_ok_and(|schema| schema.kind == "object")
 }
 
 /// The result of `tools/list`: the page that follows `after`. Rendered once for each catalog, era (2026-07-28, or
@@ -73,7 +73,7 @@ pub(super) fn list(
 ) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Listed<'a> {
+    struct ToolList<'a> {
         tools: Vec<ListedTool<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
@@ -82,7 +82,7 @@ pub(super) fn list(
         let tools = catalog.tools().filter(|tool| snapshot.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
         let tools = tools.into_iter().map(|tool| ListedTool::of(tool, snapshot, era)).collect();
-        finish(json(&Listed { tools, next_cursor: next }).into())
+        finish(json(&ToolList { tools, next_cursor: next }).into())
     })
 }
 
@@ -90,8 +90,8 @@ pub(super) fn list(
 pub(super) fn result(outcome: ToolOutcome, era: Era) -> Bytes {
     match outcome.verbatim {
         Some(verbatim) if era == Era::Modern || !has_non_object_structure(&verbatim) => verbatim,
-        Some(verbatim) => without_structure(&verbatim),
-        None => rebuilt(outcome, era),
+        Some(verbatim) => structure_to_text(&verbatim),
+        None => rebuild_result(outcome, era),
     }
 }
 
@@ -114,7 +114,7 @@ fn has_non_object_structure(result: &[u8]) -> bool {
 }
 
 /// The result without structured content, which becomes a text block unless the result has a text already.
-fn without_structure(result: &[u8]) -> Bytes {
+fn structure_to_text(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
     };
@@ -130,7 +130,7 @@ fn without_structure(result: &[u8]) -> Bytes {
 
 /// Rebuilds a result of which a part was stored elsewhere because it is too large. A shortened text says itself where
 /// the rest is; in place of images, audio and resources, the result gets a text that says so.
-fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
+fn rebuild_result(outcome: ToolOutcome, era: Era) -> Bytes {
     let mut stored_media = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
     let mut placeholder = |media_type: &str| {
         let text = match stored_media.next() {
@@ -150,8 +150,8 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
                 placeholder(&mime_type)
             }
             Content::Resource { resource: ResourceContents { uri, mime_type, text: None, blob: None } } => {
-                let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                placeholder(&format!("{kind} of {uri}"))
+                let media_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                placeholder(&format!("{media_type} of {uri}"))
             }
             block => block,
         })
@@ -180,7 +180,7 @@ pub(super) enum Cacheable {
 pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Existing {
+    struct ExistingFields {
         #[serde(default)]
         result_type: Option<IgnoredAny>,
         #[serde(rename = "_meta", default)]
@@ -190,7 +190,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         #[serde(default)]
         cache_scope: Option<IgnoredAny>,
     }
-    let Ok(existing) = serde_json::from_slice::<Existing>(&result) else { return result };
+    let Ok(existing) = serde_json::from_slice::<ExistingFields>(&result) else { return result };
     // 200 bytes are enough for the fields below.
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
@@ -244,7 +244,7 @@ mod tests {
         let odd = br#"{"content":[],"structuredContent":[1, 2]}"#;
         assert!(has_non_object_structure(odd));
         assert!(!has_non_object_structure(br#"{"content":[],"structuredContent":{}}"#));
-        let plain: Value = serde_json::from_slice(&without_structure(odd)).unwrap();
+        let plain: Value = serde_json::from_slice(&structure_to_text(odd)).unwrap();
         assert_eq!(plain, json!({"content": [{"type": "text", "text": "[1,2]"}]}));
     }
 }

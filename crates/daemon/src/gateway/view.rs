@@ -18,12 +18,12 @@ use crate::profiles::{FollowedProfile, Profiles};
 /// The maximum number of views that are remembered, with the pages that were made for them.
 const MAX_VIEWS: usize = 64;
 /// The maximum number of pages of one view that are kept until the tools change.
-const KEPT_PAGES: usize = 64;
+const MAX_PAGES: usize = 64;
 /// The maximum number of patterns or servers in one parameter of a query.
 const MAX_WORDS: usize = 256;
 
 /// The parameters of a client's query that select tools, in their order.
-type Requested = Vec<(&'static str, String)>;
+type QueryParams = Vec<(&'static str, String)>;
 
 /// The key of a page: the era (2026-07-28, or older), and the last item of the page before.
 type PageKey = (Era, Option<String>);
@@ -55,21 +55,21 @@ impl Pages {
     }
 
     /// Whether the pages are those of the catalog of this `version`, seen through `profile`.
-    fn are_for(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
+    fn match_catalog(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
         self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
 
-    /// The page with this key, which `render` makes if it is not kept. Beyond [`KEPT_PAGES`], pages are not kept.
+    /// The page with this key, which `render` makes if it is not kept. Beyond [`MAX_PAGES`], pages are not kept.
     fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
         let rendered = || render(key.1.as_deref());
-        let mut link = &self.first;
-        for _ in 0..KEPT_PAGES {
+        let mut slot = &self.first;
+        for _ in 0..MAX_PAGES {
             let new = || Box::new(Page { key: key.clone(), rendered: rendered(), next: OnceLock::new() });
-            let page = link.get_or_init(new);
+            let page = slot.get_or_init(new);
             if page.key == key {
                 return page.rendered.clone();
             }
-            link = &page.next;
+            slot = &page.next;
         }
         rendered()
     }
@@ -78,21 +78,21 @@ impl Pages {
 /// The view of one client.
 #[derive(Debug)]
 pub(super) struct View {
-    requested: Requested,
+    params: QueryParams,
     selections: Vec<Selection>,
     profile: Option<FollowedProfile>,
     pages: ArcSwap<Pages>,
 }
 
 impl View {
-    fn new(requested: Requested, selections: Vec<Selection>, profile: Option<FollowedProfile>) -> Arc<Self> {
-        Arc::new(Self { requested, selections, profile, pages: ArcSwap::from_pointee(Pages::new(0, None)) })
+    fn new(params: QueryParams, selections: Vec<Selection>, profile: Option<FollowedProfile>) -> Arc<Self> {
+        Arc::new(Self { params, selections, profile, pages: ArcSwap::from_pointee(Pages::new(0, None)) })
     }
 
     /// Returns whether `other` was requested with the same text. Views are not compared by their addresses, because a
     /// view that was dropped from the cache is made a second time.
     pub(super) fn is_same_view(&self, other: &Self) -> bool {
-        self.requested == other.requested
+        self.params == other.params
     }
 
     /// The name of the profile, if the view has one.
@@ -115,7 +115,7 @@ impl View {
     ) -> Bytes {
         let snapshot = self.snapshot();
         let render = |after: Option<&str>| render(&snapshot, after);
-        let are_current = |pages: &Pages| pages.are_for(version, snapshot.profile.as_ref());
+        let are_current = |pages: &Pages| pages.match_catalog(version, snapshot.profile.as_ref());
         let stored = self.pages.load_full();
         if are_current(&stored) {
             return stored.page(key, render);
@@ -184,7 +184,7 @@ impl ViewSnapshot<'_> {
 /// All views of a gateway.
 #[derive(Debug)]
 pub(super) struct Views {
-    base: Selection,
+    base_selection: Selection,
     profiles: Profiles,
     default_view: Arc<View>,
     /// The most recently requested views.
@@ -196,9 +196,9 @@ impl Views {
         let profiles = options.profiles.clone();
         let profile = options.profile.clone().map(|name| FollowedProfile { name, profiles: profiles.clone() });
         Self {
-            base: options.selection.clone(),
+            base_selection: options.selection.clone(),
             profiles,
-            default_view: View::new(Requested::new(), vec![options.selection.clone()], profile),
+            default_view: View::new(QueryParams::new(), vec![options.selection.clone()], profile),
             views: ArcSwap::default(),
         }
     }
@@ -213,27 +213,27 @@ impl Views {
     /// # Errors
     /// When the query cannot be understood, or names a profile that does not exist.
     pub(super) fn for_query(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
-        let requested = parse_query(query);
-        if requested.is_empty() {
+        let params = parse_query(query);
+        if params.is_empty() {
             return Ok(self.default_view());
         }
-        if let Some(view) = self.views.load().iter().find(|known| known.requested == requested) {
+        if let Some(view) = self.views.load().iter().find(|view| view.params == params) {
             return match &view.profile {
                 Some(profile) if profile.profiles.get(&profile.name).is_none() => Err(self.no_profile(&profile.name)),
                 _ => Ok(view.clone()),
             };
         }
-        let (mut selections, mut profile) = (vec![self.base.clone()], None);
-        for (key, value) in &requested {
+        let (mut selections, mut profile) = (vec![self.base_selection.clone()], None);
+        for (key, value) in &params {
             match *key {
                 "profile" if profile.is_some() => {
                     return Err(Refusal::invalid_request("a request has one profile".to_owned()));
                 }
                 "profile" => profile = Some(self.profile(value)?),
-                key => selections.push(selection(key, value)?),
+                key => selections.push(parse_selection(key, value)?),
             }
         }
-        let view = View::new(requested, selections, profile);
+        let view = View::new(params, selections, profile);
         self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(MAX_VIEWS - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
@@ -255,34 +255,35 @@ impl Views {
 }
 
 /// Reads the parameters that select tools, and ignores all others.
-fn parse_query(query: Option<&str>) -> Requested {
+fn parse_query(query: Option<&str>) -> QueryParams {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter_map(|(key, value)| {
-            let key = ["tools", "servers", "profile"].into_iter().find(|known| *known == key)?;
+            let key = ["tools", "servers", "profile"].into_iter().find(|parameter| *parameter == key)?;
             Some((key, value.into_owned()))
         })
         .collect()
 }
 
 /// The profile that the query of a URL names.
-pub(super) fn profile_in(query: Option<&str>) -> Option<String> {
+pub(super) fn profile_in_query(query: Option<&str>) -> Option<String> {
     parse_query(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
 }
 
 /// Reads the selection in `tools` or `servers` of a query.
-fn selection(key: &str, value: &str) -> Result<Selection, Refusal> {
-    let all: Vec<_> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
-    if all.is_empty() || all.len() > MAX_WORDS {
+fn parse_selection(key: &str, value: &str) -> Result<Selection, Refusal> {
+    let words: Vec<_> =
+        value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
+    if words.is_empty() || words.len() > MAX_WORDS {
         return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MAX_WORDS} words")));
     }
     let selected = match key {
         "servers" => {
-            let names = all.into_iter().map(ServerName::new).collect::<Result<Vec<_>, _>>();
-            names.map(|names| Selection::all().of_servers(names)).map_err(|bad| bad.to_string())
+            let names = words.into_iter().map(ServerName::new).collect::<Result<Vec<_>, _>>();
+            names.map(|names| Selection::all().of_servers(names)).map_err(|error| error.to_string())
         }
         _ => {
-            let patterns = all.iter().map(|word| word.parse()).collect::<Result<Vec<Pattern>, _>>();
-            patterns.map(|patterns| Selection::all().only(patterns)).map_err(|bad| bad.to_string())
+            let patterns = words.iter().map(|word| word.parse()).collect::<Result<Vec<Pattern>, _>>();
+            patterns.map(|patterns| Selection::all().only(patterns)).map_err(|error| error.to_string())
         }
     };
     selected.map_err(Refusal::invalid_request)

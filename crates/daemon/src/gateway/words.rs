@@ -1,13 +1,14 @@
 //! The protocol's names and versions.
 
 /// The version of the modern era, in which each request carries its own state.
-pub(super) const MODERN: &str = "2026-07-28";
+pub(super) const MODERN_VERSION: &str = "2026-07-28";
 
 /// The versions of the legacy era, which begin a session with a handshake (`initialize`), newest first.
-pub(super) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+pub(super) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// All supported versions, newest first.
-pub(super) const VERSIONS: [&str; 5] = [MODERN, LEGACY[0], LEGACY[1], LEGACY[2], LEGACY[3]];
+pub(super) const VERSIONS: [&str; 5] =
+    [MODERN_VERSION, LEGACY_VERSIONS[0], LEGACY_VERSIONS[1], LEGACY_VERSIONS[2], LEGACY_VERSIONS[3]];
 
 pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

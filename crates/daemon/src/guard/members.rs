@@ -26,7 +26,7 @@ impl Members {
     ///
     /// # Errors
     /// When the store fails, and when the proof is not valid for this request.
-    pub(super) async fn proved(
+    pub(super) async fn prove(
         &self,
         method: &Method,
         path: &str,
@@ -83,7 +83,7 @@ impl Members {
     }
 
     /// Returns the page on which a user signs in.
-    pub(super) fn sign_in(&self) -> Option<&'static str> {
+    pub(super) fn sign_in_page(&self) -> Option<&'static str> {
         self.door.signs_in().then_some("/sign-in")
     }
 

@@ -10,7 +10,7 @@ use tokio::{
 };
 use toolrack_host::Principal;
 
-use crate::shares::{Full, Share, Shares};
+use crate::places::{Full, Place, Places};
 
 /// How many of the oldest connections are compared to choose a connection to end. The number is limited because the
 /// choice must be quick even while very many clients connect.
@@ -19,16 +19,16 @@ const MAX_COMPARED: usize = 16;
 /// All connections that have not shown a valid token yet. The task that accepts connections owns this value, and a
 /// connection reports to it when it has ended or is known.
 #[derive(Debug)]
-pub(crate) struct Unauthenticated {
+pub(crate) struct UnauthenticatedConnections {
     /// The number of the next connection.
-    next: u64,
+    next_number: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
     /// The numbers of the connections that have ended or are known now. The channel needs no bound: each connection
     /// sends its number at most twice, and all numbers are read when the next connection is accepted.
     unregistered: mpsc::UnboundedReceiver<u64>,
     unregister_sender: mpsc::UnboundedSender<u64>,
     /// The limits of known connections.
-    known_limits: Shares,
+    known_limits: Places,
 }
 
 /// An HTTP connection. The task that serves it, and the handlers of its requests, report here what happens to it.
@@ -38,10 +38,10 @@ pub(crate) struct Connection {
     state: watch::Sender<State>,
     unregister_sender: mpsc::UnboundedSender<u64>,
     /// The limits of known connections.
-    known_limits: Shares,
+    known_limits: Places,
     /// The place that this connection takes in `known_limits`, and the principal that sent the last request, which owns
     /// the place. `None` until the connection is known.
-    place: Mutex<Option<Share>>,
+    place: Mutex<Option<Place>>,
 }
 
 /// The state of a connection.
@@ -53,9 +53,9 @@ struct State {
     must_end: bool,
     /// How many of its requests are being answered.
     requests: usize,
-    /// When the client began to be silent: when the connection was accepted, or the last of its requests was answered.
+    /// Since when the connection is idle: when the connection was accepted, or the last of its requests was answered.
     /// Without meaning while `requests` is not 0.
-    silent_since: Instant,
+    idle_since: Instant,
 }
 
 /// Counts a request of a connection as being answered, until it is dropped.
@@ -66,20 +66,20 @@ impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.change(|state| {
             state.requests = state.requests.saturating_sub(1);
-            state.silent_since = Instant::now();
+            state.idle_since = Instant::now();
         });
     }
 }
 
-impl Unauthenticated {
+impl UnauthenticatedConnections {
     /// Starts without connections. A connection that shows a valid token counts in `known_limits` from then on.
-    pub(crate) fn new(known_limits: Shares) -> Self {
+    pub(crate) fn new(known_limits: Places) -> Self {
         let (unregister_sender, unregistered) = mpsc::unbounded_channel();
-        Self { next: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known_limits }
+        Self { next_number: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known_limits }
     }
 
     /// Returns the connections that have not shown a valid token, after removing those that were unregistered.
-    fn current(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
+    fn registered(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
         while let Ok(number) = self.unregistered.try_recv() {
             self.by_number.remove(&number);
         }
@@ -87,32 +87,32 @@ impl Unauthenticated {
     }
 
     pub(crate) fn len(&mut self) -> usize {
-        self.current().len()
+        self.registered().len()
     }
 
     /// Registers a new connection.
     pub(crate) fn register(&mut self) -> Arc<Connection> {
-        let state = State { is_known: false, must_end: false, requests: 0, silent_since: Instant::now() };
-        let (number, unregister_sender) = (self.next, self.unregister_sender.clone());
+        let state = State { is_known: false, must_end: false, requests: 0, idle_since: Instant::now() };
+        let (number, unregister_sender) = (self.next_number, self.unregister_sender.clone());
         let known_limits = self.known_limits.clone();
-        self.next += 1;
+        self.next_number += 1;
         let place = Mutex::new(None);
         let connection =
             Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known_limits, place });
-        self.current().insert(number, Arc::clone(&connection));
+        self.registered().insert(number, Arc::clone(&connection));
         connection
     }
 
-    /// Ends one of the [`MAX_COMPARED`] oldest connections: the one that has been silent for the longest time or, if a
+    /// Ends one of the [`MAX_COMPARED`] oldest connections: the one that has been idle for the longest time or, if a
     /// request of each is being answered, any of them. Returns whether there was a connection to end.
-    pub(crate) fn end_one(&mut self) -> bool {
-        let current = self.current();
-        let longest_silent = current.values().take(MAX_COMPARED).min_by_key(|connection| {
+    pub(crate) fn end_longest_idle(&mut self) -> bool {
+        let registered = self.registered();
+        let longest_idle = registered.values().take(MAX_COMPARED).min_by_key(|connection| {
             let state = *connection.state.borrow();
-            (state.requests > 0, state.silent_since)
+            (state.requests > 0, state.idle_since)
         });
-        let Some(number) = longest_silent.map(|connection| connection.number) else { return false };
-        if let Some(connection) = current.remove(&number) {
+        let Some(number) = longest_idle.map(|connection| connection.number) else { return false };
+        if let Some(connection) = registered.remove(&number) {
             connection.change(|state| state.must_end = true);
         }
         true
@@ -138,9 +138,9 @@ impl Connection {
     ///
     /// # Errors
     /// [`Full`] when the principal has too many connections. Then the connection stays as it was.
-    pub(crate) fn give_to(&self, principal: &Principal) -> Result<(), Full> {
+    pub(crate) fn assign_to(&self, principal: &Principal) -> Result<(), Full> {
         let mut place = self.place.lock();
-        if place.as_ref().is_some_and(|place| place.is_of(principal)) {
+        if place.as_ref().is_some_and(|place| place.is_held_by(principal)) {
             return Ok(());
         }
         *place = Some(self.known_limits.take(principal)?);
@@ -154,7 +154,7 @@ impl Connection {
 
     /// Waits until the connection must end, because it has not shown a valid token, and either another connection needs
     /// its place, or its client has sent no head of a request for `head_timeout`. Never returns for a known connection.
-    pub(crate) async fn must_close(&self, head_timeout: Duration) {
+    pub(crate) async fn until_must_end(&self, head_timeout: Duration) {
         let mut states = self.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
@@ -168,12 +168,12 @@ impl Connection {
             tokio::select! {
                 // Cannot fail, because this connection owns the sender.
                 _ = states.changed() => {}
-                () = sleep_until(state.silent_since + head_timeout), if state.requests == 0 => return,
+                () = sleep_until(state.idle_since + head_timeout), if state.requests == 0 => return,
             }
         }
     }
 
-    /// Changes the state, and wakes the task that waits in [`Self::must_close`].
+    /// Changes the state, and wakes the task that waits in [`Self::until_must_end`].
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_if_modified(|state| {
             let was_known = state.is_known;
@@ -195,8 +195,8 @@ mod tests {
     const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// No connections yet. There may be eight known ones, two of each member.
-    fn unauthenticated() -> Unauthenticated {
-        Unauthenticated::new(Shares::new(8, 2))
+    fn unauthenticated() -> UnauthenticatedConnections {
+        UnauthenticatedConnections::new(Places::new(8, 2))
     }
 
     #[tokio::test(start_paused = true)]
@@ -205,34 +205,34 @@ mod tests {
         let (ann, bob) = (person("ann"), person("bob"));
         let mut unauthenticated = unauthenticated();
         let [first, second, third] = [(); 3].map(|()| unauthenticated.register());
-        assert_eq!([&first, &second, &third].map(|one| one.give_to(&bob)), [Ok(()), Ok(()), Err(Full::Share)]);
-        assert_eq!(first.give_to(&bob), Ok(()), "a connection of bob carries as many requests as bob sends");
+        assert_eq!([&first, &second, &third].map(|one| one.assign_to(&bob)), [Ok(()), Ok(()), Err(Full::MemberShare)]);
+        assert_eq!(first.assign_to(&bob), Ok(()), "a connection of bob carries as many requests as bob sends");
         assert_eq!(unauthenticated.len(), 1, "the third connection did not get a place, although its token is valid");
-        assert_eq!(third.give_to(&ann), Ok(()));
+        assert_eq!(third.assign_to(&ann), Ok(()));
         // A proxy sends a request of ann on a connection that belonged to bob, who then has room for another one.
-        assert_eq!((second.give_to(&ann), unauthenticated.register().give_to(&bob)), (Ok(()), Ok(())));
+        assert_eq!((second.assign_to(&ann), unauthenticated.register().assign_to(&bob)), (Ok(()), Ok(())));
         let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.register()).collect();
-        assert!(of_the_machine.iter().all(|one| one.give_to(&Principal::LOCAL).is_ok()));
+        assert!(of_the_machine.iter().all(|one| one.assign_to(&Principal::LOCAL).is_ok()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_that_was_silent_the_longest_makes_room_and_no_known_one_does() {
         let mut unauthenticated = unauthenticated();
         let known = unauthenticated.register();
-        known.give_to(&Principal::LOCAL).unwrap();
+        known.assign_to(&Principal::LOCAL).unwrap();
         let busy = unauthenticated.register();
         let request = busy.begin_request();
         advance(Duration::from_secs(1)).await;
         let (first, second) = (unauthenticated.register(), unauthenticated.register());
         advance(Duration::from_secs(1)).await;
         drop(first.begin_request());
-        let is_over = |connection: &Connection| connection.must_close(HEAD_TIMEOUT).now_or_never().is_some();
+        let is_over = |connection: &Connection| connection.until_must_end(HEAD_TIMEOUT).now_or_never().is_some();
         for over in [&second, &first, &busy] {
             assert!(!is_over(over));
-            assert!(unauthenticated.end_one());
+            assert!(unauthenticated.end_longest_idle());
             assert!(is_over(over));
         }
-        assert!(!unauthenticated.end_one());
+        assert!(!unauthenticated.end_longest_idle());
         assert!(!is_over(&known));
         drop(request);
     }
@@ -242,16 +242,16 @@ mod tests {
         let mut unauthenticated = unauthenticated();
         let (silent, known, busy) =
             (unauthenticated.register(), unauthenticated.register(), unauthenticated.register());
-        known.give_to(&Principal::LOCAL).unwrap();
+        known.assign_to(&Principal::LOCAL).unwrap();
         let request = busy.begin_request();
         let began = Instant::now();
-        silent.must_close(HEAD_TIMEOUT).await;
+        silent.until_must_end(HEAD_TIMEOUT).await;
         assert_eq!(began.elapsed(), HEAD_TIMEOUT);
         advance(HEAD_TIMEOUT).await;
-        assert!(busy.must_close(HEAD_TIMEOUT).now_or_never().is_none());
-        assert!(known.must_close(HEAD_TIMEOUT).now_or_never().is_none());
+        assert!(busy.until_must_end(HEAD_TIMEOUT).now_or_never().is_none());
+        assert!(known.until_must_end(HEAD_TIMEOUT).now_or_never().is_none());
         drop(request);
-        busy.must_close(HEAD_TIMEOUT).await;
+        busy.until_must_end(HEAD_TIMEOUT).await;
         assert_eq!(began.elapsed(), HEAD_TIMEOUT * 3);
     }
 }

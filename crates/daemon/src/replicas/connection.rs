@@ -40,7 +40,7 @@ const MAX_REMEMBERED_RESETS: usize = 1_000;
 pub(super) type RequestSender = SendRequest<Full<Bytes>>;
 
 /// An attempt to open a connection, whose outcome several requests can await. `None` if it failed.
-type Opening = Shared<BoxFuture<'static, Option<RequestSender>>>;
+type ConnectionAttempt = Shared<BoxFuture<'static, Option<RequestSender>>>;
 
 /// Opens the connection to one sibling, and opens a new one after that has ended.
 pub(super) struct Connector {
@@ -48,7 +48,7 @@ pub(super) struct Connector {
     /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
     /// The latest attempt to open a connection.
-    last: watch::Sender<Option<Opening>>,
+    last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,
     tasks: TaskTracker,
@@ -57,27 +57,27 @@ pub(super) struct Connector {
 impl Connector {
     pub(super) fn new(address: String, tls: Option<ClientConfig>, gone: CancellationToken) -> Self {
         let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
-        Self { address, tls, last: watch::Sender::new(None), gone, tasks: TaskTracker::new() }
+        Self { address, tls, last_attempt: watch::Sender::new(None), gone, tasks: TaskTracker::new() }
     }
 
     /// The open connection, or a new one if there is none. Requests that wait for it at the same time share one
     /// attempt. `None` if the attempt fails, or takes longer than [`CONNECT_TIMEOUT`].
     pub(super) async fn request_sender(&self) -> Option<RequestSender> {
-        let mut opening = None;
-        self.last.send_if_modified(|last| {
-            let is_over = last.as_ref().is_none_or(|last| {
-                last.peek().is_some_and(|opened| opened.as_ref().is_none_or(SendRequest::is_closed))
+        let mut attempt = None;
+        self.last_attempt.send_if_modified(|last_attempt| {
+            let is_over = last_attempt.as_ref().is_none_or(|last_attempt| {
+                last_attempt.peek().is_some_and(|opened| opened.as_ref().is_none_or(SendRequest::is_closed))
             });
             if is_over {
-                *last = Some(self.open());
+                *last_attempt = Some(self.open());
             }
-            opening.clone_from(last);
+            attempt.clone_from(last_attempt);
             is_over
         });
-        opening?.await
+        attempt?.await
     }
 
-    fn open(&self) -> Opening {
+    fn open(&self) -> ConnectionAttempt {
         let (address, tls) = (self.address.clone(), self.tls.clone());
         let (gone, tasks) = (self.gone.clone(), self.tasks.clone());
         async move {

@@ -41,15 +41,21 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 pub(super) struct Sibling {
     replica: Replica,
     connector: Connector,
-    /// The number of the sibling's last heartbeat, and when this replica first saw that number. Only a cell: no task
-    /// waits for a change.
-    last_heartbeat: watch::Sender<(i64, Instant)>,
+    /// The sibling's last heartbeat. Only a cell: no task waits for a change.
+    last_heartbeat: watch::Sender<SeenHeartbeat>,
     /// Cancelled when the sibling's row has gone from the database.
     gone: CancellationToken,
 }
 
+/// A heartbeat of a sibling.
+struct SeenHeartbeat {
+    number: i64,
+    /// When this replica first saw a heartbeat of this number.
+    first_seen: Instant,
+}
+
 /// The outcome of forwarding a request.
-pub(super) enum Forwarded {
+pub(super) enum ForwardOutcome {
     Answered(Response),
     /// The request can be sent again: the sibling has not read it, or is not the replica that serves the tenant (its
     /// home), or the request changes nothing.
@@ -60,11 +66,12 @@ pub(super) enum Forwarded {
 
 impl Sibling {
     pub(super) fn new(replica: Replica, identity: &Identity) -> Self {
-        let (tls, gone) = (identity.client(replica.public_key.clone()).ok(), CancellationToken::new());
+        let (tls, gone) = (identity.client_config(replica.public_key.clone()).ok(), CancellationToken::new());
         // Without TLS settings, the connector never connects, as with a sibling that cannot be reached.
         let connector = Connector::new(replica.address.clone(), tls, gone.clone());
         // No heartbeat has the number -1, so the first heartbeat that is recorded counts as new.
-        Self { replica, connector, last_heartbeat: watch::Sender::new((-1, Instant::now())), gone }
+        let last_heartbeat = watch::Sender::new(SeenHeartbeat { number: -1, first_seen: Instant::now() });
+        Self { replica, connector, last_heartbeat, gone }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -79,13 +86,13 @@ impl Sibling {
     /// that number.
     pub(super) fn record_heartbeat(&self, number: i64) -> Instant {
         self.last_heartbeat.send_if_modified(|last| {
-            let is_new = last.0 != number;
+            let is_new = last.number != number;
             if is_new {
-                *last = (number, Instant::now());
+                *last = SeenHeartbeat { number, first_seen: Instant::now() };
             }
             is_new
         });
-        self.last_heartbeat.borrow().1
+        self.last_heartbeat.borrow().first_seen
     }
 
     /// Gives up all requests to this sibling, and ends their answers with an error.
@@ -101,19 +108,21 @@ impl Sibling {
         body: Bytes,
         host: &HeaderValue,
         ending: &CancellationToken,
-    ) -> Forwarded {
-        let Some(request) = request_to_sibling(head, body, host) else { return Forwarded::SendAgain };
+    ) -> ForwardOutcome {
+        let Some(request) = request_to_sibling(head, body, host) else { return ForwardOutcome::SendAgain };
         let connected = self.gone.run_until_cancelled(self.connector.request_sender()).await;
-        let Some(mut sender) = connected.flatten() else { return Forwarded::SendAgain };
+        let Some(mut sender) = connected.flatten() else { return ForwardOutcome::SendAgain };
         match self.gone.run_until_cancelled(sender.try_send_request(request)).await {
-            Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => Forwarded::SendAgain,
-            Some(Ok(response)) => Forwarded::Answered(self.answer(response, head.method.is_safe().then_some(ending))),
-            // hyper gives a request back as `message` if it has sent nothing of it.
-            Some(Err(failed)) if failed.message().is_some() || was_not_processed(failed.error()) => {
-                Forwarded::SendAgain
+            Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => ForwardOutcome::SendAgain,
+            Some(Ok(response)) => {
+                ForwardOutcome::Answered(self.answer(response, head.method.is_safe().then_some(ending)))
             }
-            Some(Err(failed)) => {
-                tracing::debug!("a request to another replica was lost: {}", failed.error());
+            // hyper gives a request back as `message` if it has sent nothing of it.
+            Some(Err(error)) if error.message().is_some() || was_not_processed(error.error()) => {
+                ForwardOutcome::SendAgain
+            }
+            Some(Err(error)) => {
+                tracing::debug!("a request to another replica was lost: {}", error.error());
                 self.outcome_without_answer(head)
             }
             None => self.outcome_without_answer(head),
@@ -121,10 +130,10 @@ impl Sibling {
     }
 
     /// The outcome of a request that got no answer. A request that changes nothing can be sent again.
-    fn outcome_without_answer(&self, head: &Parts) -> Forwarded {
+    fn outcome_without_answer(&self, head: &Parts) -> ForwardOutcome {
         match head.method.is_safe() {
-            true => Forwarded::SendAgain,
-            false => Forwarded::Lost,
+            true => ForwardOutcome::SendAgain,
+            false => ForwardOutcome::Lost,
         }
     }
 
@@ -132,7 +141,7 @@ impl Sibling {
     /// as if it were complete. A body that the sibling does not finish ends with an error, so that the client knows
     /// that it is incomplete.
     fn answer(&self, response: Response<Incoming>, end: Option<&CancellationToken>) -> Response {
-        let (status, headers) = (response.status(), passed_on(response.headers()));
+        let (status, headers) = (response.status(), end_to_end_headers(response.headers()));
         let body = ForwardedBody {
             is_sized: response.headers().contains_key(CONTENT_LENGTH),
             held_back: None,
@@ -197,7 +206,7 @@ fn request_to_sibling(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<R
     uri.path_and_query = Some(head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")));
     let mut request = Request::new(Full::new(body));
     (*request.method_mut(), *request.uri_mut()) = (head.method.clone(), Uri::from_parts(uri).ok()?);
-    let mut headers = passed_on(&head.headers);
+    let mut headers = end_to_end_headers(&head.headers);
     // hyper sets the length of `body`. `Expect` has been answered: the client has already sent the whole body.
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
@@ -208,16 +217,16 @@ fn request_to_sibling(head: &Parts, body: Bytes, host: &HeaderValue) -> Option<R
 
 /// Returns the headers that are passed on. Headers that are only about the connection on which they came are left out:
 /// [`HOP_BY_HOP`], and the headers that `Connection` names.
-fn passed_on(headers: &HeaderMap) -> HeaderMap {
+fn end_to_end_headers(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
-    let named: Vec<_> = headers
+    let connection_headers: Vec<_> = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|names| names.to_str().ok())
         .flat_map(|names| names.split(','))
         .filter_map(|name| name.trim().parse::<HeaderName>().ok())
         .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in connection_headers.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
     headers
@@ -237,7 +246,7 @@ mod tests {
             ("mcp-session-id", "s"),
         ];
         let headers = headers.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()));
-        let kept = passed_on(&headers.into_iter().collect());
+        let kept = end_to_end_headers(&headers.into_iter().collect());
         let names: Vec<_> = kept.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["authorization", "mcp-session-id"]);
     }

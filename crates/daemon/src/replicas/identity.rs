@@ -64,7 +64,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`NoIdentity`]
-    pub(crate) fn client(&self, public_key: Vec<u8>) -> Result<ClientConfig, NoIdentity> {
+    pub(crate) fn client_config(&self, public_key: Vec<u8>) -> Result<ClientConfig, NoIdentity> {
         let verifier = Verifier { expected: Some(public_key), provider: Arc::clone(&self.provider) };
         let config = ClientConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
         let config = config.map_err(|error| NoIdentity(Some(error)))?.dangerous();
@@ -80,7 +80,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`NoIdentity`]
-    pub(crate) fn server(&self) -> Result<ServerConfig, NoIdentity> {
+    pub(crate) fn server_config(&self) -> Result<ServerConfig, NoIdentity> {
         let verifier = Verifier { expected: None, provider: Arc::clone(&self.provider) };
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
         let config = config.map_err(|error| NoIdentity(Some(error)))?;
@@ -220,8 +220,8 @@ mod tests {
     /// `None` when the connection fails.
     async fn greet(server: &Identity, client: &Identity, expected: &[u8]) -> Option<Vec<u8>> {
         let (server_end, client_end) = duplex(64 * 1024);
-        let acceptor = TlsAcceptor::from(Arc::new(server.server().unwrap()));
-        let connector = TlsConnector::from(Arc::new(client.client(expected.to_vec()).unwrap()));
+        let acceptor = TlsAcceptor::from(Arc::new(server.server_config().unwrap()));
+        let connector = TlsConnector::from(Arc::new(client.client_config(expected.to_vec()).unwrap()));
         let serving = async {
             let mut stream = acceptor.accept(server_end).await.ok()?;
             stream.write_all(b"hello").await.ok()?;

@@ -60,7 +60,7 @@ impl SiblingListener {
         // may send its first request before it learns that the server has refused its key. It then cannot know whether
         // the request was read, and must treat it as lost. The answer `misdirected_request` tells it that the request
         // was not read, so that it can send it again.
-        let acceptor = TlsAcceptor::from(Arc::new(replicas.identity.server()?));
+        let acceptor = TlsAcceptor::from(Arc::new(replicas.identity.server_config()?));
         Ok(Self { listener, acceptor, replicas: Arc::clone(replicas) })
     }
 
@@ -109,7 +109,7 @@ async fn serve_connection(
         Err(error) => return tracing::debug!("the TLS handshake of a connection failed: {error}"),
     };
     let Some(key) = key_of(&stream) else { return };
-    let is_sibling = move || replicas.has_key(&key);
+    let is_sibling = move || replicas.is_sibling_key(&key);
     let router = router.layer(from_fn({
         let is_sibling = is_sibling.clone();
         move |request: Request, next: Next| {

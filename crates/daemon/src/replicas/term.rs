@@ -19,7 +19,7 @@ pub(super) struct Term {
     pub(super) id: String,
     /// When the term ends if no further heartbeat is written before.
     end: watch::Sender<Instant>,
-    known: RwLock<OtherReplicas>,
+    others: RwLock<OtherReplicas>,
 }
 
 /// What this replica knows of the other replicas (its siblings).
@@ -35,14 +35,14 @@ struct OtherReplicas {
 #[derive(Clone)]
 pub(super) enum Home {
     /// This replica.
-    Here,
+    ThisReplica,
     /// Another replica.
-    At(Arc<Sibling>),
+    Sibling(Arc<Sibling>),
 }
 
 impl Term {
     pub(super) fn new(id: String, end: Instant) -> Self {
-        Self { id, end: watch::Sender::new(end), known: RwLock::default() }
+        Self { id, end: watch::Sender::new(end), others: RwLock::default() }
     }
 
     pub(super) fn end(&self) -> Instant {
@@ -50,7 +50,7 @@ impl Term {
     }
 
     /// Whether the term has not ended, so that this replica may serve tenants.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         Instant::now() < self.end()
     }
 
@@ -61,7 +61,7 @@ impl Term {
 
     /// The ids of the siblings that are known now.
     pub(super) fn sibling_ids(&self) -> BTreeSet<String> {
-        self.known.read().siblings.keys().cloned().collect()
+        self.others.read().siblings.keys().cloned().collect()
     }
 
     /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of the siblings that have been
@@ -75,53 +75,53 @@ impl Term {
         identity: &Identity,
         timeout: Duration,
     ) -> Vec<Heartbeat> {
-        let mut known = self.known.write();
+        let mut others = self.others.write();
         let mut silent = Vec::new();
         for heartbeat in heartbeats.iter().filter(|heartbeat| heartbeat.replica.id != self.id) {
-            if known.sibling(&heartbeat.replica, identity).record_heartbeat(heartbeat.number).elapsed() >= timeout {
+            if others.sibling(&heartbeat.replica, identity).record_heartbeat(heartbeat.number).elapsed() >= timeout {
                 silent.push(heartbeat.clone());
             }
         }
         let is_gone = |id: &String| known_before.contains(id) && !heartbeats.iter().any(|last| last.replica.id == *id);
-        for (_, gone) in known.siblings.extract_if(.., |id, _| is_gone(id)) {
+        for (_, gone) in others.siblings.extract_if(.., |id, _| is_gone(id)) {
             gone.give_up();
         }
-        let OtherReplicas { siblings, homes } = &mut *known;
+        let OtherReplicas { siblings, homes } = &mut *others;
         homes.retain(|_, home| match home {
-            Home::Here => true,
-            Home::At(sibling) => siblings.contains_key(sibling.id()),
+            Home::ThisReplica => true,
+            Home::Sibling(sibling) => siblings.contains_key(sibling.id()),
         });
         silent
     }
 
     /// Whether a sibling has this public key.
-    pub(super) fn has_key(&self, public_key: &[u8]) -> bool {
-        self.known.read().siblings.values().any(|sibling| sibling.public_key() == public_key)
+    pub(super) fn is_sibling_key(&self, public_key: &[u8]) -> bool {
+        self.others.read().siblings.values().any(|sibling| sibling.public_key() == public_key)
     }
 
     /// The home of `tenant`, as far as this replica remembers it.
-    pub(super) fn known_home(&self, tenant: &str) -> Option<Home> {
-        self.known.read().homes.get(tenant).cloned()
+    pub(super) fn remembered_home(&self, tenant: &str) -> Option<Home> {
+        self.others.read().homes.get(tenant).cloned()
     }
 
     /// Remembers that `replica` is the home of `tenant`.
     pub(super) fn remember_home(&self, tenant: &str, replica: &Replica, identity: &Identity) -> Home {
-        let mut known = self.known.write();
+        let mut others = self.others.write();
         let home = match replica.id == self.id {
-            true => Home::Here,
-            false => Home::At(known.sibling(replica, identity)),
+            true => Home::ThisReplica,
+            false => Home::Sibling(others.sibling(replica, identity)),
         };
-        known.homes.insert(tenant.to_owned(), home.clone());
+        others.homes.insert(tenant.to_owned(), home.clone());
         home
     }
 
     /// Forgets that `sibling` is the home of `tenant`. Does nothing if another replica is the home by now.
     pub(super) fn forget_home(&self, tenant: &str, sibling: &Sibling) {
-        let mut known = self.known.write();
-        if let Some(Home::At(known_sibling)) = known.homes.get(tenant)
+        let mut others = self.others.write();
+        if let Some(Home::Sibling(known_sibling)) = others.homes.get(tenant)
             && known_sibling.id() == sibling.id()
         {
-            known.homes.remove(tenant);
+            others.homes.remove(tenant);
         }
     }
 }
@@ -170,9 +170,9 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(silent(&[("own", 1), ("a", 1), ("b", 2)]), ["a"], "this replica itself never counts");
         assert_eq!(silent(&[("own", 1), ("a", 2), ("b", 2)]), [""; 0], "it has written again");
-        assert!(!term.is_held(), "its own heartbeat is late");
+        assert!(!term.is_active(), "its own heartbeat is late");
         term.extend_to(Instant::now() + TIMEOUT);
-        assert!(term.is_held());
+        assert!(term.is_active());
     }
 
     #[tokio::test]
@@ -185,21 +185,21 @@ mod tests {
         term.remember_home("cord", &replica("own"), &identity);
         term.update_siblings(&[], &known_before, &identity, TIMEOUT);
         assert_eq!(term.sibling_ids(), ids(&["b"]));
-        assert!(term.known_home("acme").is_none(), "this home is gone");
-        assert!(matches!(term.known_home("bolt"), Some(Home::At(sibling)) if sibling.id() == "b"));
-        assert!(matches!(term.known_home("cord"), Some(Home::Here)));
-        assert!(term.has_key(b"b") && !term.has_key(b"a"));
+        assert!(term.remembered_home("acme").is_none(), "this home is gone");
+        assert!(matches!(term.remembered_home("bolt"), Some(Home::Sibling(sibling)) if sibling.id() == "b"));
+        assert!(matches!(term.remembered_home("cord"), Some(Home::ThisReplica)));
+        assert!(term.is_sibling_key(b"b") && !term.is_sibling_key(b"a"));
     }
 
     #[tokio::test]
     async fn a_home_that_another_replica_has_taken_over_is_not_forgotten() {
         let (term, identity) = term();
-        let Home::At(before) = term.remember_home("acme", &replica("a"), &identity) else { unreachable!() };
+        let Home::Sibling(before) = term.remember_home("acme", &replica("a"), &identity) else { unreachable!() };
         term.remember_home("acme", &replica("b"), &identity);
         term.forget_home("acme", &before);
-        assert!(matches!(term.known_home("acme"), Some(Home::At(sibling)) if sibling.id() == "b"));
+        assert!(matches!(term.remembered_home("acme"), Some(Home::Sibling(sibling)) if sibling.id() == "b"));
         term.remember_home("acme", &replica("a"), &identity);
         term.forget_home("acme", &before);
-        assert!(term.known_home("acme").is_none());
+        assert!(term.remembered_home("acme").is_none());
     }
 }

@@ -39,15 +39,15 @@ impl RunningReplica {
 /// What the replica `name` does with a request: it answers itself if it is the home of `acme`, or has the home answer.
 async fn answer(name: &'static str, replicas: Arc<Replicas>, request: Request) -> Response {
     match replicas.route("acme", request).await {
-        Routed::Here(request) if request.uri().path() == "/large" => vec![0; 8 << 20].into_response(),
-        Routed::Here(request) => {
+        RouteOutcome::ServeHere(request) if request.uri().path() == "/large" => vec![0; 8 << 20].into_response(),
+        RouteOutcome::ServeHere(request) => {
             let (head, body) = request.into_parts();
             let body = to_bytes(body, 1_000).await.unwrap();
             let host = head.headers[HOST].to_str().unwrap();
             let path = head.uri.path_and_query().unwrap();
             format!("{name}: {} {path} {host} {}", head.method, String::from_utf8_lossy(&body)).into_response()
         }
-        Routed::Answered(response) => response,
+        RouteOutcome::Answered(response) => response,
     }
 }
 
@@ -139,7 +139,7 @@ async fn a_replica_that_its_siblings_removed_ends_its_worlds_and_joins_anew() {
     store.leave_replicas(&first).await.unwrap();
     times_ended.wait_for(|times| *times == 1).await.unwrap();
     let second = terms.wait_for(|term| term.as_ref().is_some_and(|term| term.id != first)).await.unwrap().clone();
-    assert!(second.unwrap().known_home("acme").is_none());
+    assert!(second.unwrap().remembered_home("acme").is_none());
 }
 
 #[tokio::test]
@@ -150,6 +150,6 @@ async fn a_request_of_a_stranger_is_not_read() {
     let stranger = Sibling::new(replica, &Identity::new().unwrap());
     let (head, ()) = Request::builder().method(Method::POST).uri("/mcp").body(()).unwrap().into_parts();
     let sent = stranger.forward(&head, Bytes::from("hello"), &HeaderValue::from_static("x"), &one.ending).await;
-    assert!(matches!(sent, Forwarded::SendAgain));
+    assert!(matches!(sent, ForwardOutcome::SendAgain));
     assert_eq!(store.home("acme").await.unwrap(), None);
 }

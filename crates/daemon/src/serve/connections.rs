@@ -25,8 +25,8 @@ use tower::Layer as _;
 
 use super::ACCEPT_PAUSE;
 use crate::{
-    guard::{Connection, Unauthenticated},
-    shares::Shares,
+    guard::{Connection, UnauthenticatedConnections},
+    places::Places,
 };
 
 /// The maximum number of connections that are answered at once while the daemon waits for the calls under way to end:
@@ -57,7 +57,7 @@ pub(super) struct Routers {
     pub(super) router: Router,
     /// Answers new connections while the daemon waits for the calls under way to end. Without it, new connections are
     /// refused.
-    pub(super) at_the_end: Option<Router>,
+    pub(super) ending_router: Option<Router>,
 }
 
 /// Answers requests until `ending` is cancelled, and then finishes the answers under way ([`Routers`] says how it
@@ -70,10 +70,10 @@ pub(super) async fn serve(
     bounds: Bounds,
     ending: CancellationToken,
 ) {
-    let Routers { router, at_the_end } = routers;
+    let Routers { router, ending_router } = routers;
     let places = Arc::new(Semaphore::new(bounds.max));
-    let shared = Arc::new(Shared { tls, router, bounds, places, ending: ending.clone() });
-    let mut unauthenticated = Unauthenticated::new(Shares::new(bounds.max, bounds.max_per_member));
+    let shared = Arc::new(SharedState { tls, router, bounds, places, ending: ending.clone() });
+    let mut unauthenticated = UnauthenticatedConnections::new(Places::new(bounds.max, bounds.max_per_member));
     let mut connections = JoinSet::new();
     let mut evictions = EvictionCounter::default();
     loop {
@@ -85,7 +85,7 @@ pub(super) async fn serve(
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
-                        place = shared.place(&mut unauthenticated) => place,
+                        place = shared.acquire_place(&mut unauthenticated) => place,
                     };
                     let Ok(place) = place else { break };
                     connections.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
@@ -94,17 +94,17 @@ pub(super) async fn serve(
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
                     // File descriptors have probably run out, so a connection without a token has to go.
-                    unauthenticated.end_one();
+                    unauthenticated.end_longest_idle();
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
         }
     }
-    if let Some(router) = at_the_end {
+    if let Some(router) = ending_router {
         // Load balancers still get answers until the calls under way have ended.
         let bounds = Bounds { max: MAX_CHECKS, ..bounds };
         let (places, ending) = (Arc::new(Semaphore::new(bounds.max)), CancellationToken::new());
-        let shared = Arc::new(Shared { tls: shared.tls.clone(), router, bounds, places, ending });
+        let shared = Arc::new(SharedState { tls: shared.tls.clone(), router, bounds, places, ending });
         let mut checks = JoinSet::new();
         loop {
             tokio::select! {
@@ -123,7 +123,7 @@ pub(super) async fn serve(
 }
 
 /// State that all connections share.
-struct Shared {
+struct SharedState {
     /// `None` for connections without TLS.
     tls: Option<TlsAcceptor>,
     router: Router,
@@ -134,14 +134,17 @@ struct Shared {
     ending: CancellationToken,
 }
 
-impl Shared {
+impl SharedState {
     /// Returns a place for a connection. If no place is free, ends a connection that has not shown a valid token, and
     /// waits for a place.
-    async fn place(&self, unauthenticated: &mut Unauthenticated) -> io::Result<OwnedSemaphorePermit> {
+    async fn acquire_place(
+        &self,
+        unauthenticated: &mut UnauthenticatedConnections,
+    ) -> io::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
-        unauthenticated.end_one();
+        unauthenticated.end_longest_idle();
         Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)
     }
 }
@@ -150,27 +153,27 @@ impl Shared {
 #[derive(Default)]
 struct EvictionCounter {
     /// The number of these connections since the last warning.
-    number: usize,
+    count: usize,
     /// When the last warning was written.
-    reported: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
 impl EvictionCounter {
     /// Ends connections that have not shown a valid token, until there is room for one more within the limit `bound`.
-    fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
-        while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
+    fn make_room(&mut self, unauthenticated: &mut UnauthenticatedConnections, bound: usize) {
+        while unauthenticated.len() >= bound.max(1) && unauthenticated.end_longest_idle() {
             self.report(bound);
         }
     }
 
     /// Counts one more ended connection, and writes a warning unless there was one within [`REPORT_EVERY`].
     fn report(&mut self, bound: usize) {
-        self.number += 1;
-        if self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
-            let number = std::mem::take(&mut self.number);
-            self.reported = Some(Instant::now());
+        self.count += 1;
+        if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_EVERY) {
+            let count = std::mem::take(&mut self.count);
+            self.last_report = Some(Instant::now());
             tracing::warn!(
-                "connections that had shown no token were ended to make room for others: {number}; there may be {bound} at \
+                "connections that had shown no token were ended to make room for others: {count}; there may be {bound} at \
                  once (`unauthenticated_connections` in `[serve]`)"
             );
         }
@@ -188,7 +191,7 @@ async fn serve_connection(
     stream: TcpStream,
     _place: OwnedSemaphorePermit,
     connection: Arc<Connection>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 ) {
     match &shared.tls {
         None => serve_http(stream, &connection, &shared).await,
@@ -196,7 +199,7 @@ async fn serve_connection(
             // The handshake may take as long as the head of a request.
             let handshake = tokio::select! {
                 handshake = tls.accept(stream) => handshake,
-                () = connection.must_close(shared.bounds.head_timeout) => return,
+                () = connection.until_must_end(shared.bounds.head_timeout) => return,
                 () = shared.ending.cancelled() => return,
             };
             match handshake {
@@ -213,7 +216,7 @@ async fn serve_connection(
 async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     connection: &Arc<Connection>,
-    shared: &Shared,
+    shared: &SharedState,
 ) {
     // Only HTTP/1: to distinguish it from HTTP/2, the daemon would have to wait for the first byte without a bound.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
@@ -221,17 +224,17 @@ async fn serve_http(
     // The handlers of requests find the connection in the extensions.
     let service = Extension(Arc::clone(connection)).layer(shared.router.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
-    let must_close = async {
-        connection.must_close(shared.bounds.head_timeout).await;
+    let must_end = async {
+        connection.until_must_end(shared.bounds.head_timeout).await;
         // The client may already have sent a token. So the daemon reads what has arrived first: with a valid token, the
         // connection stays.
         yield_now().await;
-        connection.must_close(shared.bounds.head_timeout).await;
+        connection.until_must_end(shared.bounds.head_timeout).await;
     };
     let ended = tokio::select! {
         biased;
         ended = http.as_mut() => ended,
-        () = must_close => Ok(()),
+        () = must_end => Ok(()),
         () = shared.ending.cancelled() => {
             http.as_mut().graceful_shutdown();
             http.await
@@ -261,7 +264,7 @@ mod tests {
     async fn a_token_that_was_sent_is_read_before_its_connection_makes_room() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let guard = Arc::new(Guard::new(Token::given("t0ken"), address, &[], Box::new(|_, _| false)));
+        let guard = Arc::new(Guard::new(Token::from_secret("t0ken"), address, &[], Box::new(|_, _| false)));
         let router = Router::new().layer(axum::middleware::from_fn_with_state(guard, check));
         // The task that serves shares this thread and begins only after these lines, so it finds all of these
         // connections at the same time.
@@ -270,7 +273,7 @@ mod tests {
         let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
         let mut served = JoinSet::new();
-        let routers = Routers { router, at_the_end: None };
+        let routers = Routers { router, ending_router: None };
         served.spawn(serve(listener, None, routers, BOUNDS, ending.clone()));
         let answer = tokio::task::spawn_blocking(move || {
             let mut answer = [0; 12];

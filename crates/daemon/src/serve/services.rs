@@ -24,11 +24,11 @@ use crate::{
     tenant_members::{self, TenantMembers},
     tenants::Tenants,
     world::{MemberWorlds, World},
-    worlds::{Common, MakeServing, MakeWorld, Serving, WorldParts, WorldTimeouts},
+    worlds::{CommonParts, MakeWorld, MakeWorldService, WorldParts, WorldService, WorldTimeouts},
 };
 
 /// What all worlds of a daemon share: its settings, and when it began.
-pub(super) struct Site {
+pub(super) struct DaemonSettings {
     /// When the daemon began.
     pub(super) began: Instant,
     /// The names that requests may have in `Host`.
@@ -36,14 +36,14 @@ pub(super) struct Site {
     pub(super) address: SocketAddr,
     /// The URL of the dashboard for the members of a team.
     pub(super) team_url: Option<Url>,
-    pub(super) times: WorldTimeouts,
+    pub(super) timeouts: WorldTimeouts,
     /// The maximum number of sessions of one user that have worlds of their own.
     pub(super) session_worlds: usize,
 }
 
 /// The values that the routes find in the extensions of a request to a world.
 #[derive(Clone)]
-pub(super) struct Services {
+pub(super) struct RouteExtensions {
     pub(super) world: Arc<World>,
     pub(super) gateway: Gateway,
     pub(super) agents: Option<Arc<Agents>>,
@@ -51,7 +51,7 @@ pub(super) struct Services {
     pub(super) sessions: Option<Arc<SessionWorlds>>,
 }
 
-impl Services {
+impl RouteExtensions {
     pub(super) fn add_to(&self, extensions: &mut Extensions) {
         extensions.insert(Arc::clone(&self.world));
         extensions.insert(self.gateway.clone());
@@ -64,42 +64,43 @@ impl Services {
         }
     }
 
-    fn into_serving(self) -> Serving {
+    fn into_service(self) -> WorldService {
         let gateway = self.gateway.clone();
-        let answers = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {
+        let handle = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {
             self.add_to(request.extensions_mut());
             Box::pin(async move {
                 let Ok(response) = ROUTES.clone().oneshot(request).await;
                 response
             })
         });
-        Serving { answers, gateway }
+        WorldService { handle, gateway }
     }
 }
 
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
-pub(super) fn services(site: &Arc<Site>) -> MakeServing {
-    let site = Arc::clone(site);
+pub(super) fn make_world_service(settings: &Arc<DaemonSettings>) -> MakeWorldService {
+    let settings = Arc::clone(settings);
     Arc::new(move |world, inner_worlds, tasks| {
-        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
-        let agents = inner_worlds.make_agent_world.map(|make| agents_of(&site, world, make, tasks));
-        let tenant_members = inner_worlds.make_member_world.map(|make| tenant_members_of(&site, world, make, tasks));
+        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &settings));
+        let agents = inner_worlds.make_agent_world.map(|make| new_agents(&settings, world, make, tasks));
+        let tenant_members =
+            inner_worlds.make_member_world.map(|make| new_tenant_members(&settings, world, make, tasks));
         if let Some(tenant_members) = &tenant_members {
             // Cannot fail, because it is set only here.
-            let _ = world.members.set(control_of(tenant_members));
+            let _ = world.member_worlds.set(member_worlds(tenant_members));
         }
-        let sessions = inner_worlds.make_session_world.map(|make| sessions_of(&site, world, make, tasks));
-        Services { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_serving()
+        let sessions = inner_worlds.make_session_world.map(|make| new_session_worlds(&settings, world, make, tasks));
+        RouteExtensions { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_service()
     })
 }
 
 /// The settings that the worlds of agents, members and sessions have in common. These worlds end when `world` ends.
-fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> Common {
-    Common {
+fn common_parts(settings: &Arc<DaemonSettings>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> CommonParts {
+    CommonParts {
         make,
-        make_serving: services(site),
-        daemon_began: site.began,
-        times: site.times,
+        make_service: make_world_service(settings),
+        daemon_began: settings.began,
+        timeouts: settings.timeouts,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
         base: None,
@@ -109,51 +110,60 @@ fn common(site: &Arc<Site>, world: &World, make: MakeWorld, tasks: &TaskTracker)
 }
 
 /// The agents of `world`. Their worlds end with it.
-pub(super) fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
+pub(super) fn new_agents(
+    settings: &Arc<DaemonSettings>,
+    world: &Arc<World>,
+    make: MakeWorld,
+    tasks: &TaskTracker,
+) -> Arc<Agents> {
     // The event log of a world gets the questions from the worlds of its agents as well.
-    let common = Common { log: Some(Arc::clone(&world.log)), ..common(site, world, make, tasks) };
+    let common = CommonParts { log: Some(Arc::clone(&world.log)), ..common_parts(settings, world, make, tasks) };
     let agents = Agents::new(Arc::clone(world), common);
-    let running = Arc::downgrade(&agents);
+    let weak_agents = Arc::downgrade(&agents);
     // Cannot fail, because it is set only here.
-    let _ = world.agents.set(Box::new(move || running.upgrade().map(|agents| agents.worlds()).unwrap_or_default()));
+    let _ = world
+        .agent_worlds
+        .set(Box::new(move || weak_agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()));
     agents
 }
 
-/// The members of the tenant with the world `tenant`. Their worlds end with that world.
-fn tenant_members_of(
-    site: &Arc<Site>,
-    tenant: &Arc<World>,
+/// The members of the tenant with the world `tenant_world`. Their worlds end with that world.
+fn new_tenant_members(
+    settings: &Arc<DaemonSettings>,
+    tenant_world: &Arc<World>,
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<TenantMembers> {
-    let (base, bound) = (Some(Arc::clone(tenant)), Some(tenant_members::MAX_WORLDS));
-    let common = Common { base, bound, ..common(site, tenant, make, tasks) };
-    TenantMembers::new(Arc::clone(tenant), common)
+    let (base, bound) = (Some(Arc::clone(tenant_world)), Some(tenant_members::MAX_WORLDS));
+    let common = CommonParts { base, bound, ..common_parts(settings, tenant_world, make, tasks) };
+    TenantMembers::new(Arc::clone(tenant_world), common)
 }
 
-/// The sessions of the clients of one user. `user` is the world of that user; the worlds of the sessions end with it.
-pub(super) fn sessions_of(
-    site: &Arc<Site>,
-    user: &Arc<World>,
+/// The sessions of the clients of one user. `user_world` is the world of that user; the worlds of the sessions end with
+/// it.
+pub(super) fn new_session_worlds(
+    settings: &Arc<DaemonSettings>,
+    user_world: &Arc<World>,
     make: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<SessionWorlds> {
-    let (base, bound) = (Some(Arc::clone(user)), Some(session_worlds::bound(site.session_worlds)));
-    let common = Common { base, bound, ..common(site, user, make, tasks) };
-    let sessions = SessionWorlds::new(Arc::clone(user), common);
-    let running = Arc::downgrade(&sessions);
+    let (base, bound) = (Some(Arc::clone(user_world)), Some(session_worlds::world_bound(settings.session_worlds)));
+    let common = CommonParts { base, bound, ..common_parts(settings, user_world, make, tasks) };
+    let sessions = SessionWorlds::new(Arc::clone(user_world), common);
+    let weak_sessions = Arc::downgrade(&sessions);
     // Cannot fail, because it is set only here.
-    let _ =
-        user.sessions.set(Box::new(move || running.upgrade().map(|sessions| sessions.running()).unwrap_or_default()));
+    let _ = user_world
+        .session_worlds
+        .set(Box::new(move || weak_sessions.upgrade().map(|sessions| sessions.running()).unwrap_or_default()));
     sessions
 }
 
 /// Controls the worlds of members. Does nothing once `tenant_members` was dropped.
-fn control_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
-    let (to_end, to_reload) = (Arc::downgrade(tenant_members), Arc::downgrade(tenant_members));
+fn member_worlds(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
+    let (weak_for_end, weak_for_reload) = (Arc::downgrade(tenant_members), Arc::downgrade(tenant_members));
     MemberWorlds {
         end: Box::new(move |member| {
-            let tenant_members = to_end.upgrade();
+            let tenant_members = weak_for_end.upgrade();
             Box::pin(async move {
                 if let Some(tenant_members) = tenant_members {
                     tenant_members.end(&member).await;
@@ -161,7 +171,7 @@ fn control_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
             })
         }),
         reload: Box::new(move |member| {
-            let tenant_members = to_reload.upgrade();
+            let tenant_members = weak_for_reload.upgrade();
             Box::pin(async move {
                 if let Some(tenant_members) = tenant_members {
                     tenant_members.reload(&member).await;
@@ -173,13 +183,13 @@ fn control_of(tenant_members: &Arc<TenantMembers>) -> MemberWorlds {
 
 /// The daemon that serves a team.
 pub(super) struct TeamDaemon<'a> {
-    pub(super) site: &'a Arc<Site>,
+    pub(super) settings: &'a Arc<DaemonSettings>,
     pub(super) world: &'a Arc<World>,
     pub(super) tasks: &'a TaskTracker,
 }
 
 /// The tenants `ids` of a team. Their worlds end with the daemon's own world, which gets none of their events.
-pub(super) fn tenants_of(
+pub(super) fn new_tenants(
     daemon: &TeamDaemon<'_>,
     ids: BTreeSet<String>,
     make: MakeWorld,
@@ -189,7 +199,7 @@ pub(super) fn tenants_of(
         Some(replicas) => leave_home_after_end(make, Arc::clone(replicas), daemon.world.ending.clone()),
         None => make,
     };
-    Tenants::new(ids, common(daemon.site, daemon.world, make, daemon.tasks), replicas)
+    Tenants::new(ids, common_parts(daemon.settings, daemon.world, make, daemon.tasks), replicas)
 }
 
 /// Extends `make`: when the world of a tenant has ended because the daemon ends, this replica stops being the home of
@@ -197,9 +207,9 @@ pub(super) fn tenants_of(
 /// and the next request begins a new world.
 fn leave_home_after_end(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
     Box::new(move |tenant, member| {
-        let (made, replicas, ending) = (make(tenant.clone(), member), Arc::clone(&replicas), ending.clone());
+        let (making_parts, replicas, ending) = (make(tenant.clone(), member), Arc::clone(&replicas), ending.clone());
         Box::pin(async move {
-            let parts = made.await?;
+            let parts = making_parts.await?;
             let after_end = async move {
                 parts.after_end.await;
                 if ending.is_cancelled() {
@@ -213,7 +223,7 @@ fn leave_home_after_end(make: MakeWorld, replicas: Arc<Replicas>, ending: Cancel
 
 /// The options of the gateway of `world`. If a client cannot be asked a question, the question waits with the other
 /// questions of the world.
-pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
+pub(super) fn gateway_options(world: &Arc<World>, settings: &DaemonSettings) -> GatewayOptions {
     // The gateway compares only names, for any port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
@@ -221,9 +231,9 @@ pub(super) fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
-        missing: MissingValues::of_member(world, site.team_url.as_ref()),
-        unproven: None,
-        hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
+        missing: MissingValues::of_member(world, settings.team_url.as_ref()),
+        default_principal: None,
+        hosts: settings.hosts.iter().map(name).chain([settings.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()
     }
 }

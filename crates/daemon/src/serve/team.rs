@@ -10,13 +10,13 @@ use toolrack_team::{Authority, FrontDoor, audit_export::AuditExportStatus};
 
 use super::{
     host_of,
-    services::{TeamDaemon, tenants_of},
+    services::{TeamDaemon, new_tenants},
     with_layer,
 };
 use crate::{
     gateway::Bounds,
     guard::{Guard, Members},
-    removals::{Forget, Removals},
+    removals::{DeleteMemberValues, Removals},
     replicas::{EndWorlds, NoIdentity, ReplicaOptions, Replicas, SiblingListener},
     tenants::{self, Tenants},
     worlds::MakeWorld,
@@ -33,7 +33,7 @@ pub struct Team {
     /// Makes the parts of a tenant's world (its host with its configuration) at the first request of a member.
     pub make_tenant_world: MakeWorld,
     /// Deletes the values that a removed member gave.
-    pub forget: Forget,
+    pub delete_values: DeleteMemberValues,
     /// How far the export of the audit logs has come, for `/metrics` of the daemon. The caller runs the export.
     pub audit_export: Option<Arc<AuditExportStatus>>,
 }
@@ -58,8 +58,8 @@ impl Team {
         guard: Guard,
         daemon: &TeamDaemon<'_>,
         replica: Option<(ReplicaOptions, TcpListener)>,
-    ) -> Result<Served, NoIdentity> {
-        let Self { tenants, authority, door, make_tenant_world, forget, audit_export } = self;
+    ) -> Result<ServeParts, NoIdentity> {
+        let Self { tenants, authority, door, make_tenant_world, delete_values, audit_export } = self;
         let &TeamDaemon { world, tasks, .. } = daemon;
         let store = authority.store();
         let ending = &world.ending;
@@ -82,20 +82,25 @@ impl Team {
             // Set once: a daemon serves one team.
             let _ = world.audit_export.set(status);
         }
-        let tenants = tenants_of(daemon, tenants, make_tenant_world, replicas);
-        let removals = Removals { store: store.clone(), tenants: Arc::clone(&tenants), forget };
+        let tenants = new_tenants(daemon, tenants, make_tenant_world, replicas);
+        let removals = Removals { store: store.clone(), tenants: Arc::clone(&tenants), delete_values };
         tasks.spawn(removals.run(authority.changes(), ending.clone()));
         tasks.spawn(Arc::clone(&authority).watch(ending.clone()));
         let to_tenant_world = middleware::from_fn_with_state(Arc::clone(&tenants), tenants::to_tenant_world);
         let router = with_layer(router, to_tenant_world).merge(door.router());
         let replica_tenants = Arc::clone(&tenants);
         let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: replica_tenants });
-        Ok(Served { router, guard: guard.with_team(Members::new(authority, door)), replica, tenants: Some(tenants) })
+        Ok(ServeParts {
+            router,
+            guard: guard.with_team(Members::new(authority, door)),
+            replica,
+            tenants: Some(tenants),
+        })
     }
 }
 
 /// What [`Team::serve`] returns for [`super::Daemon::start`]. Without a team, only the first two fields are set.
-pub(super) struct Served {
+pub(super) struct ServeParts {
     pub(super) router: Router,
     pub(super) guard: Guard,
     pub(super) replica: Option<ThisReplica>,

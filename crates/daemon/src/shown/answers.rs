@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// A tool whose calls run without a question, as long as its definition does not change.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StandingAnswer)]
-pub struct Shown {
+pub struct ShownAnswer {
     server: String,
     /// The tool's own name; untrusted.
     tool: String,
@@ -27,7 +27,7 @@ pub struct Shown {
     member: Option<String>,
 }
 
-impl From<StandingAnswer> for Shown {
+impl From<StandingAnswer> for ShownAnswer {
     fn from(answer: StandingAnswer) -> Self {
         let at = DateTime::from_timestamp(answer.answered_at, 0);
         Self {
@@ -37,13 +37,13 @@ impl From<StandingAnswer> for Shown {
             given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
             way: answer.way,
             lasting: "always",
-            at: at.map(super::seconds),
+            at: at.map(super::rfc3339_seconds),
             member: answer.owner.map(|owner| owner.name),
         }
     }
 }
 
-impl From<SessionAnswer> for Shown {
+impl From<SessionAnswer> for ShownAnswer {
     fn from(answer: SessionAnswer) -> Self {
         let member = answer.principal.filter(|principal| !principal.is_local());
         Self {
@@ -53,7 +53,7 @@ impl From<SessionAnswer> for Shown {
             given_for: "tool".to_owned(),
             way: answer.way.word().to_owned(),
             lasting: "session",
-            at: Some(super::seconds(answer.given_at.into())),
+            at: Some(super::rfc3339_seconds(answer.given_at.into())),
             member: member.map(|member| member.name().to_owned()),
         }
     }
@@ -61,8 +61,7 @@ impl From<SessionAnswer> for Shown {
 
 /// The outcome of taking answers back.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ForgottenAnswers)]
-pub struct Forgotten {
+pub struct ForgottenAnswers {
     /// How many answers were taken back.
     pub forgotten: usize,
 }

@@ -102,7 +102,7 @@ impl From<AuditRow> for Row {
         let entry = row.entry;
         Self {
             seq: row.seq,
-            at: at.map(super::millis),
+            at: at.map(super::rfc3339_millis),
             kind: entry.kind,
             who: entry.who,
             tenant: entry.tenant,

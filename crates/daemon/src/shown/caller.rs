@@ -31,20 +31,20 @@ pub(crate) struct CallerView {
 
 impl From<&Caller> for CallerView {
     fn from(caller: &Caller) -> Self {
-        let line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
+        let one_line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
         let principal = caller.principal();
-        let of_team = |part: &str| line((!principal.is_local()).then_some(part));
+        let of_member = |part: &str| one_line((!principal.is_local()).then_some(part));
         Self {
             way: caller.way().word().to_owned(),
-            tenant: of_team(principal.tenant()),
-            subject: of_team(principal.subject()),
-            name: of_team(principal.name()),
+            tenant: of_member(principal.tenant()),
+            subject: of_member(principal.subject()),
+            name: of_member(principal.name()),
             over: caller.transport().map(|over| over.word().to_owned()),
-            client: line(caller.client_name()),
-            session: line(caller.session()),
-            request: line(caller.request()),
-            conversation: line(caller.conversation()),
-            agent: line(caller.agent()),
+            client: one_line(caller.client_name()),
+            session: one_line(caller.session()),
+            request: one_line(caller.request()),
+            conversation: one_line(caller.conversation()),
+            agent: one_line(caller.agent()),
         }
     }
 }

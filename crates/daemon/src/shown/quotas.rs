@@ -5,12 +5,11 @@ use serde_json::Value;
 use toolrack_team::{Holder, Usage};
 use utoipa::ToSchema;
 
-use super::seconds;
+use super::rfc3339_seconds;
 
 /// The use of a quota.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = QuotaUsage)]
-pub struct Shown {
+pub struct QuotaUsage {
     /// Who shares it: `member` for one member, `tenant` for all together, `profile` for all clients of a profile.
     of: &'static str,
     /// The member, by the id that `/api/v1/members` has.
@@ -34,7 +33,7 @@ pub struct Shown {
     renews_at: Option<String>,
 }
 
-impl From<Usage> for Shown {
+impl From<Usage> for QuotaUsage {
     fn from(usage: Usage) -> Self {
         let (quantity, setting) = (usage.quota.quantity(), usage.setting());
         let (of, member, name) = match usage.holder {
@@ -51,8 +50,8 @@ impl From<Usage> for Shown {
             window: usage.quota.window().word(),
             used: quantity.number(usage.used),
             limit: quantity.number(usage.quota.limit()),
-            free_at: usage.free_at.map(seconds),
-            renews_at: usage.renews_at.map(seconds),
+            free_at: usage.free_at.map(rfc3339_seconds),
+            renews_at: usage.renews_at.map(rfc3339_seconds),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The form in which stored conversations are shown.
 
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use toolrack_store::{ModelUse, Session};
 use utoipa::ToSchema;
 
+use super::rfc3339_millis;
+
 /// A conversation.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Conversation)]
-pub struct About {
+pub struct Conversation {
     id: String,
     /// The shortest prefix of the id that no other conversation shares.
     prefix: String,
@@ -17,7 +17,7 @@ pub struct About {
     agent: Option<String>,
     /// The member whose conversation it is; missing for the user of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<OwnerOf>,
+    owner: Option<ConversationOwner>,
     created_at: String,
     updated_at: String,
     messages: u64,
@@ -31,15 +31,14 @@ pub struct About {
 
 /// The member whose conversation it is.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ConversationOwner)]
-pub struct OwnerOf {
+pub struct ConversationOwner {
     /// The id of the member, as in `GET /api/v1/members`.
     id: String,
     /// The name of the member when the conversation began.
     name: String,
 }
 
-impl From<&Session> for About {
+impl From<&Session> for Conversation {
     fn from(session: &Session) -> Self {
         Self {
             id: session.id.to_string(),
@@ -47,16 +46,15 @@ impl From<&Session> for About {
             title: session.title.clone(),
             model: session.model.clone(),
             agent: session.agent.clone(),
-            owner: session.owner.as_ref().map(|owner| OwnerOf { id: owner.key.clone(), name: owner.name.clone() }),
-            created_at: rfc3339(session.created_at),
-            updated_at: rfc3339(session.updated_at),
+            owner: session
+                .owner
+                .as_ref()
+                .map(|owner| ConversationOwner { id: owner.key.clone(), name: owner.name.clone() }),
+            created_at: rfc3339_millis(session.created_at),
+            updated_at: rfc3339_millis(session.updated_at),
             messages: session.messages,
             open_turn: session.has_open_turn,
             spent: session.spent,
         }
     }
-}
-
-fn rfc3339(at: DateTime<Utc>) -> String {
-    super::millis(at)
 }

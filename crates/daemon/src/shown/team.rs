@@ -7,7 +7,7 @@ use toolrack_store::{Grant, Purpose, TeamToken};
 use url::Url;
 use utoipa::ToSchema;
 
-use super::seconds;
+use super::rfc3339_seconds;
 
 /// A member of a team.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -66,14 +66,14 @@ pub(crate) struct ListedMember {
 
 /// How many tokens, sessions and clients a member has, and when one of them was last used.
 #[derive(Default)]
-pub(crate) struct Holdings {
+pub(crate) struct AccessCounts {
     tokens: usize,
     sessions: usize,
     clients: usize,
     active_at: Option<DateTime<Utc>>,
 }
 
-impl Holdings {
+impl AccessCounts {
     pub(crate) fn add_token(&mut self, token: &TeamToken) {
         match token.purpose {
             Purpose::Personal => return self.tokens += 1,
@@ -85,14 +85,14 @@ impl Holdings {
 
     pub(crate) fn add_grant(&mut self, grant: &Grant) {
         self.clients += 1;
-        self.active_at = self.active_at.max(grant.renewed_at.and_then(time));
+        self.active_at = self.active_at.max(grant.renewed_at.and_then(from_unix_seconds));
     }
 }
 
 impl ListedMember {
-    pub(crate) fn of(member: &Principal, holdings: &Holdings, you: bool) -> Self {
-        let Holdings { tokens, sessions, clients, active_at } = *holdings;
-        Self { member: member.into(), you, tokens, sessions, clients, active_at: active_at.map(seconds) }
+    pub(crate) fn of(member: &Principal, access_counts: &AccessCounts, you: bool) -> Self {
+        let AccessCounts { tokens, sessions, clients, active_at } = *access_counts;
+        Self { member: member.into(), you, tokens, sessions, clients, active_at: active_at.map(rfc3339_seconds) }
     }
 }
 
@@ -124,8 +124,8 @@ impl From<&TeamToken> for Token {
             label: text::for_line(&token.label).into_owned(),
             client: token.client.as_deref().map(|client| text::for_line(client).into_owned()),
             profile: token.profile.clone(),
-            made_at: seconds(token.made_at),
-            ends_at: token.ends_at.map(seconds),
+            made_at: rfc3339_seconds(token.made_at),
+            ends_at: token.ends_at.map(rfc3339_seconds),
         }
     }
 }
@@ -172,7 +172,7 @@ pub(crate) struct Client {
 
 impl From<Grant> for Client {
     fn from(grant: Grant) -> Self {
-        let shown_time = |at: i64| time(at).map(seconds);
+        let shown_time = |at: i64| from_unix_seconds(at).map(rfc3339_seconds);
         Self {
             id: grant.family,
             name: text::for_line(&grant.client_name).into_owned(),
@@ -187,7 +187,7 @@ impl From<Grant> for Client {
     }
 }
 
-fn time(at: i64) -> Option<DateTime<Utc>> {
+fn from_unix_seconds(at: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at, 0)
 }
 
@@ -247,18 +247,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_member_was_active_when_a_client_or_a_browser_last_got_a_token() {
-        let mut holdings = Holdings::default();
-        let active = |holdings: &Holdings| ListedMember::of(&ann(), holdings, true).active_at;
-        assert_eq!(active(&holdings), None);
+        let mut access_counts = AccessCounts::default();
+        let active = |access_counts: &AccessCounts| ListedMember::of(&ann(), access_counts, true).active_at;
+        assert_eq!(active(&access_counts), None);
         let mut grant = grant().await;
         for (renewed_at, expected) in
             [(None, None), (Some(86_400), Some("1970-01-02T00:00:00Z")), (Some(10), Some("1970-01-02T00:00:00Z"))]
         {
             grant.renewed_at = renewed_at;
-            holdings.add_grant(&grant);
-            assert_eq!(active(&holdings).as_deref(), expected, "{renewed_at:?}");
+            access_counts.add_grant(&grant);
+            assert_eq!(active(&access_counts).as_deref(), expected, "{renewed_at:?}");
         }
-        let shown = ListedMember::of(&ann(), &holdings, false);
+        let shown = ListedMember::of(&ann(), &access_counts, false);
         assert_eq!((shown.clients, shown.tokens, shown.sessions, shown.you), (3, 0, 0, false));
     }
 }

@@ -38,7 +38,7 @@ pub trait Vault: Send + Sync {
 
 /// New entries, by their names.
 #[derive(Debug)]
-pub(crate) struct Additions {
+pub(crate) struct NewEntries {
     pub(crate) scope: Scope,
     pub(crate) entries: BTreeMap<String, Value>,
     /// Whether the new entries may replace entries of these names.
@@ -49,7 +49,7 @@ pub(crate) struct Additions {
 
 /// An added entry.
 #[derive(Debug)]
-pub(crate) struct Added {
+pub(crate) struct AddedEntry {
     pub(crate) name: String,
     pub(crate) scope: Scope,
     pub(crate) edited: Edited,
@@ -75,8 +75,8 @@ pub(crate) enum EditFailed {
 }
 
 impl From<NoEditTarget> for EditFailed {
-    fn from(no_place: NoEditTarget) -> Self {
-        Self::NoEditTarget(no_place)
+    fn from(no_target: NoEditTarget) -> Self {
+        Self::NoEditTarget(no_target)
     }
 }
 
@@ -91,15 +91,15 @@ impl World {
     /// only after it has checked that all entries can be added. An error has the name of the entry that it is about.
     pub(crate) async fn add(
         &self,
-        additions: Additions,
+        additions: NewEntries,
         dry_run: bool,
         caller: &Caller,
-    ) -> Result<Vec<Added>, (String, EditFailed)> {
-        let Additions { scope, mut entries, replace, plain } = additions;
+    ) -> Result<Vec<AddedEntry>, (String, EditFailed)> {
+        let NewEntries { scope, mut entries, replace, plain } = additions;
         let mut sealed = if plain { BTreeMap::new() } else { self.seal(&mut entries).await? };
-        let place = EditTarget::for_new_entry(scope, &self.request.places, &self.request.cwd);
+        let target = EditTarget::for_new_entry(scope, &self.request.places, &self.request.cwd);
         let loaded = self.loaded();
-        let write = |dry_run| write_all(place.path.clone(), entries.clone(), Options { replace, dry_run });
+        let write = |dry_run| write_all(target.path.clone(), entries.clone(), Options { replace, dry_run });
         // A dry run first: no secret may be stored if one of the entries cannot be added.
         let mut edited = write(true).await?;
         if !dry_run {
@@ -109,14 +109,14 @@ impl World {
             edited = write(false).await?;
             // Only a reload shows how the entries read now. The world itself reports files that cannot be used.
             let _ = self.reload().await;
-            for (name, edited) in entries.keys().zip(&edited).filter(|_| place.scope == Scope::Project) {
+            for (name, edited) in entries.keys().zip(&edited).filter(|_| target.scope == Scope::Project) {
                 let added = EditedEntry { name, before: loaded.entry(name), is_new: true };
                 self.agree_to_edit(added, edited, caller).await.map_err(|error| (name.clone(), error))?;
             }
         }
         let added = entries.into_keys().zip(edited).map(|(name, edited)| {
             let sealed = sealed.remove(&name).unwrap_or_default();
-            Added { name, scope: place.scope, edited, sealed }
+            AddedEntry { name, scope: target.scope, edited, sealed }
         });
         Ok(added.collect())
     }
@@ -126,7 +126,7 @@ impl World {
         &self,
         entries: &mut BTreeMap<String, Value>,
     ) -> Result<BTreeMap<String, Sealed>, (String, EditFailed)> {
-        let (mut all, mut taken_names) = (BTreeMap::new(), None);
+        let (mut sealed_by_entry, mut taken_names) = (BTreeMap::new(), None);
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| has_secrets(entry)) {
             if taken_names.is_none() {
                 taken_names = Some(self.secret_names().await.map_err(|error| (name.clone(), error))?);
@@ -135,9 +135,9 @@ impl World {
             let mut sealed = Sealed::default();
             sealed.seal(name, entry, taken_names);
             taken_names.extend(sealed.iter().map(|secret| secret.name.clone()));
-            all.insert(name.clone(), sealed);
+            sealed_by_entry.insert(name.clone(), sealed);
         }
-        Ok(all)
+        Ok(sealed_by_entry)
     }
 
     /// The names of the stored secrets, which the secrets of a new entry must not have.
@@ -163,24 +163,24 @@ impl World {
     ) -> Result<(Scope, Edited), EditFailed> {
         let loaded = self.loaded();
         let entry = loaded.entry(name);
-        let existing = || entry.ok_or(EditFailed::Unknown);
+        let require_entry = || entry.ok_or(EditFailed::Unknown);
         let (places, folder) = (&self.request.places, &self.request.cwd);
-        let place = match &change {
-            Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(existing()?)?,
-            Change::Switch(_) => EditTarget::for_switching(existing()?, &loaded, places, folder)?,
+        let target = match &change {
+            Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(require_entry()?)?,
+            Change::Switch(_) => EditTarget::for_switching(require_entry()?, &loaded, places, folder)?,
         };
         let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
-        let edited = write(place.path.clone(), name.to_owned(), change, shown, dry_run).await?;
+        let edited = write(target.path.clone(), name.to_owned(), change, shown, dry_run).await?;
         if dry_run {
-            return Ok((place.scope, edited));
+            return Ok((target.scope, edited));
         }
         // Only a reload shows how the entry reads now. An error is ignored here, because the world itself reports files
         // that cannot be used any more.
         let _ = self.reload().await;
-        if place.scope == Scope::Project {
+        if target.scope == Scope::Project {
             self.agree_to_edit(EditedEntry { name, before: entry, is_new: false }, &edited, caller).await?;
         }
-        Ok((place.scope, edited))
+        Ok((target.scope, edited))
     }
 
     /// Stores the agreement that an edit implies. A user who adds an entry to a project's file agrees to run exactly
@@ -194,7 +194,7 @@ impl World {
         caller: &Caller,
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
-        let trusted = before.filter(|before| before.trust == Trust::Trusted);
+        let trusted_before = before.filter(|before| before.trust == Trust::Trusted);
         let Some(after) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
                 // An entry that is put back later needs a new approval.
@@ -203,8 +203,9 @@ impl World {
             return Ok(());
         };
         let is_as_written = edited.hash_after.as_ref() == Some(&after.hash);
-        let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
-        let was_agreed_to = is_new || trusted.is_some_and(|before| edited.hash_before.as_ref() == Some(&before.hash));
+        let is_only_switched = trusted_before.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
+        let was_agreed_to =
+            is_new || trusted_before.is_some_and(|before| edited.hash_before.as_ref() == Some(&before.hash));
         if is_only_switched || (is_as_written && was_agreed_to) {
             self.trust(after, caller).await?;
             // Applies the agreement. The world itself reports files that cannot be used.
@@ -265,8 +266,8 @@ async fn write_all(
     entries: BTreeMap<String, Value>,
     options: Options,
 ) -> Result<Vec<Edited>, (String, EditFailed)> {
-    let first = entries.keys().next().cloned().unwrap_or_default();
+    let first_name = entries.keys().next().cloned().unwrap_or_default();
     let added = tokio::task::spawn_blocking(move || edit::add_all(&path, &entries, options)).await;
-    let added = added.map_err(|_| (first, EditFailed::Unfinished))?;
+    let added = added.map_err(|_| (first_name, EditFailed::Unfinished))?;
     added.map_err(|NotAdded { name, error }| (name, EditFailed::Edit(error)))
 }

@@ -20,7 +20,7 @@ use super::{NotReloaded, World};
 use crate::{credentials::WorldKind, event_log::Audience, own_servers::with_own_servers, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
-const GRACE: Duration = Duration::from_secs(1);
+const REAPPEAR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An order to the keeper.
 pub(super) enum Order {
@@ -31,7 +31,7 @@ pub(super) enum Order {
 }
 
 /// The world whose configuration this world uses.
-pub(super) struct Base {
+pub(super) struct BaseWorld {
     pub(super) world: Arc<World>,
     /// Changes each time that world applies its configuration.
     pub(super) applied: watch::Receiver<bool>,
@@ -41,11 +41,11 @@ pub(super) struct Base {
 pub(super) struct Keeper {
     world: Arc<World>,
     /// `None` for a world that watches its files itself.
-    base: Option<Base>,
+    base: Option<BaseWorld>,
     inbox: mpsc::Receiver<Order>,
     before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     /// Notified when a watched file has changed.
-    changed: Arc<Notify>,
+    files_changed: Arc<Notify>,
     /// `None` for a world with a base, which reloads when the base has applied its configuration.
     watch: Option<Watch>,
 }
@@ -53,15 +53,15 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(
         world: Arc<World>,
-        base: Option<Base>,
+        base: Option<BaseWorld>,
         watcher: &Watcher,
         inbox: mpsc::Receiver<Order>,
         before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     ) -> Self {
-        let changed = Arc::new(Notify::new());
-        let notify = Arc::clone(&changed);
+        let files_changed = Arc::new(Notify::new());
+        let notify = Arc::clone(&files_changed);
         let watch = base.is_none().then(|| watcher.watch(move || notify.notify_one()));
-        let mut keeper = Self { world, base, inbox, before_applying, changed, watch };
+        let mut keeper = Self { world, base, inbox, before_applying, files_changed, watch };
         keeper.watch_files();
         keeper
     }
@@ -81,7 +81,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = ending.cancelled() => return,
-                () = self.changed.notified() => {
+                () = self.files_changed.notified() => {
                     if !missing_file.wait_if(self.is_file_missing().await) {
                         drop(self.reload().await);
                     }
@@ -105,7 +105,7 @@ impl Keeper {
     async fn apply(&self) {
         if let (WorldKind::Session(_), Some(base)) = (&self.world.kind, &self.base) {
             // A server that the user stops in their world stops in the user's sessions as well.
-            self.world.stopped.store(base.world.stopped_names());
+            self.world.stopped_servers.store(base.world.stopped_names());
         }
         (self.before_applying)(&self.world.loaded());
         self.world.profiles.set(self.world.loaded().settings.profiles.clone());
@@ -114,12 +114,12 @@ impl Keeper {
     }
 
     async fn set_stopped(&self, name: String, is_stopped: bool) {
-        let mut stopped = BTreeSet::clone(&self.world.stopped.load());
+        let mut stopped = BTreeSet::clone(&self.world.stopped_servers.load());
         match is_stopped {
             true => stopped.insert(name),
             false => stopped.remove(&name),
         };
-        self.world.stopped.store(Arc::new(stopped));
+        self.world.stopped_servers.store(Arc::new(stopped));
         self.apply().await;
     }
 
@@ -127,9 +127,9 @@ impl Keeper {
     /// same name runs.
     fn forget_removed_stops(&self) {
         let loaded = self.world.loaded();
-        let mut stopped = BTreeSet::clone(&self.world.stopped.load());
+        let mut stopped = BTreeSet::clone(&self.world.stopped_servers.load());
         stopped.retain(|name| loaded.entry(name).is_some());
-        self.world.stopped.store(Arc::new(stopped));
+        self.world.stopped_servers.store(Arc::new(stopped));
     }
 
     /// Loads the configuration again and applies it. If the files cannot be used, the old configuration stays.
@@ -137,7 +137,7 @@ impl Keeper {
         let before = self.world.loaded();
         match self.load(&before).await {
             Ok(loaded) => {
-                self.world.rejected.store(Arc::default());
+                self.world.file_problems.store(Arc::default());
                 let changes = changes(&before, &loaded);
                 self.world.loaded.store(loaded);
                 self.forget_removed_stops();
@@ -171,7 +171,7 @@ impl Keeper {
         }
         let shown: Vec<_> = problems.iter().map(shown::Problem::from).collect();
         self.world.log.add("config_rejected", Audience::Operators, &json!({ "problems": shown }));
-        self.world.rejected.store(Arc::new(problems.clone()));
+        self.world.file_problems.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }
 
@@ -187,7 +187,7 @@ impl Keeper {
 
 /// Waits until `base` applies its configuration. Waits forever without a base, and after the end of the base's world,
 /// which ends this world as well.
-async fn base_applied(base: Option<&mut Base>) {
+async fn base_applied(base: Option<&mut BaseWorld>) {
     let is_applied = match base {
         Some(base) => base.applied.changed().await.is_ok(),
         None => false,
@@ -207,7 +207,7 @@ impl MissingFileTimer {
     /// Starts the timer if a file is missing, and stops the timer if not. Returns whether to wait.
     fn wait_if(&mut self, is_missing: bool) -> bool {
         if is_missing {
-            self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
+            self.deadline.get_or_insert_with(|| Instant::now() + REAPPEAR_TIMEOUT);
         } else {
             self.deadline = None;
         }
@@ -232,7 +232,7 @@ pub(super) async fn load(
     before: Option<Arc<Loaded>>,
 ) -> Result<Loaded, Rejected> {
     let request = request.clone();
-    let read = tokio::task::spawn_blocking(move || {
+    let loading = tokio::task::spawn_blocking(move || {
         let is_approved = move |candidate: &Candidate<'_>| {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         };
@@ -241,7 +241,7 @@ pub(super) async fn load(
             None => Ok(toolrack_config::load(&request, &is_approved)),
         }
     });
-    match read.await {
+    match loading.await {
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -284,13 +284,13 @@ mod tests {
         let mut timer = MissingFileTimer::default();
         let begin = Instant::now();
         assert!(timer.wait_if(true), "the servers of the missing file keep running");
-        tokio::time::advance(GRACE / 2).await;
+        tokio::time::advance(REAPPEAR_TIMEOUT / 2).await;
         assert!(timer.wait_if(true), "another change does not restart the timer");
         timer.expired().await;
-        assert_eq!(begin.elapsed(), GRACE);
+        assert_eq!(begin.elapsed(), REAPPEAR_TIMEOUT);
         assert!(timer.wait_if(true));
         assert!(!timer.wait_if(false), "the file is back");
-        let expired = tokio::time::timeout(GRACE * 10, timer.expired()).await;
+        let expired = tokio::time::timeout(REAPPEAR_TIMEOUT * 10, timer.expired()).await;
         assert!(expired.is_err(), "the timer has stopped");
     }
 }

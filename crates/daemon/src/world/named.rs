@@ -21,14 +21,14 @@ pub(crate) enum NotBegun {
 pub(super) struct WorkByName(HashMap<String, CancellationToken>);
 
 impl WorkByName {
-    pub(super) fn insert(&mut self, name: String, cancelled: CancellationToken) -> Result<(), NotBegun> {
+    pub(super) fn insert(&mut self, name: String, cancellation: CancellationToken) -> Result<(), NotBegun> {
         if self.0.len() >= MAX_NAMES {
             return Err(NotBegun::TooMany(MAX_NAMES));
         }
         if self.0.contains_key(&name) {
             return Err(NotBegun::NameInUse);
         }
-        self.0.insert(name, cancelled);
+        self.0.insert(name, cancellation);
         Ok(())
     }
 

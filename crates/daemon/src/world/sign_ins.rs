@@ -17,12 +17,12 @@ use super::World;
 
 /// The channels between a sign-in and the dashboard.
 #[derive(Debug)]
-pub struct SignInPage {
+pub struct SignInChannels {
     /// Takes the page to show, if the user has to see one.
-    pub shows: oneshot::Sender<Url>,
+    pub page: oneshot::Sender<Url>,
     /// Brings the address at which a browser ended up, if that browser cannot reach this machine. It begins with the
     /// `redirect_uri` of the page that was shown, and has its `state`. Closed without a value if the user pastes none.
-    pub pasted: oneshot::Receiver<Url>,
+    pub pasted_address: oneshot::Receiver<Url>,
 }
 
 /// The longest address that is accepted, in bytes.
@@ -30,7 +30,8 @@ const MAX_ADDRESS: usize = 16 * 1024;
 
 /// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser was redirected
 /// back and the tokens are stored. The future has a time limit; dropping it cancels the sign-in.
-pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
+pub type SignIns =
+    Box<dyn Fn(ServerName, Http, SignInChannels) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
 
 /// Why a sign-in failed. It holds no secret.
 #[derive(Clone, Debug)]
@@ -45,7 +46,8 @@ pub struct NoSignIn {
 
 /// The state of a sign-in.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct SigningIn {
+#[schema(as = SigningIn)]
+pub(crate) struct SignInStatus {
     /// `waiting` for the browser, `done`, or `failed`.
     pub(crate) state: &'static str,
     /// The page of the authorization server, http or https, to be shown in the browser of this machine.
@@ -62,7 +64,7 @@ pub(crate) enum PasteRefused {
     /// No sign-in waits for an address.
     NotAwaited,
     /// The address does not belong to the page that was shown.
-    Another,
+    WrongAddress,
 }
 
 /// The latest sign-in of each server.
@@ -70,9 +72,9 @@ pub(crate) enum PasteRefused {
 pub(super) struct LatestSignIns(BTreeMap<String, ActiveSignIn>);
 
 struct ActiveSignIn {
-    status: SigningIn,
+    status: SignInStatus,
     /// Cancels the sign-in.
-    given_up: CancellationToken,
+    cancellation: CancellationToken,
     /// Sends the pasted address to the sign-in. `None` once an address was pasted.
     paste_sender: Option<oneshot::Sender<Url>>,
 }
@@ -82,12 +84,12 @@ impl LatestSignIns {
     fn begin(
         &mut self,
         server: &str,
-        given_up: &CancellationToken,
+        cancellation: &CancellationToken,
         paste_sender: oneshot::Sender<Url>,
     ) -> Option<CancellationToken> {
-        let status = SigningIn { state: "waiting", page: None, error: None, hint: None };
-        let sign_in = ActiveSignIn { status, given_up: given_up.clone(), paste_sender: Some(paste_sender) };
-        self.0.insert(server.to_owned(), sign_in).map(|earlier| earlier.given_up)
+        let status = SignInStatus { state: "waiting", page: None, error: None, hint: None };
+        let sign_in = ActiveSignIn { status, cancellation: cancellation.clone(), paste_sender: Some(paste_sender) };
+        self.0.insert(server.to_owned(), sign_in).map(|earlier| earlier.cancellation)
     }
 
     /// Passes an address on to the sign-in that waits for it.
@@ -95,18 +97,18 @@ impl LatestSignIns {
         let sign_in = self
             .0
             .get_mut(server)
-            .filter(|sign_in| sign_in.status.state == "waiting" && !sign_in.given_up.is_cancelled());
+            .filter(|sign_in| sign_in.status.state == "waiting" && !sign_in.cancellation.is_cancelled());
         let sign_in = sign_in.filter(|sign_in| sign_in.paste_sender.is_some()).ok_or(PasteRefused::NotAwaited)?;
         let page =
             sign_in.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
-        let answer = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
+        let answer = redirect_address(&page, pasted).ok_or(PasteRefused::WrongAddress)?;
         let sent = sign_in.paste_sender.take().map(|sender| sender.send(answer));
         sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
     /// Changes the state of a sign-in. Does nothing if another sign-in has begun meanwhile.
-    fn change(&mut self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
-        if let Some(sign_in) = self.0.get_mut(server).filter(|_| !given_up.is_cancelled()) {
+    fn change(&mut self, server: &str, cancellation: &CancellationToken, change: impl FnOnce(&mut SignInStatus)) {
+        if let Some(sign_in) = self.0.get_mut(server).filter(|_| !cancellation.is_cancelled()) {
             change(&mut sign_in.status);
         }
     }
@@ -114,7 +116,7 @@ impl LatestSignIns {
 
 impl World {
     /// The state of the last sign-in to this server.
-    pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
+    pub(crate) fn sign_in_status(&self, server: &str) -> Option<SignInStatus> {
         self.work_in_progress.sign_ins(|latest| latest.0.get(server).map(|sign_in| sign_in.status.clone()))
     }
 
@@ -125,53 +127,54 @@ impl World {
 
     /// Begins to sign in, and waits until there is a page to show, or no page is needed. An earlier sign-in is
     /// cancelled.
-    pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
-        let given_up = self.ending.child_token();
-        let (paste_sender, pasted) = oneshot::channel();
-        let earlier = self.work_in_progress.sign_ins(|latest| latest.begin(server.as_str(), &given_up, paste_sender));
+    pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SignInStatus, NoSignIn> {
+        let cancellation = self.ending.child_token();
+        let (paste_sender, pasted_address) = oneshot::channel();
+        let earlier =
+            self.work_in_progress.sign_ins(|latest| latest.begin(server.as_str(), &cancellation, paste_sender));
         earlier.inspect(CancellationToken::cancel);
-        let (shows, mut page) = oneshot::channel();
-        let (result_sender, mut result) = oneshot::channel();
-        let signing = (self.sign_ins)(server.clone(), http, SignInPage { shows, pasted });
-        let (world, token, name) = (Arc::clone(self), given_up.clone(), server.clone());
+        let (page_sender, mut page) = oneshot::channel();
+        let (result_sender, mut result_receiver) = oneshot::channel();
+        let signing = (self.sign_ins)(server.clone(), http, SignInChannels { page: page_sender, pasted_address });
+        let (world, token, name) = (Arc::clone(self), cancellation.clone(), server.clone());
         self.tasks.spawn(async move {
-            let Some(signed) = token.run_until_cancelled(signing).await else {
+            let Some(result) = token.run_until_cancelled(signing).await else {
                 return;
             };
-            let ended = |status: &mut SigningIn| match &signed {
+            let record_result = |status: &mut SignInStatus| match &result {
                 Ok(()) => status.state = "done",
                 Err(NoSignIn { message, hint, .. }) => {
                     (status.state, status.error, status.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
             };
-            world.work_in_progress.sign_ins(|latest| latest.change(name.as_str(), &token, ended));
-            if signed.is_ok() {
+            world.work_in_progress.sign_ins(|latest| latest.change(name.as_str(), &token, record_result));
+            if result.is_ok() {
                 // The host would reconnect without this, but later. Fails only if the server was removed meanwhile.
                 let _ = world.host.reconnect(name.as_str());
             }
             // Fails if `sign_in` has returned already, because it had a page to show.
-            let _ = result_sender.send(signed);
+            let _ = result_sender.send(result);
         });
         let page = tokio::select! {
             Ok(page) = &mut page => Some(page),
-            signed = &mut result => match signed {
-                Ok(signed) => {
-                    signed?;
+            received = &mut result_receiver => match received {
+                Ok(result) => {
+                    result?;
                     None
                 }
-                Err(_) => return Err(replaced()),
+                Err(_) => return Err(given_up_error()),
             },
         };
         if let Some(page) = page {
-            let shown = |status: &mut SigningIn| status.page = Some(page.into());
-            self.work_in_progress.sign_ins(|latest| latest.change(server.as_str(), &given_up, shown));
+            let record_page = |status: &mut SignInStatus| status.page = Some(page.into());
+            self.work_in_progress.sign_ins(|latest| latest.change(server.as_str(), &cancellation, record_page));
         }
-        self.signing_in(server.as_str()).filter(|_| !given_up.is_cancelled()).ok_or_else(replaced)
+        self.sign_in_status(server.as_str()).filter(|_| !cancellation.is_cancelled()).ok_or_else(given_up_error)
     }
 }
 
 /// The pasted address, if it is the redirect address of `page` and has the `state` of `page`.
-fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
+fn redirect_address(page: &Url, pasted: &str) -> Option<Url> {
     let value_of = |url: &Url, parameter: &str| {
         let mut found = url.query_pairs().filter(|(name, _)| name == parameter);
         found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())
@@ -183,7 +186,7 @@ fn answer_to(page: &Url, pasted: &str) -> Option<Url> {
     (is_redirect && state.is_some()).then_some(answer)
 }
 
-fn replaced() -> NoSignIn {
+fn given_up_error() -> NoSignIn {
     let message = "a new sign-in began, or the daemon ends".to_owned();
     NoSignIn { code: "SIGN_IN_GIVEN_UP", message, hint: None }
 }
@@ -196,7 +199,7 @@ mod tests {
     fn only_an_answer_to_the_page_that_was_shown_is_taken() {
         let page = "https://as.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
         let page = Url::parse(page).unwrap();
-        assert!(answer_to(&page, " http://127.0.0.1:9/callback?code=c&state=s1\n").is_some());
+        assert!(redirect_address(&page, " http://127.0.0.1:9/callback?code=c&state=s1\n").is_some());
         for other in [
             "",
             "code=c&state=s1",
@@ -208,10 +211,10 @@ mod tests {
             "http://127.0.0.1:9/other?code=c&state=s1",
             "http://evil.example/callback?code=c&state=s1",
         ] {
-            assert_eq!(answer_to(&page, other), None, "{other}");
+            assert_eq!(redirect_address(&page, other), None, "{other}");
         }
         let long = format!("http://127.0.0.1:9/callback?state=s1&code={}", "x".repeat(MAX_ADDRESS));
-        assert_eq!(answer_to(&page, &long), None);
+        assert_eq!(redirect_address(&page, &long), None);
     }
 
     #[test]
@@ -219,13 +222,13 @@ mod tests {
         let mut started = LatestSignIns::default();
         let back = "http://127.0.0.1:9/callback?code=c&state=s1";
         assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited));
-        let given_up = CancellationToken::new();
+        let cancellation = CancellationToken::new();
         let (pastes, mut pasted) = oneshot::channel();
-        started.begin("a", &given_up, pastes);
+        started.begin("a", &cancellation, pastes);
         assert_eq!(started.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
         let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
-        started.change("a", &given_up, |status| status.page = Some(page.to_owned()));
-        assert_eq!(started.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
+        started.change("a", &cancellation, |status| status.page = Some(page.to_owned()));
+        assert_eq!(started.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::WrongAddress));
         assert_eq!(started.paste("b", back), Err(PasteRefused::NotAwaited));
         assert_eq!(started.paste("a", back), Ok(()));
         assert_eq!(pasted.try_recv().unwrap().as_str(), back);
@@ -233,6 +236,6 @@ mod tests {
         let (pastes, _pasted) = oneshot::channel();
         let before = started.begin("a", &CancellationToken::new(), pastes);
         before.unwrap().cancel();
-        assert!(given_up.is_cancelled(), "the sign-in before is the one to give up");
+        assert!(cancellation.is_cancelled(), "the sign-in before is the one to give up");
     }
 }

@@ -35,7 +35,7 @@ const MAX_SERVERS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct CallCount {
     pub(crate) calls: u64,
     /// How long all of these calls took together.
     pub(crate) time: Duration,
@@ -56,16 +56,16 @@ pub(crate) struct EndedCall {
 
 /// The counts, for all code that reads them.
 #[derive(Debug)]
-pub(crate) struct Tally(watch::Receiver<Counted>);
+pub(crate) struct Tally(watch::Receiver<CallCounters>);
 
 /// The counts, for the one task that changes them: see [`listen`].
-pub(super) type Counts = watch::Sender<Counted>;
+pub(super) type CountersSender = watch::Sender<CallCounters>;
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct CallCounters {
     /// The counts, by the name of the server and the word of [`CallEnd`].
-    by_server: BTreeMap<(String, &'static str), Count>,
+    by_server: BTreeMap<(String, &'static str), CallCount>,
     /// How many calls were not allowed.
     denied: u64,
     /// How many events were missed because they arrived too fast.
@@ -73,58 +73,58 @@ pub(super) struct Counted {
     /// The last calls that ended, the oldest first.
     recent: VecDeque<EndedCall>,
     /// When the calls of the last [`MINUTE`] ended, the oldest first.
-    ends: VecDeque<Instant>,
+    end_times: VecDeque<Instant>,
     /// When the next attempt begins to connect a server that reconnects, by the name of the server.
-    retries: BTreeMap<String, DateTime<Utc>>,
+    retry_times: BTreeMap<String, DateTime<Utc>>,
 }
 
 impl Tally {
-    pub(super) fn of(counts: &Counts) -> Self {
-        Self(counts.subscribe())
+    pub(super) fn of(counters_sender: &CountersSender) -> Self {
+        Self(counters_sender.subscribe())
     }
 
     /// The counts by the name of the server and the word of [`CallEnd`].
-    pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), Count> {
+    pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), CallCount> {
         self.0.borrow().by_server.clone()
     }
 
     /// How many calls ended, and how many of them failed: without a result, or with a result that the tool marks
     /// as an error.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let counted = self.0.borrow();
-        let sum = |counts_end: &dyn Fn(&str) -> bool| {
-            counted.by_server.iter().filter(|((_, end), _)| counts_end(end)).map(|(_, count)| count.calls).sum()
+        let counters = self.0.borrow();
+        let sum = |selects: &dyn Fn(&str) -> bool| {
+            counters.by_server.iter().filter(|((_, end), _)| selects(end)).map(|(_, count)| count.calls).sum()
         };
         (sum(&|_| true), sum(&|end| end == CallEnd::ToolError.word() || end == CallEnd::Failed.word()))
     }
 
     /// How many calls were not allowed.
-    pub(crate) fn denied(&self) -> u64 {
+    pub(crate) fn denied_calls(&self) -> u64 {
         self.0.borrow().denied
     }
 
     /// Returns the number of events that were not counted, because too many arrived at once.
-    pub(crate) fn lost(&self) -> u64 {
+    pub(crate) fn lost_events(&self) -> u64 {
         self.0.borrow().lost
     }
 
     /// How many calls ended within the last minute.
-    pub(crate) fn last_minute(&self) -> usize {
-        let ends = &self.0.borrow().ends;
-        ends.len() - ends.partition_point(is_old)
+    pub(crate) fn calls_in_last_minute(&self) -> usize {
+        let end_times = &self.0.borrow().end_times;
+        end_times.len() - end_times.partition_point(is_old)
     }
 
     /// Those of the last calls that `reader` may see, the newest first: all of them if the reader operates the servers,
     /// and only the reader's own calls if not.
-    pub(crate) fn recent(&self, reader: &Principal) -> Vec<EndedCall> {
-        let operates = Right::Operate.is_of(reader);
-        let counted = self.0.borrow();
-        counted.recent.iter().rev().filter(|recent| operates || recent.principal.is_same(reader)).cloned().collect()
+    pub(crate) fn recent_calls(&self, reader: &Principal) -> Vec<EndedCall> {
+        let operates = Right::Operate.is_held_by(reader);
+        let counters = self.0.borrow();
+        counters.recent.iter().rev().filter(|call| operates || call.principal.is_same(reader)).cloned().collect()
     }
 
     /// Returns when the next attempt to connect `server` begins, if that is known. The time may have passed.
     pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
-        self.0.borrow().retries.get(server).copied()
+        self.0.borrow().retry_times.get(server).copied()
     }
 }
 
@@ -133,15 +133,15 @@ fn is_old(end: &Instant) -> bool {
     end.elapsed() > MINUTE
 }
 
-impl Counted {
+impl CallCounters {
     /// Records when the next attempt to connect a server begins, or that no attempt is planned any more.
     fn record_state(&mut self, server: &ServerName, state: &State) {
         match state {
             State::Reconnecting { in_ms, .. } => {
                 let at = Utc::now() + Duration::from_millis(*in_ms);
-                self.retries.insert(server.to_string(), at);
+                self.retry_times.insert(server.to_string(), at);
             }
-            _ => drop(self.retries.remove(server.as_str())),
+            _ => drop(self.retry_times.remove(server.as_str())),
         }
     }
 
@@ -153,9 +153,9 @@ impl Counted {
         let count = self.by_server.entry(key).or_default();
         count.calls += 1;
         count.time += ended.duration;
-        self.ends.drain(..self.ends.partition_point(is_old));
-        if self.ends.len() < MAX_PER_MINUTE {
-            self.ends.push_back(Instant::now());
+        self.end_times.drain(..self.end_times.partition_point(is_old));
+        if self.end_times.len() < MAX_PER_MINUTE {
+            self.end_times.push_back(Instant::now());
         }
         if self.recent.len() == MAX_RECENT_CALLS {
             self.recent.pop_front();
@@ -165,16 +165,16 @@ impl Counted {
 }
 
 /// Counts and logs the host's events, until the world ends.
-pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>, counts: Counts) {
+pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>, counters_sender: CountersSender) {
     loop {
         let event = tokio::select! {
             () = world.ending.cancelled() => return,
             event = events.recv() => event,
         };
         match event {
-            Ok(event) => record_event(&world, &counts, event),
+            Ok(event) => record_event(&world, &counters_sender, event),
             Err(RecvError::Lagged(lost)) => {
-                counts.send_modify(|counted| counted.lost += lost);
+                counters_sender.send_modify(|counters| counters.lost += lost);
                 world.log.add("missed", Audience::All, &json!({ "count": lost }));
             }
             Err(RecvError::Closed) => return,
@@ -205,7 +205,7 @@ fn audience(event: &Event) -> Audience {
 }
 
 /// Adds an event to the event log of the world, and counts it.
-fn record_event(world: &World, counts: &Counts, event: Event) {
+fn record_event(world: &World, counters_sender: &CountersSender, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
@@ -225,12 +225,12 @@ fn record_event(world: &World, counts: &Counts, event: Event) {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
             let (server, principal) = (server.to_string(), call.principal);
             let ended = EndedCall { server, tool, end, duration, at: Utc::now(), principal };
-            counts.send_modify(|counted| counted.add(ended));
+            counters_sender.send_modify(|counters| counters.add(ended));
         }
         Event::McpServerState { server, state, .. } => {
-            counts.send_modify(|counted| counted.record_state(&server, &state))
+            counters_sender.send_modify(|counters| counters.record_state(&server, &state))
         }
-        Event::ToolDenied { .. } => counts.send_modify(|counted| counted.denied += 1),
+        Event::ToolDenied { .. } => counters_sender.send_modify(|counters| counters.denied += 1),
         _ => {}
     }
 }
@@ -242,24 +242,25 @@ mod tests {
 
     use super::*;
 
-    fn counted() -> (Counts, Tally) {
-        let counts = Counts::default();
-        let tally = Tally::of(&counts);
-        (counts, tally)
+    fn tally() -> (CountersSender, Tally) {
+        let counters_sender = CountersSender::default();
+        let tally = Tally::of(&counters_sender);
+        (counters_sender, tally)
     }
 
-    fn add(counts: &Counts, server: &str, end: CallEnd, ms: u64) {
-        add_of(counts, server, end, ms, Principal::LOCAL);
+    fn add(counters_sender: &CountersSender, server: &str, end: CallEnd, ms: u64) {
+        add_of(counters_sender, server, end, ms, Principal::LOCAL);
     }
 
-    fn add_of(counts: &Counts, server: &str, end: CallEnd, ms: u64, principal: Principal) {
+    fn add_of(counters_sender: &CountersSender, server: &str, end: CallEnd, ms: u64, principal: Principal) {
         let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
-        counts.send_modify(|counted| counted.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
+        counters_sender
+            .send_modify(|counters| counters.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
     }
 
     #[test]
     fn calls_are_counted_by_server_and_end_and_a_cancelled_one_does_not_count_as_failed() {
-        let (counts, tally) = counted();
+        let (counters_sender, tally) = tally();
         for (server, end) in [
             ("git", CallEnd::Ok),
             ("git", CallEnd::Ok),
@@ -267,7 +268,7 @@ mod tests {
             ("db", CallEnd::Failed),
             ("db", CallEnd::Cancelled),
         ] {
-            add(&counts, server, end, 10);
+            add(&counters_sender, server, end, 10);
         }
         assert_eq!(tally.totals(), (5, 2));
         let by_server = tally.by_server();
@@ -277,26 +278,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_calls_of_the_last_minute_count_for_the_rate() {
-        let (counts, tally) = counted();
-        add(&counts, "git", CallEnd::Ok, 1);
+        let (counters_sender, tally) = tally();
+        add(&counters_sender, "git", CallEnd::Ok, 1);
         advance(Duration::from_secs(40)).await;
-        add(&counts, "git", CallEnd::Ok, 1);
-        assert_eq!(tally.last_minute(), 2);
+        add(&counters_sender, "git", CallEnd::Ok, 1);
+        assert_eq!(tally.calls_in_last_minute(), 2);
         advance(Duration::from_secs(21)).await;
-        assert_eq!(tally.last_minute(), 1, "the first call is too old, although no new call has ended");
+        assert_eq!(tally.calls_in_last_minute(), 1, "the first call is too old, although no new call has ended");
         advance(MINUTE).await;
-        assert_eq!((tally.last_minute(), tally.totals().0), (0, 2));
-        add(&counts, "git", CallEnd::Ok, 1);
-        assert_eq!(counts.borrow().ends.len(), 1, "the calls before are forgotten");
+        assert_eq!((tally.calls_in_last_minute(), tally.totals().0), (0, 2));
+        add(&counters_sender, "git", CallEnd::Ok, 1);
+        assert_eq!(counters_sender.borrow().end_times.len(), 1, "the calls before are forgotten");
     }
 
     #[test]
     fn the_last_calls_are_listed_with_the_newest_first_and_up_to_the_bound() {
-        let (counts, tally) = counted();
+        let (counters_sender, tally) = tally();
         for number in 0..MAX_RECENT_CALLS + 5 {
-            add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
+            add(&counters_sender, &format!("s{number}"), CallEnd::Ok, 1);
         }
-        let recent = tally.recent(&Principal::LOCAL);
+        let recent = tally.recent_calls(&Principal::LOCAL);
         assert_eq!(
             (recent.len(), &*recent[0].server, &*recent[MAX_RECENT_CALLS - 1].server),
             (MAX_RECENT_CALLS, "s24", "s5")
@@ -305,11 +306,12 @@ mod tests {
 
     #[test]
     fn a_member_sees_their_own_last_calls_and_an_operator_those_of_all() {
-        let (counts, tally) = counted();
+        let (counters_sender, tally) = tally();
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
-        add_of(&counts, "git", CallEnd::Ok, 1, person("ann"));
-        add_of(&counts, "db", CallEnd::Ok, 1, person("bob").with_role(Role::Operator));
-        let seen = |reader: &Principal| tally.recent(reader).into_iter().map(|one| one.server).collect::<Vec<_>>();
+        add_of(&counters_sender, "git", CallEnd::Ok, 1, person("ann"));
+        add_of(&counters_sender, "db", CallEnd::Ok, 1, person("bob").with_role(Role::Operator));
+        let seen =
+            |reader: &Principal| tally.recent_calls(reader).into_iter().map(|one| one.server).collect::<Vec<_>>();
         assert_eq!(seen(&person("ann").with_role(Role::Viewer)), ["git"]);
         assert_eq!(seen(&person("bob").with_role(Role::Operator)), ["db", "git"]);
         assert!(seen(&person("eve")).is_empty());
@@ -317,11 +319,11 @@ mod tests {
 
     #[test]
     fn servers_beyond_the_bound_are_counted_together() {
-        let (counts, tally) = counted();
+        let (counters_sender, tally) = tally();
         for number in 0..MAX_SERVERS + 7 {
-            add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
+            add(&counters_sender, &format!("s{number}"), CallEnd::Ok, 1);
         }
-        add(&counts, "s0", CallEnd::Ok, 1);
+        add(&counters_sender, "s0", CallEnd::Ok, 1);
         let by_server = tally.by_server();
         assert_eq!(by_server.len(), MAX_SERVERS + 1);
         assert_eq!(by_server[&("(others)".to_owned(), CallEnd::Ok.word())].calls, 7);
@@ -335,15 +337,15 @@ mod tests {
 
     #[test]
     fn the_time_of_the_next_try_is_known_until_the_state_changes() {
-        let (counts, tally) = counted();
+        let (counters_sender, tally) = tally();
         let server = ServerName::new("git").unwrap();
         let reconnecting =
             State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".to_owned().into() };
-        counts.send_modify(|counted| counted.record_state(&server, &reconnecting));
+        counters_sender.send_modify(|counters| counters.record_state(&server, &reconnecting));
         let at = tally.retry_at("git").unwrap();
         assert!(at > Utc::now() + Duration::from_secs(50) && at <= Utc::now() + Duration::from_secs(60));
         assert_eq!(tally.retry_at("db"), None);
-        counts.send_modify(|counted| counted.record_state(&server, &State::Connecting));
+        counters_sender.send_modify(|counters| counters.record_state(&server, &State::Connecting));
         assert_eq!(tally.retry_at("git"), None);
     }
 }

@@ -24,16 +24,16 @@ struct State {
 
 /// Work that can have a name. A call and a turn may have the same name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
+pub(crate) enum WorkKind {
     Call,
     Turn,
 }
 
 impl State {
-    fn named(&mut self, work: Work) -> &mut WorkByName {
+    fn by_name(&mut self, work: WorkKind) -> &mut WorkByName {
         match work {
-            Work::Call => &mut self.calls,
-            Work::Turn => &mut self.turns,
+            WorkKind::Call => &mut self.calls,
+            WorkKind::Turn => &mut self.turns,
         }
     }
 }
@@ -41,9 +41,9 @@ impl State {
 /// Registers running work, until this value is dropped.
 pub(crate) struct RunningWork {
     work_in_progress: WorkInProgress,
-    work: Work,
+    work: WorkKind,
     name: Option<String>,
-    cancelled: CancellationToken,
+    cancellation: CancellationToken,
 }
 
 impl WorkInProgress {
@@ -51,17 +51,17 @@ impl WorkInProgress {
     ///
     /// # Errors
     /// [`NotBegun`]
-    pub(crate) fn begin(&self, work: Work, name: Option<String>) -> Result<RunningWork, NotBegun> {
-        let cancelled = CancellationToken::new();
+    pub(crate) fn begin(&self, work: WorkKind, name: Option<String>) -> Result<RunningWork, NotBegun> {
+        let cancellation = CancellationToken::new();
         if let Some(name) = &name {
-            self.0.lock().named(work).insert(name.clone(), cancelled.clone())?;
+            self.0.lock().by_name(work).insert(name.clone(), cancellation.clone())?;
         }
-        Ok(RunningWork { work_in_progress: self.clone(), work, name, cancelled })
+        Ok(RunningWork { work_in_progress: self.clone(), work, name, cancellation })
     }
 
     /// Cancels the work of this name. Returns whether such work was running.
-    pub(crate) fn cancel(&self, work: Work, name: &str) -> bool {
-        let running = self.0.lock().named(work).get(name);
+    pub(crate) fn cancel(&self, work: WorkKind, name: &str) -> bool {
+        let running = self.0.lock().by_name(work).get(name);
         running.inspect(CancellationToken::cancel).is_some()
     }
 
@@ -74,14 +74,14 @@ impl WorkInProgress {
 impl RunningWork {
     /// Resolves when the work is cancelled by name.
     pub(crate) async fn cancelled(&self) {
-        self.cancelled.cancelled().await;
+        self.cancellation.cancelled().await;
     }
 }
 
 impl Drop for RunningWork {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            self.work_in_progress.0.lock().named(self.work).remove(name);
+            self.work_in_progress.0.lock().by_name(self.work).remove(name);
         }
     }
 }
@@ -94,12 +94,12 @@ mod tests {
     fn a_name_is_free_again_when_its_work_is_over_and_a_call_does_not_take_that_of_a_turn() {
         let under_way = WorkInProgress::default();
         let begin = |work| under_way.begin(work, Some("1".to_owned()));
-        let (call, _turn) = (begin(Work::Call).unwrap(), begin(Work::Turn).unwrap());
-        assert_eq!(begin(Work::Call).err(), Some(NotBegun::NameInUse));
-        assert!(under_way.cancel(Work::Call, "1") && call.cancelled.is_cancelled());
+        let (call, _turn) = (begin(WorkKind::Call).unwrap(), begin(WorkKind::Turn).unwrap());
+        assert_eq!(begin(WorkKind::Call).err(), Some(NotBegun::NameInUse));
+        assert!(under_way.cancel(WorkKind::Call, "1") && call.cancellation.is_cancelled());
         drop(call);
-        assert!(!under_way.cancel(Work::Call, "1"));
-        assert!(begin(Work::Call).is_ok());
-        assert!(under_way.cancel(Work::Turn, "1"));
+        assert!(!under_way.cancel(WorkKind::Call, "1"));
+        assert!(begin(WorkKind::Call).is_ok());
+        assert!(under_way.cancel(WorkKind::Turn, "1"));
     }
 }

@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 use super::*;
 
 /// What worlds share that `make` makes. None of them may get as far as running.
-pub(crate) fn that_never_run(make: MakeWorld) -> Common {
-    let times = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
-    let make_serving: MakeServing = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
+pub(crate) fn that_never_run(make: MakeWorld) -> CommonParts {
+    let timeouts = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
+    let make_service: MakeWorldService = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
     let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
     let daemon_began = Instant::now();
-    Common { make, make_serving, daemon_began, base: None, times, ending, tasks, log: None, bound: None }
+    CommonParts { make, make_service, daemon_began, base: None, timeouts, ending, tasks, log: None, bound: None }
 }
 
 /// The error of a world that cannot begin.
@@ -98,18 +98,18 @@ async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
 
 #[tokio::test]
 async fn an_answer_that_is_still_sent_breaks_off_when_the_grace_period_of_its_world_is_over() {
-    let (users, stop) = (watch::Sender::new(0), CancellationToken::new());
-    let world = Arc::new(OnDemandWorld { users, stop, phase: watch::Sender::new(Phase::Ending) });
-    world.users.send_modify(|users| *users += 1);
+    let (use_count, stop) = (watch::Sender::new(0), CancellationToken::new());
+    let world = Arc::new(OnDemandWorld { use_count, stop, phase: watch::Sender::new(Phase::Ending) });
+    world.use_count.send_modify(|use_count| *use_count += 1);
     let begun = stream::once(async { Ok::<_, axum::Error>("piece") }).chain(stream::pending());
-    let answer = until_sent(Response::new(Body::from_stream(begun)), InUse(Arc::clone(&world)));
+    let answer = hold_until_sent(Response::new(Body::from_stream(begun)), WorldUse(Arc::clone(&world)));
     let mut pieces = answer.into_body().into_data_stream();
     assert_eq!(pieces.next().await.unwrap().unwrap(), "piece");
     assert!(pieces.next().now_or_never().is_none(), "the answer goes on during the grace period");
     world.phase.send_replace(Phase::GraceOver);
     assert!(pieces.next().await.unwrap().is_err(), "the client must not take the answer for complete");
     assert!(pieces.next().await.is_none());
-    assert_eq!(*world.users.borrow(), 0);
+    assert_eq!(*world.use_count.borrow(), 0);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
-use toolrack_daemon::{NoSignIn, SignInPage};
+use toolrack_daemon::{NoSignIn, SignInChannels};
 use toolrack_testkit::Home;
 use url::Url;
 
@@ -17,7 +17,7 @@ const PAGE: &str =
 const BACK: &str = "http://127.0.0.1:9/callback?code=c1&state=s1";
 
 /// A daemon with one server that requires a sign-in, which `signs_in` performs.
-async fn up<F>(signs_in: impl Fn(SignInPage) -> F + Send + Sync + 'static) -> Up
+async fn up<F>(signs_in: impl Fn(SignInChannels) -> F + Send + Sync + 'static) -> Up
 where
     F: Future<Output = Result<(), NoSignIn>> + Send + 'static,
 {
@@ -47,11 +47,11 @@ async fn until(up: &Up, state: &str) -> Value {
 #[tokio::test]
 async fn an_address_that_is_pasted_ends_a_sign_in_once_if_it_answers_the_page_that_was_shown() {
     let (brings, mut brought) = mpsc::unbounded_channel();
-    let up = up(move |SignInPage { shows, pasted }| {
+    let up = up(move |SignInChannels { page: page_sender, pasted_address }| {
         let brings = brings.clone();
         async move {
-            shows.send(Url::parse(PAGE).unwrap()).unwrap();
-            brings.send(pasted.await.map_err(|_| no_sign_in())?).unwrap();
+            page_sender.send(Url::parse(PAGE).unwrap()).unwrap();
+            brings.send(pasted_address.await.map_err(|_| no_sign_in())?).unwrap();
             Ok(())
         }
     })
@@ -75,14 +75,14 @@ async fn an_address_that_is_pasted_ends_a_sign_in_once_if_it_answers_the_page_th
 #[tokio::test]
 async fn a_new_sign_in_cancels_the_one_before() {
     let (ends, mut ended) = mpsc::unbounded_channel();
-    let up = up(move |SignInPage { shows, pasted }| {
+    let up = up(move |SignInChannels { page: page_sender, pasted_address }| {
         let ends = ends.clone();
         async move {
             let page = format!("{PAGE}&number={}", ends.strong_count());
-            shows.send(Url::parse(&page).unwrap()).unwrap();
+            page_sender.send(Url::parse(&page).unwrap()).unwrap();
             // The future owns this value: its drop shows that the sign-in was cancelled.
             let _ended = told_when_dropped(ends);
-            let _pasted = pasted;
+            let _pasted_address = pasted_address;
             std::future::pending().await
         }
     })
@@ -110,9 +110,9 @@ fn told_when_dropped(ends: mpsc::UnboundedSender<()>) -> impl Drop {
 
 #[tokio::test]
 async fn a_sign_in_that_fails_after_its_page_shows_reason_and_next_step() {
-    let up = up(|SignInPage { shows, pasted }| async move {
-        shows.send(Url::parse(PAGE).unwrap()).unwrap();
-        let _ = pasted.await;
+    let up = up(|SignInChannels { page: page_sender, pasted_address }| async move {
+        page_sender.send(Url::parse(PAGE).unwrap()).unwrap();
+        let _ = pasted_address.await;
         let (message, hint) = ("the server refuses the code".to_owned(), Some("begin anew".to_owned()));
         Err(NoSignIn { code: "SIGN_IN_REFUSED", message, hint })
     })
@@ -127,7 +127,7 @@ async fn a_sign_in_that_fails_after_its_page_shows_reason_and_next_step() {
 
 #[tokio::test]
 async fn a_sign_in_that_needs_no_page_is_done_at_once() {
-    let up = up(|SignInPage { .. }| async { Ok(()) }).await;
+    let up = up(|SignInChannels { .. }| async { Ok(()) }).await;
     let (status, body) = begin(&up).await;
     assert_eq!((status.as_u16(), &body["page"]), (202, &Value::Null));
     until(&up, "done").await;

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, UnsetPolicy, Watcher};
 use toolrack_daemon::{
-    ChosenModel, Daemon, MakeWorld, Metrics, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
-    Vault, WorldKind, WorldParts,
+    ChosenModel, Daemon, MakeWorld, Metrics, NoModel, NoSignIn, Options, Parts, Questions, SignInChannels, SignIns,
+    Token, Vault, WorldKind, WorldParts,
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
@@ -107,7 +107,7 @@ impl Secrets for MemoryVault {
 }
 
 /// Signs in to a server. The argument shows the user the sign-in page.
-pub(crate) type SignIn = dyn Fn(SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
+pub(crate) type SignIn = dyn Fn(SignInChannels) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
 impl Default for DaemonOptions {
     fn default() -> Self {
@@ -262,7 +262,7 @@ impl Up {
             unauthenticated,
             head_timeout,
             hosts,
-            ..Options::local(0, Token::given("key"))
+            ..Options::local(0, Token::from_secret("key"))
         };
         let daemon = Daemon::start(base, make_agent_world, None, None, options).await.unwrap();
         let url = format!("http://{}", daemon.address());

@@ -7,7 +7,7 @@ pub(crate) mod render;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
-use toolrack_daemon::shown::answers::{Forgotten, Shown as ShownAnswer};
+use toolrack_daemon::shown::answers::{ForgottenAnswers, ShownAnswer};
 use toolrack_host::{Caller, CatalogTool, DefaultEffect, GateRequest, Policy, ServerName, Way, mcp::Annotations};
 use toolrack_store::{OwnerFilter, StandingAnswer};
 
@@ -186,7 +186,7 @@ async fn forget(args: ForgetAnswersArgs, context: &Context) -> Result<Exit, Fail
         return Err(failure.hint("`toolrack policy answers` shows all standing answers"));
     }
     if context.screen.json() {
-        context.screen.document(&Forgotten { forgotten }).await?;
+        context.screen.document(&ForgottenAnswers { forgotten }).await?;
     } else {
         context.screen.note(&format!("{} taken back", count(forgotten, "answer")));
     }

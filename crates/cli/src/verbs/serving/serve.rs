@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request, ServeSettings, Watcher};
 use toolrack_daemon::{
-    ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns,
+    ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInChannels, SignIns,
     StartError, Token, WorldKind, WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
@@ -134,7 +134,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
         token_file::store(file, &options.token)?;
     }
     let address = daemon.address().to_string();
-    let record = DaemonRecord::of_this_process(address, daemon.base().to_owned(), options.token.reveal().to_owned());
+    let record = DaemonRecord::of_this_process(address, daemon.base_url().to_owned(), options.token.reveal().to_owned());
     let data = context.places.data().to_owned();
     let command_socket = publish(&mut daemon, &record, context);
     // In the background, output goes to the log of the daemon, which must not contain the token.
@@ -358,7 +358,7 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
 
 /// Returns the function that signs in to a server as `toolrack login` does, but in the browser with the dashboard.
 fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
-    Box::new(move |server, http, page: SignInPage| {
+    Box::new(move |server, http, channels: SignInChannels| {
         let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
         Box::pin(async move {
             let to_no_sign_in = |error: &AuthError| NoSignIn {
@@ -369,7 +369,7 @@ fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let bad_url = |why: String| to_no_sign_in(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its `url` is not a URL".to_owned()))?;
-            let browser = DashboardBrowser::bind(page).await.map_err(|error| to_no_sign_in(&error.into()))?;
+            let browser = DashboardBrowser::bind(channels).await.map_err(|error| to_no_sign_in(&error.into()))?;
             let destination = Destination { server: &server, url: &url, spec: &http };
             sign_in.login(destination, &[], &browser).await.map(drop).map_err(|error| to_no_sign_in(&error))
         })

@@ -44,7 +44,7 @@ impl Stage {
         let new = NewToken { ends_at, ..NewToken::new(secret.hash(), purpose) };
         let all = self.store.members(None).await.unwrap();
         let member = all.iter().find(|member| member.subject() == name).unwrap();
-        self.store.keep_token(owner(member), &new, &by()).await.unwrap().unwrap();
+        self.store.keep_token(identity_of(member), &new, &by()).await.unwrap().unwrap();
         let token = self.store.team_token(secret.hash()).await.unwrap().unwrap();
         Membership { store: self.store.clone(), token }
     }
@@ -56,7 +56,7 @@ impl Stage {
 
     async fn tokens_of(&self, name: &str) -> usize {
         let member = owner_of(name);
-        self.store.team_tokens(Tokens::Of(owner(&member))).await.unwrap().len()
+        self.store.team_tokens(Tokens::Of(identity_of(&member))).await.unwrap().len()
     }
 }
 
@@ -192,7 +192,7 @@ async fn a_token_that_is_made_with_a_token_ends_with_it_at_the_latest() {
     let ann = stage.membership_for("ann", Purpose::Personal, Some(10)).await;
     assert_eq!(refusal(make_token(&ann, json!({ "days": 11 })).await), refused(422, "BAD_LIFETIME"));
     let made = make_token(&ann, json!({})).await.unwrap();
-    assert_eq!(made["ends_at"], crate::shown::seconds(ann.token.ends_at.unwrap()), "not after 90 days");
+    assert_eq!(made["ends_at"], crate::shown::rfc3339_seconds(ann.token.ends_at.unwrap()), "not after 90 days");
     make_token(&ann, json!({ "days": 3 })).await.unwrap();
     let revoked = access::revoke(Ok(ann.clone()), SentBy(by()), Path(ann.token.id.clone())).await;
     assert_eq!((refusal(revoked), stage.tokens_of("ann").await), (None, 0));

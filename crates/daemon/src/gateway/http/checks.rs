@@ -14,12 +14,12 @@ use super::super::{
     methods::Caller,
     refusal::{Refusal, quoted},
     relay,
-    words::{LEGACY, META_CAPABILITIES, META_VERSION, MODERN},
+    words::{LEGACY_VERSIONS, META_CAPABILITIES, META_VERSION, MODERN_VERSION},
 };
 
-pub(super) const VERSION: &str = "mcp-protocol-version";
-const METHOD: &str = "mcp-method";
-const NAME: &str = "mcp-name";
+pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
+const METHOD_HEADER: &str = "mcp-method";
+const NAME_HEADER: &str = "mcp-name";
 
 /// The value of a header as text. An error if it is not ASCII, or if the header occurs twice.
 pub(super) fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
@@ -32,7 +32,7 @@ pub(super) fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Opti
 }
 
 /// Refuses requests of foreign web pages, even if they use a name that points at this machine (DNS rebinding).
-pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
+pub(super) fn check_host_and_origin(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
     let forbidden = |what: &str| {
         Refusal::invalid_request(format!("this endpoint does not accept {what} of this request"))
             .status(StatusCode::FORBIDDEN)
@@ -45,13 +45,13 @@ pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal
     }
     if let Some(host) = headers.get(header::HOST) {
         let host = host.to_str().ok().and_then(|host| Url::parse(&format!("http://{host}/")).ok());
-        if !host.is_some_and(|url| is_ours(&url, hosts)) {
+        if !host.is_some_and(|url| is_own_host(&url, hosts)) {
             return Err(forbidden("the Host"));
         }
     }
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
-        if !origin.is_some_and(|url| matches!(url.scheme(), "http" | "https") && is_ours(&url, hosts)) {
+        if !origin.is_some_and(|url| matches!(url.scheme(), "http" | "https") && is_own_host(&url, hosts)) {
             return Err(forbidden("the Origin"));
         }
     }
@@ -59,23 +59,23 @@ pub(super) fn guard(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal
 }
 
 /// Whether the host of a URL is this machine, or one of `hosts`, which are names with or without a port.
-fn is_ours(url: &Url, hosts: &[String]) -> bool {
+fn is_own_host(url: &Url, hosts: &[String]) -> bool {
     let Some(host) = url.host_str() else { return false };
-    let plain = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = host == "localhost" || plain.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host == "localhost" || unbracketed.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let with_port = url.port().map(|port| format!("{host}:{port}"));
-    let is_known = |known: &String| {
-        let matches = |name: &str| known.eq_ignore_ascii_case(name);
-        matches(host) || matches(plain) || with_port.as_deref().is_some_and(matches)
+    let is_allowed = |allowed: &String| {
+        let matches = |name: &str| allowed.eq_ignore_ascii_case(name);
+        matches(host) || matches(unbracketed) || with_port.as_deref().is_some_and(matches)
     };
-    is_loopback || hosts.iter().any(is_known)
+    is_loopback || hosts.iter().any(is_allowed)
 }
 
 /// Refuses a body that is not JSON.
 pub(super) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     Err(Refusal::invalid_request("the Content-Type is not application/json").status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
@@ -124,40 +124,40 @@ impl<'h> Claims<'h> {
 
     /// The era of the request. An error if it has a version that the gateway does not know.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
-        match header_text(self.headers, VERSION)? {
+        match header_text(self.headers, VERSION_HEADER)? {
             _ if self.meta(META_VERSION).is_some() => Ok(Era::Modern),
-            Some(MODERN) => Ok(Era::Modern),
-            Some(version) if !LEGACY.contains(&version) => Err(Refusal::unsupported_version(version)),
+            Some(MODERN_VERSION) => Ok(Era::Modern),
+            Some(version) if !LEGACY_VERSIONS.contains(&version) => Err(Refusal::unsupported_version(version)),
             _ => Ok(Era::Legacy),
         }
     }
 
     /// Checks what every request of 2026-07-28 must have. Returns what its client can do.
-    pub(super) fn checked(&self, method: &str) -> Result<Abilities, Refusal> {
-        let (version, abilities) = self.meta_of_request()?;
-        require_same(self.headers, VERSION, version)?;
-        if version != MODERN {
+    pub(super) fn check_modern(&self, method: &str) -> Result<Abilities, Refusal> {
+        let (version, abilities) = self.required_meta()?;
+        require_header(self.headers, VERSION_HEADER, version)?;
+        if version != MODERN_VERSION {
             return Err(Refusal::unsupported_version(version));
         }
-        require_same(self.headers, METHOD, method)?;
+        require_header(self.headers, METHOD_HEADER, method)?;
         let name = match method {
             "tools/call" | "prompts/get" => &self.params.name,
             "resources/read" => &self.params.uri,
             _ => return Ok(abilities),
         };
         if let Some(name) = name.as_str() {
-            require_same(self.headers, NAME, name)?;
+            require_header(self.headers, NAME_HEADER, name)?;
         }
         Ok(abilities)
     }
 
-    fn meta_of_request(&self) -> Result<(&str, Abilities), Refusal> {
-        meta_of_request(self.params.meta.as_ref())
+    fn required_meta(&self) -> Result<(&str, Abilities), Refusal> {
+        required_meta(self.params.meta.as_ref())
     }
 }
 
 /// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do.
-fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
+fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
     let missing = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
     let version = version.ok_or_else(|| missing(META_VERSION))?;
@@ -166,22 +166,22 @@ fn meta_of_request(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities
     Ok((version, relay::abilities(capabilities)))
 }
 
-/// Checks the parameters of a request without headers, and returns what its client can do, as [`Claims::checked`] does.
-/// `None` if the parameters are not those of 2026-07-28.
+/// Checks the parameters of a request without headers, and returns what its client can do, as [`Claims::check_modern`]
+/// does. `None` if the parameters are not those of 2026-07-28.
 pub(in super::super) fn modern_abilities(params: &str) -> Option<Result<Abilities, Refusal>> {
     let params: Params = serde_json::from_str(params).unwrap_or_default();
     let meta = params.meta.as_ref();
     meta.filter(|meta| meta.contains_key(META_VERSION))?;
-    Some(match meta_of_request(meta) {
-        Ok((version, _)) if version != MODERN => Err(Refusal::unsupported_version(version)),
+    Some(match required_meta(meta) {
+        Ok((version, _)) if version != MODERN_VERSION => Err(Refusal::unsupported_version(version)),
         other => other.map(|(_, abilities)| abilities),
     })
 }
 
 /// An error if a header is missing, or differs from what the body says.
-fn require_same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), Refusal> {
+fn require_header(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), Refusal> {
     let received = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
-    if decoded(received).as_deref() == Some(expected) {
+    if decode(received).as_deref() == Some(expected) {
         return Ok(());
     }
     let (received, expected) = (quoted(received), quoted(expected));
@@ -190,7 +190,7 @@ fn require_same(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), R
 
 /// Decodes the value of a header: MCP writes a text that a header cannot contain as `=?base64?…?=`. `None` if the part
 /// inside is not UTF-8 in Base64.
-fn decoded(value: &str) -> Option<String> {
+fn decode(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
         Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
@@ -217,7 +217,7 @@ pub(super) fn require_mirrored(
     let catalog = gateway.0.host.catalog();
     // A name that is malformed or unknown is refused later.
     let Ok(Named { name }) = serde_json::from_str(params) else { return Ok(()) };
-    let Ok(tool) = gateway.tool(&catalog, &caller.view, &name) else { return Ok(()) };
+    let Ok(tool) = gateway.find_tool(&catalog, &caller.view, &name) else { return Ok(()) };
     if !tool.may_mirror() {
         return Ok(());
     }
@@ -227,7 +227,7 @@ pub(super) fn require_mirrored(
         let expected = expected.as_ref().and_then(|expected| expected.to_str().ok());
         match (received, expected) {
             (None, None) => {}
-            (Some(received), Some(expected)) if equal(received, expected) => {}
+            (Some(received), Some(expected)) if values_match(received, expected) => {}
             (None, Some(_)) => return Err(Refusal::header_mismatch(format!("{name} is missing"))),
             _ => return Err(Refusal::header_mismatch(format!("{name} does not match the body"))),
         }
@@ -236,8 +236,8 @@ pub(super) fn require_mirrored(
 }
 
 /// Whether the values of a header and of an argument are equal, as texts or as numbers.
-fn equal(received: &str, expected: &str) -> bool {
-    let (Some(received), Some(expected)) = (decoded(received), decoded(expected)) else { return false };
+fn values_match(received: &str, expected: &str) -> bool {
+    let (Some(received), Some(expected)) = (decode(received), decode(expected)) else { return false };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
     received == expected || number(&received).is_some_and(|received| number(&expected) == Some(received))
 }
@@ -274,7 +274,7 @@ mod tests {
         ] {
             let mut all = vec![("host", host)];
             all.extend(origin.map(|origin| ("origin", origin)));
-            assert_eq!(guard(&headers(&all), &allowed).is_ok(), is_accepted, "{host} {origin:?}");
+            assert_eq!(check_host_and_origin(&headers(&all), &allowed).is_ok(), is_accepted, "{host} {origin:?}");
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
         ] {
             let mut both = headers(&[("host", "localhost"), one]);
             both.append(HeaderName::from_static(other.0), HeaderValue::from_static(other.1));
-            assert!(guard(&both, &[]).is_err(), "{other:?}");
+            assert!(check_host_and_origin(&both, &[]).is_err(), "{other:?}");
         }
     }
 
@@ -307,9 +307,9 @@ mod tests {
 
     #[test]
     fn numbers_are_compared_as_numbers_and_encoded_text_as_text() {
-        assert!(equal("42.0", "42"));
-        assert!(equal("=?base64?SGVsbG8=?=", "Hello"));
-        assert!(!equal("=?base64?***?=", "***"));
-        assert!(!equal("nan", "NaN"));
+        assert!(values_match("42.0", "42"));
+        assert!(values_match("=?base64?SGVsbG8=?=", "Hello"));
+        assert!(!values_match("=?base64?***?=", "***"));
+        assert!(!values_match("nan", "NaN"));
     }
 }

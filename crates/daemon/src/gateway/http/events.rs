@@ -18,9 +18,9 @@ use super::super::{
     exchange::{Exchange, Outgoing},
     message,
     news::{self, News},
-    session::{OpenStream, RunningRequest, Session, Unsent},
+    session::{Backlog, OpenStream, RunningRequest, Session},
 };
-use crate::shares::Share;
+use crate::places::Place;
 
 /// The silence after which a request is answered with a stream, so that no proxy on the way to the client times out.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const COMMENT_AFTER: Duration = Duration::from_secs(15);
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
 /// Returns the first message for a request; `None` if none comes within [`STREAM_AFTER`].
-pub(super) async fn first(exchange: &mut Exchange) -> Option<Outgoing> {
+pub(super) async fn first_message(exchange: &mut Exchange) -> Option<Outgoing> {
     timeout(STREAM_AFTER, exchange.next()).await.ok()
 }
 
@@ -39,7 +39,7 @@ fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
 
-fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+fn stream_response(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let events = futures::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
     let mut response = Response::new(Body::from_stream(events));
     let headers = response.headers_mut();
@@ -52,23 +52,23 @@ fn streamed(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
 
 /// Returns a stream that ends without an answer, for a cancelled request.
 pub(super) fn empty_stream() -> Response {
-    streamed(futures::stream::empty())
+    stream_response(futures::stream::empty())
 }
 
 /// A request that is answered by a stream of events. When the client disconnects, this is dropped, which cancels the
 /// request.
-struct Answering {
+struct AnswerStream {
     exchange: Exchange,
     running: Option<RunningRequest>,
-    first: Option<Outgoing>,
+    first_message: Option<Outgoing>,
 }
 
-impl Answering {
+impl AnswerStream {
     /// Returns the next event, and whether it is the last; `None` when the request was cancelled.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let next = async {
-            match self.first.take() {
-                Some(first) => Some(first),
+            match self.first_message.take() {
+                Some(first_message) => Some(first_message),
                 None => timeout(COMMENT_AFTER, self.exchange.next()).await.ok(),
             }
         };
@@ -87,13 +87,17 @@ impl Answering {
     }
 }
 
-/// Answers with events. `first` is the message that has arrived already, if any.
-pub(super) fn response(exchange: Exchange, running: Option<RunningRequest>, first: Option<Outgoing>) -> Response {
-    let answering = Answering { exchange, running, first };
-    streamed(unfold(Some(answering), async |answering| {
-        let mut answering = answering?;
-        let (event, is_last) = answering.next().await?;
-        Some((event, (!is_last).then_some(answering)))
+/// Answers with events. `first_message` is the message that has arrived already, if any.
+pub(super) fn response(
+    exchange: Exchange,
+    running: Option<RunningRequest>,
+    first_message: Option<Outgoing>,
+) -> Response {
+    let stream = AnswerStream { exchange, running, first_message };
+    stream_response(unfold(Some(stream), async |stream| {
+        let mut stream = stream?;
+        let (event, is_last) = stream.next().await?;
+        Some((event, (!is_last).then_some(stream)))
     }))
 }
 
@@ -106,7 +110,7 @@ enum StandingEvent {
 }
 
 /// The standing stream of a session.
-struct Standing {
+struct StandingStream {
     gateway: Gateway,
     session: Arc<Session>,
     /// The principal that opened the stream.
@@ -114,10 +118,10 @@ struct Standing {
     /// `None` once the stream has ended.
     stream: Option<OpenStream>,
     /// The stream's place in the gateway's limit of streams.
-    _place: Share,
+    _place: Place,
 }
 
-impl Drop for Standing {
+impl Drop for StandingStream {
     fn drop(&mut self) {
         if let Some(stream) = self.stream.take() {
             self.session.close_stream(stream);
@@ -125,17 +129,17 @@ impl Drop for Standing {
     }
 }
 
-impl Standing {
+impl StandingStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let OpenStream { unsent: Unsent { messages, news }, stop, .. } = self.stream.as_mut()?;
+            let OpenStream { backlog: Backlog { messages, news }, stop, .. } = self.stream.as_mut()?;
             if let Some(message) = messages.pop_front() {
                 return Some(event(&self.gateway.0.concealed(message)));
             }
             let next = async {
                 tokio::select! {
                     received = news::next(news) => StandingEvent::News(received),
-                    uris = self.session.subscribed.updated() => StandingEvent::Updated(uris),
+                    uris = self.session.subscriptions.updated() => StandingEvent::Updated(uris),
                 }
             };
             let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
@@ -147,19 +151,24 @@ impl Standing {
                 }
                 Err(_) => return Some(COMMENT),
             };
-            let concerned = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
-            messages.extend(concerned.filter_map(|news| self.session.notification(&news)));
+            let relevant = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
+            messages.extend(relevant.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
 
 /// Opens the standing stream of a session, replacing an earlier one.
-pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, principal: Principal, place: Share) -> Response {
+pub(super) fn open_standing_stream(
+    gateway: &Gateway,
+    session: Arc<Session>,
+    principal: Principal,
+    place: Place,
+) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, principal, stream: Some(stream), _place: place };
+    let stream = StandingStream { gateway, session, principal, stream: Some(stream), _place: place };
     // The first comment makes the server send the headers.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
-    let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));
-    streamed(futures::StreamExt::chain(opened, events))
+    let events = unfold(stream, async |mut stream| Some((stream.next().await?, stream)));
+    stream_response(futures::StreamExt::chain(opened, events))
 }

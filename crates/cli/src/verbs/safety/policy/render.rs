@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_daemon::shown::answers::Shown as ShownAnswer;
+use toolrack_daemon::shown::answers::ShownAnswer;
 use toolrack_host::{
     DefaultEffect, GateRequest, Verdict,
     mcp::Annotations,

@@ -1,7 +1,7 @@
 //! Runs `toolrack team quotas`, which shows how much of their quotas all tenants have used.
 
 use serde::Serialize;
-use toolrack_daemon::shown::{quotas::Shown as ShownQuota, seconds};
+use toolrack_daemon::shown::{quotas::QuotaUsage, rfc3339_seconds};
 use toolrack_host::text;
 use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
 
@@ -26,7 +26,7 @@ struct QuotasDocument {
 struct TenantUsage {
     tenant: String,
     #[serde(flatten)]
-    shown: ShownQuota,
+    shown: QuotaUsage,
 }
 
 pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit, Failure> {
@@ -71,8 +71,8 @@ fn page(usages: &[(&Tenant, Usage)]) -> String {
             Holder::Tenant => "all together".to_owned(),
         };
         let renewal = match (usage.free_at, usage.renews_at) {
-            (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", seconds(at))),
-            (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", seconds(at))),
+            (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", rfc3339_seconds(at))),
+            (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", rfc3339_seconds(at))),
             (None, None) => Cell::new(Tone::Faint, "nothing is used"),
         };
         vec![

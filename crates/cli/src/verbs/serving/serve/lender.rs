@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use toolrack_config::Environment;
-use toolrack_daemon::Current;
+use toolrack_daemon::CurrentWorld;
 
 use crate::{
     context::{Borrower, Context},
@@ -43,7 +43,7 @@ struct Lender<'a, R> {
     /// The build of this program as it was when the daemon started: an update may replace its file.
     build: Option<Build>,
     context: &'a Context,
-    current: &'a Current,
+    current: &'a CurrentWorld,
     guard: &'a SocketGuard,
     /// Runs a verb whose run mode is [`RunMode::Lent`].
     run: R,
@@ -59,7 +59,7 @@ pub(super) struct CommandSocket {
 pub(super) async fn lend(
     command_socket: CommandSocket,
     context: &Context,
-    current: &Current,
+    current: &CurrentWorld,
     grace: Duration,
     run: impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>,
 ) -> io::Result<()> {

@@ -19,8 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_auth::TokenKey;
 use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
-    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, ReplicaOptions, Team, Vault, WorldKind, WorldParts,
-    discovery_name, gateway::AnyClient,
+    DeleteMemberValues, MakeWorld, NoWorld, OwnServers, Parts, Questions, ReplicaOptions, Team, Vault, WorldKind,
+    WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{
     Caller, Policy, Principal, Way,
@@ -87,10 +87,10 @@ pub(super) async fn prepare(
     let tenant_ids = tenants.keys().cloned().collect();
     let exporter = audit_export::exporter(&file, tenant_database.server.clone(), context).await?;
     let audit_export = exporter.as_ref().map(AuditExporter::status);
-    let forget = member_forgetter(tenants.clone(), tenant_database.clone());
+    let delete_values = member_forgetter(tenants.clone(), tenant_database.clone());
     let (authority, make_tenant_world) =
         (Arc::new(authority), tenant_world_maker(tenants, tenant_database, world_options, context));
-    let team = Team { tenants: tenant_ids, authority, door, make_tenant_world, forget, audit_export };
+    let team = Team { tenants: tenant_ids, authority, door, make_tenant_world, delete_values, audit_export };
     Ok(ServedTeam { team, replica, exporter })
 }
 
@@ -195,7 +195,7 @@ pub(crate) async fn open_tenant_store(
 }
 
 /// Returns the function that deletes what is stored for a removed member of a tenant.
-fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDatabase) -> Forget {
+fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDatabase) -> DeleteMemberValues {
     Box::new(move |tenant, member| {
         let (tenant, tenant_database) = (tenants.get(&tenant).cloned(), tenant_database.clone());
         Box::pin(async move {

@@ -71,7 +71,7 @@ fn read(file: &Path) -> Result<Option<Token>, Failure> {
         let why = format!("it does not hold a token, which is {TOKEN_BYTES} hexadecimal digits");
         return Err(token_file_failure(file, &why).hint("name a file that does not exist yet: the daemon makes it"));
     }
-    Ok(Some(Token::given(token)))
+    Ok(Some(Token::from_secret(token)))
 }
 
 /// Writes a new file and then replaces the old one with it, so that no reader sees half of a token.

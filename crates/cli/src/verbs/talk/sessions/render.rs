@@ -4,7 +4,7 @@ pub(crate) mod replay;
 
 use chrono::{DateTime, Local, Utc};
 use serde::Serialize;
-use toolrack_daemon::shown::sessions::About;
+use toolrack_daemon::shown::sessions::Conversation;
 use toolrack_host::text;
 use toolrack_store::{Imported, ModelUse, Session, SessionTotals, transcript::TranscriptMessage};
 
@@ -26,12 +26,12 @@ pub(crate) struct SessionDocument<'a> {
 
 /// A session whose title has no known secrets.
 #[derive(Clone, Debug, Serialize)]
-#[serde(into = "About")]
+#[serde(into = "Conversation")]
 pub(crate) struct ShownSession {
     pub(crate) session: Session,
 }
 
-impl From<ShownSession> for About {
+impl From<ShownSession> for Conversation {
     fn from(shown_session: ShownSession) -> Self {
         Self::from(&shown_session.session)
     }

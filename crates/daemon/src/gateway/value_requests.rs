@@ -28,7 +28,7 @@ use crate::missing::MissingValues;
 
 /// The name of the tool that the gateway offers to members whose servers lack a value. The tools of such a server are
 /// not known yet, so a model learns of the server from the description of this tool.
-const TOOL: &str = "give_credentials";
+const CREDENTIALS_TOOL: &str = "give_credentials";
 
 /// How long a call waits for the member to give the missing values.
 const VALUES_TIMEOUT: Duration = Duration::from_mins(10);
@@ -90,31 +90,32 @@ impl Inner {
             )));
         }
         for name in names {
-            self.ask_for(NeededValue { missing: &missing, server, name: &name }, caller, updates).await?;
+            self.request_value(NeededValue { missing: &missing, server, name: &name }, caller, updates).await?;
         }
         Ok(())
     }
 
     /// Directs the member to the page for a value, and waits until they have given it.
-    async fn ask_for(
+    async fn request_value(
         &self,
         NeededValue { missing, server, name }: NeededValue<'_>,
         caller: &Caller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
-        let (era, client) = (caller.era, caller.abilities);
-        let asker = ClientAsker { era, client, updates: updates.clone(), fallback: None, name: None };
+        let (era, client_abilities) = (caller.era, caller.abilities);
+        let asker =
+            ClientAsker { era, client_abilities, updates: updates.clone(), fallback: None, question_name: None };
         let page = missing.page(name);
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
         let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
         let value_given = missing.until_given(&caller.principal, server.as_str(), name);
         // The reason why the value was not given; `None` if it was given.
-        let refused = async {
+        let reason_not_given = async {
             tokio::pin!(value_given);
             tokio::select! {
-                answered = asker.elicit(server.clone(), question) => match answered {
+                elicited = asker.elicit(server.clone(), question) => match elicited {
                     Elicited::Accept(_) => value_given.await,
                     Elicited::Decline => return Some("the user declined to give it"),
                     Elicited::Cancel => return Some("the user has not decided"),
@@ -124,7 +125,7 @@ impl Inner {
             }
             None
         };
-        let why = timeout(VALUES_TIMEOUT, refused).await.unwrap_or(Some("it was not given in time"));
+        let why = timeout(VALUES_TIMEOUT, reason_not_given).await.unwrap_or(Some("it was not given in time"));
         if let Some(why) = why {
             return Err(NotGiven::because(&format!(
                 "the server `{server}` needs `{name}` from the user, and {why}; the page is {page}"
@@ -167,7 +168,7 @@ impl Gateway {
     pub(super) async fn with_credentials_tool(&self, result: Bytes, caller: &Caller) -> Bytes {
         let Some(missing) = &self.0.options.missing else { return result };
         let servers = self.servers_missing_values(missing, caller).await;
-        if servers.is_empty() || self.0.host.catalog().get(TOOL).is_some() {
+        if servers.is_empty() || self.0.host.catalog().get(CREDENTIALS_TOOL).is_some() {
             return result;
         }
         let Ok(mut list) = serde_json::from_slice::<Value>(&result) else { return result };
@@ -176,7 +177,7 @@ impl Gateway {
             tools.insert(
                 0,
                 json!({
-                    "name": TOOL,
+                    "name": CREDENTIALS_TOOL,
                     "description": format!(
                         "Leads the user to a page on which they give what these servers need before their tools can be \
                          used: {servers}. Takes no value itself."
@@ -218,7 +219,7 @@ impl Gateway {
                 let Some(catalog) = gateway.0.until_offered(&server, &tool_call.name).await else {
                     return outcome_of(Err(gateway.0.host.missing(&tool_call.name)), caller.era);
                 };
-                let tool = gateway.tool(&catalog, &caller.view, &tool_call.name)?;
+                let tool = gateway.find_tool(&catalog, &caller.view, &tool_call.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
                 let tool_call = ToolCall { name, ..tool_call };
                 gateway.0.run_tool_call(ListedCall { server, catalog, tool_call }, &caller, updates).await
@@ -229,7 +230,7 @@ impl Gateway {
 
     /// Answers a call of a tool that is in no list because its server is not connected. The answer is the error that
     /// says why. `None` if the tool is missing for another reason.
-    pub(super) fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
+    pub(super) fn not_ready_call(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let error = self.0.host.missing(name);
         let era = caller.era;
         match &error {
@@ -242,7 +243,7 @@ impl Gateway {
 
     /// Calls the tool for missing values; `None` if `name` is another tool.
     async fn call_credentials_tool(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
-        let missing = self.0.options.missing.as_ref().filter(|_| name == TOOL)?;
+        let missing = self.0.options.missing.as_ref().filter(|_| name == CREDENTIALS_TOOL)?;
         let servers = self.servers_missing_values(missing, caller).await;
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Some(PendingCall::new(move |updates| {

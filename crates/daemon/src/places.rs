@@ -1,7 +1,7 @@
 //! Limits on the number of things in a table, such as sessions or calls. Each member of a team may take only a share of
 //! the places.
 //!
-//! An entry of such a table holds its [`Share`], which only [`Shares::take`] gives. So a table cannot grow beyond its
+//! An entry of such a table holds its [`Place`], which only [`Places::take`] gives. So a table cannot grow beyond its
 //! bound, one member cannot fill it, and a place is free again as soon as its entry is dropped. The user of the machine
 //! may take all places.
 
@@ -19,19 +19,19 @@ pub(crate) const DEFAULT_PARTS: usize = 8;
 
 /// The places of one table. Clones share the places.
 #[derive(Clone, Debug)]
-pub(crate) struct Shares(Arc<Table>);
+pub(crate) struct Places(Arc<Table>);
 
 #[derive(Debug)]
 struct Table {
     places: usize,
     max_per_member: usize,
-    taken: Mutex<TakenPlaces>,
+    taken: Mutex<PlaceCounts>,
 }
 
 /// The numbers of taken places: of all, and of each owner.
 #[derive(Debug, Default)]
-struct TakenPlaces {
-    all: usize,
+struct PlaceCounts {
+    total: usize,
     by_owner: HashMap<Owner, usize>,
 }
 
@@ -55,7 +55,7 @@ impl Hash for Owner {
 
 /// A place in the table. Dropping it frees the place.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct Place {
     table: Arc<Table>,
     owner: Owner,
 }
@@ -64,22 +64,22 @@ pub(crate) struct Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// The principal has taken its share.
-    Share,
+    MemberShare,
     /// All places are taken.
-    Table,
+    AllPlaces,
 }
 
 impl Full {
     /// Names in a message the callers whose use has reached the bound, as in "too many calls of this member".
     pub(crate) fn whose_use(self) -> &'static str {
         match self {
-            Self::Share => "of this member",
-            Self::Table => "of all clients",
+            Self::MemberShare => "of this member",
+            Self::AllPlaces => "of all clients",
         }
     }
 }
 
-impl Shares {
+impl Places {
     /// Creates a table of `places` places; a member of a team takes at most `max_per_member` of them.
     pub(crate) fn new(places: usize, max_per_member: usize) -> Self {
         Self(Arc::new(Table { places, max_per_member, taken: Mutex::default() }))
@@ -89,19 +89,19 @@ impl Shares {
     ///
     /// # Errors
     /// [`Full`], if the principal has taken its share, or all places are taken.
-    pub(crate) fn take(&self, principal: &Principal) -> Result<Share, Full> {
+    pub(crate) fn take(&self, principal: &Principal) -> Result<Place, Full> {
         let owner = Owner(principal.clone());
         let mut taken = self.0.taken.lock();
-        let of_owner = taken.by_owner.get(&owner).copied().unwrap_or_default();
-        if !principal.is_local() && of_owner >= self.0.max_per_member {
-            return Err(Full::Share);
+        let count = taken.by_owner.get(&owner).copied().unwrap_or_default();
+        if !principal.is_local() && count >= self.0.max_per_member {
+            return Err(Full::MemberShare);
         }
-        if taken.all >= self.0.places {
-            return Err(Full::Table);
+        if taken.total >= self.0.places {
+            return Err(Full::AllPlaces);
         }
-        taken.all += 1;
-        taken.by_owner.insert(owner.clone(), of_owner + 1);
-        Ok(Share { table: Arc::clone(&self.0), owner })
+        taken.total += 1;
+        taken.by_owner.insert(owner.clone(), count + 1);
+        Ok(Place { table: Arc::clone(&self.0), owner })
     }
 
     /// Returns the principal that has taken the most places; `None` if no place is taken.
@@ -111,17 +111,17 @@ impl Shares {
     }
 }
 
-impl Share {
+impl Place {
     /// Returns whether `principal` took this place.
-    pub(crate) fn is_of(&self, principal: &Principal) -> bool {
+    pub(crate) fn is_held_by(&self, principal: &Principal) -> bool {
         self.owner.0.is_same(principal)
     }
 }
 
-impl Drop for Share {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.table.taken.lock();
-        taken.all = taken.all.saturating_sub(1);
+        taken.total = taken.total.saturating_sub(1);
         if let Entry::Occupied(mut places) = taken.by_owner.entry(self.owner.clone()) {
             *places.get_mut() -= 1;
             if *places.get() == 0 {
@@ -143,25 +143,25 @@ mod tests {
 
     #[test]
     fn a_member_of_any_role_gets_one_share_and_no_more() {
-        let shares = Shares::new(3, 2);
-        let first = shares.take(&person("ann")).unwrap();
-        let _second = shares.take(&person("ann").with_role(Role::Admin).in_membership(1)).unwrap();
-        assert_eq!(shares.take(&person("ann")).unwrap_err(), Full::Share);
-        let _of_bob = shares.take(&person("bob")).unwrap();
-        assert_eq!(shares.take(&person("eve")).unwrap_err(), Full::Table);
-        assert!(shares.owner_with_most_places().unwrap().is_same(&person("ann")));
-        assert!(first.is_of(&person("ann")) && !first.is_of(&person("bob")));
+        let places = Places::new(3, 2);
+        let first = places.take(&person("ann")).unwrap();
+        let _second = places.take(&person("ann").with_role(Role::Admin).in_membership(1)).unwrap();
+        assert_eq!(places.take(&person("ann")).unwrap_err(), Full::MemberShare);
+        let _of_bob = places.take(&person("bob")).unwrap();
+        assert_eq!(places.take(&person("eve")).unwrap_err(), Full::AllPlaces);
+        assert!(places.owner_with_most_places().unwrap().is_same(&person("ann")));
+        assert!(first.is_held_by(&person("ann")) && !first.is_held_by(&person("bob")));
         drop(first);
-        assert!(shares.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
-        assert_eq!(shares.0.taken.lock().by_owner.len(), 2, "a principal without a place is forgotten");
+        assert!(places.take(&person("ann")).is_ok(), "a place is free again as soon as its entry is dropped");
+        assert_eq!(places.0.taken.lock().by_owner.len(), 2, "a principal without a place is forgotten");
     }
 
     #[test]
     fn the_user_of_the_machine_may_take_all_places() {
-        let shares = Shares::new(3, 1);
-        let places: Vec<_> = (0..3).map(|_| shares.take(&Principal::LOCAL).unwrap()).collect();
-        assert_eq!(shares.take(&Principal::LOCAL).unwrap_err(), Full::Table);
-        drop(places);
-        assert!(shares.owner_with_most_places().is_none());
+        let places = Places::new(3, 1);
+        let taken: Vec<_> = (0..3).map(|_| places.take(&Principal::LOCAL).unwrap()).collect();
+        assert_eq!(places.take(&Principal::LOCAL).unwrap_err(), Full::AllPlaces);
+        drop(taken);
+        assert!(places.owner_with_most_places().is_none());
     }
 }

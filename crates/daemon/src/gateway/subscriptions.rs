@@ -8,13 +8,13 @@ use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 
 /// The subscriptions of one client. Dropping this ends them at the servers.
 #[derive(Debug)]
-pub(super) struct Subscribed {
+pub(super) struct ResourceSubscriptions {
     subscriptions: Subscriptions,
     /// The server, and the URI at that server, for each name.
     names: ArcSwap<BTreeMap<String, (ServerName, String)>>,
 }
 
-impl Subscribed {
+impl ResourceSubscriptions {
     /// Creates the subscriptions of a client that may listen to `max` resources.
     pub(super) fn new(max: usize) -> Self {
         Self { subscriptions: Subscriptions::new(max), names: ArcSwap::default() }
