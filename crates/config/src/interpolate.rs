@@ -643,7 +643,7 @@ mod tests {
         assert!(plan.env.contains(&("HOME".into(), "/elsewhere".into())), "{:?}", plan.env);
         let other = Stdio { command: "other".into(), ..spec };
         let plan = interpolate.stdio(&name(), &other).now_or_never().unwrap().unwrap();
-        assert_ne!(plan.sandbox.unwrap().own, Some(own), "another program of the same name has another home");
+        assert_ne!(plan.sandbox.unwrap().own_folder, Some(own), "another program of the same name has another home");
     }
 
     #[test]

@@ -264,7 +264,7 @@ fn a_resumed_turn_asks_the_question_that_it_waited_for_again() {
     let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
     let mut resumed = Turn::resume(turn.messages().to_vec(), state, Limits { rounds: 1, ..Limits::default() });
     assert_eq!(resumed.next(), Next::Ask(&Question::Continue(End::RoundLimit)));
-    resumed.answered(Answer::Continue);
+    resumed.question_answered(Answer::Continue);
     assert_eq!((resumed.next(), resumed.rounds()), (Next::CallModel, 1));
     // A state of an earlier version has fewer members.
     let old: State = serde_json::from_str("{}").unwrap();

@@ -185,7 +185,7 @@ async fn a_confined_server_reads_and_changes_only_what_is_named(lab: Lab) {
         read: vec![at("home/notes")],
         write: vec![at("shared")],
         home: Some(at("home")),
-        own: Some(at("homes/own")),
+        own_folder: Some(at("homes/own")),
         ..Confinement::default()
     };
     let path = |name: &str| at(name).to_str().unwrap().to_owned();
