@@ -218,5 +218,5 @@ fn value_from_row((name, since): (String, i64)) -> Option<GivenValue> {
 
 async fn record(secret_store: &SecretStore, caller: &Caller, name: &str, change: Change) -> Result<(), String> {
     let store = secret_store.store().map_err(|error| with_causes(&error))?;
-    store.record_given(caller, name, change == Change::Added).await.map_err(|error| with_causes(&error))
+    store.record_credential_change(caller, name, change == Change::Added).await.map_err(|error| with_causes(&error))
 }

@@ -192,7 +192,7 @@ impl LiveTurn {
             Err(error) => {
                 let why = with_causes(&error);
                 self.screen.warning(&format!("this conversation is not stored from here on: {why}"));
-                self.journal.give_up();
+                self.journal.stop_storing();
             }
         }
         Ok(())
@@ -323,7 +323,7 @@ impl LiveTurn {
             end,
             rounds: turn.rounds(),
             tool_calls: &self.calls,
-            spent: journal::spent(turn.usage(), turn.cost()),
+            spent: journal::model_use(turn.usage(), turn.cost()),
         };
         match self.format {
             TurnFormat::Text => self.send(Output::Piece("\n".to_owned())),

@@ -33,7 +33,7 @@ pub struct StandingAnswer {
 type Row = (String, String, Vec<u8>, bool, String, i64, String, Option<String>);
 
 /// Returns the owner's key in the rows of answers that cover only calls of `principal`.
-fn key_of(principal: &Principal) -> String {
+fn owner_key(principal: &Principal) -> String {
     Owner::of(principal).map_or_else(String::new, |owner| owner.key)
 }
 
@@ -53,7 +53,7 @@ impl Store {
         let answers =
             rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
                 let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
-                let owner = Owner::of_row(owner, name);
+                let owner = Owner::from_columns(owner, name);
                 Some(StandingAnswer { server, tool, definition, of_server, way, answered_at, owner })
             });
         Ok(answers.collect())
@@ -72,8 +72,8 @@ impl Store {
         whose: OwnerFilter<'_>,
         caller: &Caller,
     ) -> Result<usize, StoreError> {
-        let doing = "taking answers back";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "taking answers back";
+        let mut transaction = self.begin(operation).await?;
         let deleted: Vec<(String, String)> = query(
             "DELETE FROM answers WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2) \
              AND ($3 IS NULL OR owner = $3) RETURNING server, tool",
@@ -85,7 +85,7 @@ impl Store {
         .await?;
         let now = Utc::now().timestamp_millis();
         let rows: Vec<_> =
-            deleted.iter().map(|(server, tool)| (now, Entry::of_forgotten(caller, server, tool))).collect();
+            deleted.iter().map(|(server, tool)| (now, Entry::of_withdrawn_answer(caller, server, tool))).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
         Ok(deleted.len())
@@ -97,8 +97,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn forget_answers_of(&self, key: &str) -> Result<(), StoreError> {
-        let doing = "taking answers back";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "taking answers back";
+        let mut transaction = self.begin(operation).await?;
         let deleted = query("DELETE FROM answers WHERE owner = $1 AND owner <> ''").bind(key);
         deleted.execute(&mut transaction).await?;
         transaction.commit().await
@@ -113,22 +113,22 @@ impl Store {
         .bind(about.fingerprint)
         .bind(about.tool)
         .bind(&about.definition.as_bytes()[..])
-        .bind(key_of(about.principal))
+        .bind(owner_key(about.principal))
         .fetch_optional(&mut self.read("reading an answer").await?)
         .await?;
         Ok(row.map(|(of_server, at)| {
             let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
-            let what = if of_server { "all tools of this server" } else { "this tool" };
-            format!("a user said `always` on {date}, for {what}")
+            let scope = if of_server { "all tools of this server" } else { "this tool" };
+            format!("a user said `always` on {date}, for {scope}")
         }))
     }
 
     async fn insert_answer(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
-        let doing = "remembering an answer";
+        let operation = "remembering an answer";
         let now = Utc::now().timestamp();
         let owner = answer.principal.and_then(Owner::of);
         let (key, name) = owner.map_or_else(Default::default, |owner| (owner.key, Some(owner.name)));
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin(operation).await?;
         for (tool, definition) in answer.tools {
             query(
                 "INSERT INTO answers (server, fingerprint, tool, definition, of_server, way, answered_at, owner, owner_name) \

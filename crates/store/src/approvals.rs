@@ -50,9 +50,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
     pub async fn approve(&self, approval: &Approval, caller: &Caller) -> Result<(), StoreError> {
-        let doing = "writing an approval";
+        let operation = "writing an approval";
         let project = path_text(&approval.project)?;
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin(operation).await?;
         query(
             "INSERT INTO approvals (project, name, hash, shown, approved_at) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (project, name) DO UPDATE SET \
@@ -81,21 +81,21 @@ impl Store {
     /// # Errors
     /// As [`Self::approve`].
     pub async fn revoke(&self, project: &Path, name: &str, caller: &Caller) -> Result<bool, StoreError> {
-        let doing = "taking an approval back";
+        let operation = "taking an approval back";
         let project = path_text(project)?;
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin(operation).await?;
         let deleted = query("DELETE FROM approvals WHERE project = $1 AND name = $2")
             .bind(project)
             .bind(name)
             .execute(&mut transaction)
             .await?;
-        let was_there = deleted > 0;
-        if was_there {
+        let existed = deleted > 0;
+        if existed {
             let entry = Entry::of_trust("untrusted", caller, project, name, None);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         }
         transaction.commit().await?;
-        Ok(was_there)
+        Ok(existed)
     }
 
     /// All approvals, by project and name.

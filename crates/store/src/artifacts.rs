@@ -128,7 +128,8 @@ impl ArtifactFolder {
     fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
         // Accept only files that this folder created: no path that leads out of it, no link that another program made
         // there.
-        let is_created_here = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
+        let is_created_here =
+            handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_artifact_name);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_created_here && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
         let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
@@ -155,7 +156,7 @@ impl ArtifactFolder {
         Ok(Piece { text: text.to_owned(), from: file_offset(begin), to: file_offset(end), total })
     }
 
-    fn write(&self, name: &Name, bytes: &[u8]) -> Result<PathBuf, KeepError> {
+    fn write(&self, name: &ArtifactName, bytes: &[u8]) -> Result<PathBuf, KeepError> {
         let size = bytes.len() as u64;
         if size > self.bounds.bytes || self.bounds.files == 0 {
             let why = format!("it has {size} bytes, but at most {} can be stored", self.bounds.bytes);
@@ -183,7 +184,7 @@ impl ArtifactFolder {
     }
 
     /// Creates a new file that only its owner can read.
-    fn create(&self, name: &Name) -> io::Result<(PathBuf, File)> {
+    fn create(&self, name: &ArtifactName) -> io::Result<(PathBuf, File)> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -209,7 +210,7 @@ impl ArtifactFolder {
                 continue;
             };
             let path = entry.path();
-            if metadata.is_file() && path != newest && is_ours(&entry.file_name()) {
+            if metadata.is_file() && path != newest && is_artifact_name(&entry.file_name()) {
                 files.push((path, metadata.len()));
             }
         }
@@ -235,14 +236,14 @@ impl ArtifactFolder {
 }
 
 /// The parts of a file's name.
-struct Name {
+struct ArtifactName {
     at: DateTime<Utc>,
     server: String,
     tool: String,
     extension: &'static str,
 }
 
-impl Name {
+impl ArtifactName {
     /// Returns the name of the file. `number` counts the files with the same parts, from 0.
     fn file_name(&self, number: usize) -> String {
         let Self { server, tool, extension, .. } = self;
@@ -255,7 +256,7 @@ impl Name {
 }
 
 /// Returns whether a file's name begins with a time in [`TIME_FORMAT`], as the names of stored results do.
-fn is_ours(name: &std::ffi::OsStr) -> bool {
+fn is_artifact_name(name: &std::ffi::OsStr) -> bool {
     let time = name.to_str().and_then(|name| name.get(..TIME_LENGTH));
     time.is_some_and(|time| {
         time.bytes().enumerate().all(|(index, byte)| match index {
@@ -267,15 +268,15 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
 }
 
 /// Makes a name safe for a file's name: keeps letters, digits, `_` and `-`.
-fn safe(name: &str) -> String {
+fn safe_name(name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     name.chars().take(MAX_NAME).map(|c| if is_safe(c) { c } else { '_' }).collect()
 }
 
 fn extension(media_type: &str) -> &'static str {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let known = EXTENSIONS.iter().find(|(known, _)| *known == media_type);
-    match known {
+    let found = EXTENSIONS.iter().find(|(listed, _)| *listed == media_type);
+    match found {
         Some((_, extension)) => extension,
         None if media_type.ends_with("+json") => "json",
         None if media_type.ends_with("+xml") => "xml",
@@ -293,8 +294,12 @@ impl Artifacts for ArtifactFolder {
         media_type: &'a str,
         bytes: &'a [u8],
     ) -> BoxFuture<'a, Result<String, KeepError>> {
-        let name =
-            Name { at: Utc::now(), server: safe(server.as_str()), tool: safe(tool), extension: extension(media_type) };
+        let name = ArtifactName {
+            at: Utc::now(),
+            server: safe_name(server.as_str()),
+            tool: safe_name(tool),
+            extension: extension(media_type),
+        };
         let (folder, bytes) = (self.clone(), bytes.to_vec());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || folder.write(&name, &bytes)).await;

@@ -34,12 +34,12 @@ pub(crate) enum Backend {
 pub(crate) struct WriteMode {
     /// If `true`, the commit waits until the whole transaction is on the disk. If `false`, a power cut can undo the
     /// transaction; a crash of this process cannot.
-    pub(crate) durably: bool,
+    pub(crate) is_durable: bool,
     /// The transaction overwrites the bytes that it deletes, so that they do not stay in the file.
-    pub(crate) erasing: bool,
+    pub(crate) overwrites_deleted: bool,
     /// The transaction waits only for writers of the same rows, not for all writers of its tenant. This has no effect
     /// on SQLite, which has one writer at a time.
-    pub(crate) concurrent: bool,
+    pub(crate) is_concurrent: bool,
 }
 
 /// The connection for some statements: a transaction, except for SQLite, which needs none to read.
@@ -67,7 +67,7 @@ pub(crate) enum Connection<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorContext {
     database: DatabaseName,
-    doing: &'static str,
+    operation: &'static str,
 }
 
 #[derive(Clone, Debug)]
@@ -79,15 +79,15 @@ enum DatabaseName {
 
 impl ErrorContext {
     #[cfg(feature = "postgres")]
-    pub(crate) fn of_server(name: &Arc<str>, doing: &'static str) -> Self {
-        Self { database: DatabaseName::Server(Arc::clone(name)), doing }
+    pub(crate) fn of_server(name: &Arc<str>, operation: &'static str) -> Self {
+        Self { database: DatabaseName::Server(Arc::clone(name)), operation }
     }
 
     pub(crate) fn error(&self, error: sqlx::Error) -> StoreError {
         match &self.database {
-            DatabaseName::File(path) => StoreError::from_sqlx(self.doing, path, error),
+            DatabaseName::File(path) => StoreError::from_sqlx(self.operation, path, error),
             #[cfg(feature = "postgres")]
-            DatabaseName::Server(name) => StoreError::from_postgres(self.doing, name, error),
+            DatabaseName::Server(name) => StoreError::from_postgres(self.operation, name, error),
         }
     }
 }
@@ -109,7 +109,7 @@ impl Transaction {
     /// Returns the time in milliseconds since 1970, by the same clock for all programs that use the database: for a
     /// file, the clock of this machine; for Postgres, the clock of the server, because the clocks of its clients may be
     /// minutes apart.
-    pub(crate) async fn clock(&mut self) -> Result<i64, StoreError> {
+    pub(crate) async fn now_millis(&mut self) -> Result<i64, StoreError> {
         match &self.handle {
             Handle::Reading(_) | Handle::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
             #[cfg(feature = "postgres")]
@@ -122,34 +122,35 @@ impl Transaction {
 
     /// Runs the statements of a script.
     pub(crate) async fn run_script(&mut self, script: &'static str) -> Result<(), StoreError> {
-        let done = match self.connection() {
+        let result = match self.connection() {
             Connection::Sqlite(connection) => sqlx::raw_sql(script).execute(connection).await.map(drop),
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
                 let (connection, limit, _) = session.start_statement();
-                let done = Box::pin(postgres::with_time_limit(limit, sqlx::raw_sql(script).execute(connection))).await;
-                session.end_statement(done).map(drop)
+                let result =
+                    Box::pin(postgres::with_time_limit(limit, sqlx::raw_sql(script).execute(connection))).await;
+                session.end_statement(result).map(drop)
             }
         };
-        done.map_err(|error| self.context.error(error))
+        result.map_err(|error| self.context.error(error))
     }
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let done = match self.handle {
+        let result = match self.handle {
             Handle::Reading(_) => Ok(()),
             Handle::Writing(transaction) => transaction.commit().await,
             #[cfg(feature = "postgres")]
             Handle::Postgres(session) => Box::pin(session.commit()).await,
         };
-        done.map_err(|error| self.context.error(error))
+        result.map_err(|error| self.context.error(error))
     }
 }
 
 impl Store {
     /// Returns a connection to read from. In all these functions, `doing` names the operation in errors, such as
     /// "reading pins".
-    pub(crate) async fn read(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        let context = self.context(doing);
+    pub(crate) async fn read(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => match file.pool.acquire().await {
                 Ok(connection) => Ok(Transaction { handle: Handle::Reading(connection), context }),
@@ -163,8 +164,8 @@ impl Store {
     }
 
     /// Begins a transaction in which all statements read the same state of the database.
-    pub(crate) async fn read_snapshot(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        let context = self.context(doing);
+    pub(crate) async fn read_snapshot(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => begin_with("BEGIN", file, context).await,
             #[cfg(feature = "postgres")]
@@ -175,42 +176,43 @@ impl Store {
     }
 
     /// Begins a write transaction. A power cut can undo it after its commit; a crash of this process cannot.
-    pub(crate) async fn begin(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(WriteMode::default(), doing).await
+    pub(crate) async fn begin(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(WriteMode::default(), operation).await
     }
 
     /// Begins a write transaction whose commit waits until all of it is on the disk.
-    pub(crate) async fn begin_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(WriteMode { durably: true, ..WriteMode::default() }, doing).await
+    pub(crate) async fn begin_durably(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(WriteMode { is_durable: true, ..WriteMode::default() }, operation).await
     }
 
     /// Begins a write transaction that overwrites the bytes of deleted rows, so that a file does not keep them.
-    pub(crate) async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(WriteMode { erasing: true, ..WriteMode::default() }, doing).await
+    pub(crate) async fn begin_erasing(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(WriteMode { overwrites_deleted: true, ..WriteMode::default() }, operation).await
     }
 
     /// Begins a write transaction that overwrites the bytes of deleted rows, and whose commit waits until all of it is
     /// on the disk.
-    pub(crate) async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(WriteMode { durably: true, erasing: true, ..WriteMode::default() }, doing).await
+    pub(crate) async fn begin_erasing_durably(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(WriteMode { is_durable: true, overwrites_deleted: true, ..WriteMode::default() }, operation)
+            .await
     }
 
     /// Begins a write transaction for rows that need no common order. It may run at the same time as other transactions
     /// of its tenant. Its commit waits until all of it is on the disk.
-    pub(crate) async fn begin_concurrent(&self, doing: &'static str) -> Result<Transaction, StoreError> {
-        self.begin_writing(WriteMode { durably: true, concurrent: true, ..WriteMode::default() }, doing).await
+    pub(crate) async fn begin_concurrent(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+        self.begin_writing(WriteMode { is_durable: true, is_concurrent: true, ..WriteMode::default() }, operation).await
     }
 
     /// Runs one statement in its own write transaction, and returns how many rows the statement has changed.
-    pub(crate) async fn write(&self, query: Query, doing: &'static str) -> Result<u64, StoreError> {
-        let mut transaction = self.begin(doing).await?;
+    pub(crate) async fn write(&self, query: Query, operation: &'static str) -> Result<u64, StoreError> {
+        let mut transaction = self.begin(operation).await?;
         let changed = query.execute(&mut transaction).await?;
         transaction.commit().await?;
         Ok(changed)
     }
 
-    async fn begin_writing(&self, mode: WriteMode, doing: &'static str) -> Result<Transaction, StoreError> {
-        let context = self.context(doing);
+    async fn begin_writing(&self, mode: WriteMode, operation: &'static str) -> Result<Transaction, StoreError> {
+        let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => begin_with(file.begin_statement(mode), file, context).await,
             #[cfg(feature = "postgres")]
@@ -220,13 +222,13 @@ impl Store {
         }
     }
 
-    fn context(&self, doing: &'static str) -> ErrorContext {
+    fn context(&self, operation: &'static str) -> ErrorContext {
         let database = match &self.backend {
             Backend::Sqlite(file) => DatabaseName::File(Arc::clone(&file.path)),
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => DatabaseName::Server(Arc::clone(tenant.name())),
         };
-        ErrorContext { database, doing }
+        ErrorContext { database, operation }
     }
 }
 

@@ -137,12 +137,12 @@ pub enum StoreError {
         id: String,
     },
     /// Anything else.
-    #[error("{} failed at {doing}", path.display())]
+    #[error("{} failed at {operation}", path.display())]
     Other {
         /// The file.
         path: PathBuf,
         /// The operation that failed.
-        doing: &'static str,
+        operation: &'static str,
         /// A description of the problem.
         #[source]
         source: Box<dyn Error + Send + Sync>,
@@ -180,7 +180,7 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn from_sqlx(doing: &'static str, path: &Path, error: sqlx::Error) -> Self {
+    pub(crate) fn from_sqlx(operation: &'static str, path: &Path, error: sqlx::Error) -> Self {
         let path = path.to_owned();
         match primary_code(&error) {
             Some(code::BUSY | code::LOCKED) => Self::Locked { path },
@@ -189,7 +189,7 @@ impl StoreError {
             Some(code::CORRUPT | code::NOTADB) => Self::Corrupt { path },
             Some(code::CANTOPEN) => Self::Make { path, source: io::Error::other(error) },
             _ if matches!(error, sqlx::Error::PoolTimedOut) => Self::Locked { path },
-            _ => Self::Other { path, doing, source: Box::new(error) },
+            _ => Self::Other { path, operation, source: Box::new(error) },
         }
     }
 }
@@ -298,7 +298,7 @@ mod tests {
         let error = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::PoolTimedOut);
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
         let other = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::RowNotFound);
-        assert!(matches!(&other, StoreError::Other { doing: "testing", .. }), "{other}");
+        assert!(matches!(&other, StoreError::Other { operation: "testing", .. }), "{other}");
         assert!(other.source().is_some(), "the cause is kept");
     }
 }

@@ -40,7 +40,7 @@ pub struct OpenedSession {
     /// The messages so far.
     pub messages: Vec<Message>,
     /// The state of an interrupted turn.
-    pub open: Option<turn::State>,
+    pub interrupted_turn: Option<turn::State>,
 }
 
 impl fmt::Debug for Journal {
@@ -79,17 +79,17 @@ impl Journal {
         loop {
             let page = store.messages(session.id, messages.len() as u64, PAGE_SIZE).await?;
             let is_last = page.len() < PAGE_SIZE;
-            messages.extend(page.iter().map(message));
+            messages.extend(page.iter().map(restore_message));
             if is_last {
                 break;
             }
         }
-        let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
+        let interrupted_turn = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
         let stored = messages.len();
         let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
         let (store, session) = (Some(store.clone()), Some(session));
         let journal = Self { store, conceal, session, id, model, owner, stored, spent: None, stored_if_written: None };
-        Ok((journal, OpenedSession { messages, open }))
+        Ok((journal, OpenedSession { messages, interrupted_turn }))
     }
 
     /// Returns the conversation's short name: its prefix, or before it is stored, its whole future id.
@@ -98,10 +98,10 @@ impl Journal {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// Remembers the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with that
-    /// answer.
+    /// Remembers the usage and cost of `reply`, the newest answer. The next [`store_turn`](Self::store_turn) stores
+    /// them with that answer.
     pub fn record_cost(&mut self, reply: &Reply) {
-        self.spent = Some(spent(reply.usage, reply.cost));
+        self.spent = Some(model_use(reply.usage, reply.cost));
     }
 
     /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is
@@ -128,27 +128,27 @@ impl Journal {
         };
         let messages = turn.messages();
         if self.session.is_none() {
-            let (title, owner) = (title(messages, &*self.conceal), self.owner.clone());
+            let (title, owner) = (make_title(messages, &*self.conceal), self.owner.clone());
             let new = NewSession { title, model: Some(self.model.clone()), agent: None, owner };
             self.session = Some(store.create_session_as(self.id, &new).await?);
         }
-        let mut added = self.add(&store, turn).await;
-        if let Err(StoreError::SessionMoved { found, .. }) = &added
-            && self.has_added(&store, *found, messages).await?
+        let mut outcome = self.append_new(&store, turn).await;
+        if let Err(StoreError::SessionMoved { found, .. }) = &outcome
+            && self.accept_earlier_write(&store, *found, messages).await?
         {
-            added = self.add(&store, turn).await;
+            outcome = self.append_new(&store, turn).await;
         }
-        added
+        outcome
     }
 
     /// Adds the messages that are not stored yet.
-    async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
+    async fn append_new(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
         let mut rows: Vec<_> = messages
             .get(self.stored..)
             .unwrap_or_default()
             .iter()
-            .map(|message| row(message, &*self.conceal))
+            .map(|message| message_row(message, &*self.conceal))
             .collect();
         if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
             answer.spent = self.spent;
@@ -167,17 +167,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns whether the conversation has `found` messages because an earlier [`add`](Self::add), whose outcome was
-    /// unknown, stored them. If so, counts them as stored.
-    async fn has_added(&mut self, store: &Store, found: u64, messages: &[Message]) -> Result<bool, StoreError> {
+    /// Returns whether the conversation has `found` messages because an earlier [`append_new`](Self::append_new), whose
+    /// outcome was unknown, stored them. If so, counts them as stored.
+    async fn accept_earlier_write(
+        &mut self,
+        store: &Store,
+        found: u64,
+        messages: &[Message],
+    ) -> Result<bool, StoreError> {
         let found = usize::try_from(found).unwrap_or(usize::MAX);
         if self.stored_if_written.is_none_or(|expected| found > expected) || found <= self.stored {
             return Ok(false);
         }
-        let written = messages.get(self.stored..found).unwrap_or_default();
-        let read = store.messages(self.id, self.stored as u64, written.len()).await?;
-        let is_same = |(read, written): (&StoredMessage, &Message)| read.body == row(written, &*self.conceal).body;
-        if read.len() != written.len() || !read.iter().zip(written).all(is_same) {
+        let expected = messages.get(self.stored..found).unwrap_or_default();
+        let stored = store.messages(self.id, self.stored as u64, expected.len()).await?;
+        let is_same =
+            |(stored, expected): (&StoredMessage, &Message)| stored.body == message_row(expected, &*self.conceal).body;
+        if stored.len() != expected.len() || !stored.iter().zip(expected).all(is_same) {
             return Ok(false);
         }
         (self.stored, self.spent) = (found, None);
@@ -185,7 +191,7 @@ impl Journal {
     }
 
     /// Stops storing. The conversation can be continued from what is stored.
-    pub fn give_up(&mut self) {
+    pub fn stop_storing(&mut self) {
         self.store = None;
     }
 
@@ -209,7 +215,7 @@ impl Journal {
 
 /// Returns usage and `cost`, in US dollars, in the units of the store: tokens and billionths of a dollar.
 #[must_use]
-pub fn spent(usage: Usage, cost: Option<f64>) -> ModelUse {
+pub fn model_use(usage: Usage, cost: Option<f64>) -> ModelUse {
     ModelUse {
         input: usage.input,
         output: usage.output,
@@ -231,21 +237,21 @@ fn billionths(dollars: f64) -> u64 {
 }
 
 /// Makes a title from the first line of the user's first message.
-fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
-    let first = messages.iter().find(|message| message.role == Role::User);
-    let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
+fn make_title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
+    let first_message = messages.iter().find(|message| message.role == Role::User);
+    let line = first_message.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
     // Conceal before cutting: `conceal` does not find a part of a secret.
     conceal(line).chars().take(MAX_TITLE_CHARS).collect()
 }
 
 /// Returns the row that stores `message`, with the secrets in it hidden.
-fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
+fn message_row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     let stored = message.concealed(conceal);
     // `body` keeps the provider's own blocks, because it goes back to that provider. The columns, which other programs
     // read, leave the blocks out: every secret in the columns can be hidden.
-    let mut plain = message.clone();
-    plain.blocks = None;
-    let message = plain.concealed(conceal);
+    let mut without_blocks = message.clone();
+    without_blocks.blocks = None;
+    let message = without_blocks.concealed(conceal);
     let role = match message.role {
         Role::System => crate::Role::System,
         Role::User => crate::Role::User,
@@ -262,7 +268,7 @@ fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
 }
 
 /// Restores a message from its body, or from the columns if another program stored it.
-fn message(stored: &StoredMessage) -> Message {
+fn restore_message(stored: &StoredMessage) -> Message {
     if let Some(message) = stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
         return message;
     }

@@ -57,7 +57,7 @@
 //! A conversation grows by steps, each of which is stored as a whole and names its position:
 //!
 //! ```
-//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError, Whose};
+//! use toolrack_store::{NewMessage, NewSession, OwnerFilter, Role, Step, Store, StoreError};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -67,7 +67,7 @@
 //! assert_eq!(store.append(session.id, &step).await?, 1);
 //! // A step from an outdated position is refused, and changes nothing.
 //! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
-//! assert_eq!(store.find_session("last", Whose::All).await?.title, "Greetings");
+//! assert_eq!(store.find_session("last", OwnerFilter::All).await?.title, "Greetings");
 //! # store.close().await;
 //! # Ok::<(), StoreError>(())
 //! # })?;
@@ -111,19 +111,19 @@ pub use database::postgres::{Database, DatabaseSettings};
 pub use error::{DatabaseProblem, StoreError};
 pub use log::{LogLine, LogQuery};
 #[cfg(feature = "postgres")]
-pub use moving::{MoveError, Moved};
+pub use moving::{MoveError, MoveReport};
 pub use owner::{Owner, OwnerFilter};
-pub use pins::{Pinned, QuarantinedTool};
+pub use pins::{QuarantinedTool, StoredPin};
 pub use quotas::QuotaUse;
 pub use refusals::Refusal;
 pub use replicas::{Heartbeat, Home, Replica, ReplicaHomes};
 pub use sessions::{
-    Claim, Imported, ModelUse, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Step,
+    Claim, ImportReport, ModelUse, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Step,
     StoredMessage,
 };
 pub use team::{
-    Code, Grant, Grants, MemberChange, MemberChanged, MemberIdentity, NewGrant, NewToken, Purpose, Refresh,
-    RefreshHash, RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, Tokens,
+    CodeUse, Grant, GrantFilter, MemberChange, MemberChangeOutcome, MemberIdentity, NewGrant, NewToken, Purpose,
+    RefreshHash, RefreshUse, RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenFilter, TokenHash,
 };
 pub use uuid::Uuid;
 pub use vault::{Lease, SecretValue, Space, Vault, VaultError, VaultKey};

@@ -61,8 +61,8 @@ impl Store {
         if lines.is_empty() {
             return Ok(());
         }
-        let doing = "keeping the log of a server";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "keeping the log of a server";
+        let mut transaction = self.begin(operation).await?;
         for line in lines {
             let end = line.text.floor_char_boundary(MAX_TEXT_BYTES);
             query("INSERT INTO server_log (server, source, at, kind, text) VALUES ($1, $2, $3, $4, $5)")

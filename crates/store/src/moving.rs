@@ -41,7 +41,7 @@ const MOVING: &str = "moving the rows of a file";
 /// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Moved {
+pub struct MoveReport {
     /// Each table, and how many rows it has in the file and now in Postgres.
     pub tables: Vec<(&'static str, u64)>,
     /// The state of the audit log, the same before and after.
@@ -83,62 +83,62 @@ pub enum MoveError {
 }
 
 impl Database {
-    /// Returns whether the rows of `from` have been moved to `tenant` already; `None` stands for the team. Changes
-    /// nothing.
+    /// Checks that the rows of `source` can be moved to `tenant`; `None` stands for the team. Returns whether they have
+    /// been moved already. Changes nothing.
     ///
     /// # Errors
     /// [`MoveError::NotEmpty`] when `tenant` has other rows, so that these cannot be moved; [`MoveError::Store`] when a
     /// database fails.
-    pub async fn is_moved(&self, tenant: Option<&str>, from: &Store) -> Result<bool, MoveError> {
-        let store = self.target(tenant).await?;
-        let mut into = store.read_snapshot(MOVING).await?;
-        let mut file = from.read_snapshot(MOVING).await?;
+    pub async fn check_movable(&self, tenant: Option<&str>, source: &Store) -> Result<bool, MoveError> {
+        let store = self.target_store(tenant).await?;
+        let mut target = store.read_snapshot(MOVING).await?;
+        let mut file = source.read_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
-        self.compare(&tables, &mut file, &mut into).await
+        self.check_target(&tables, &mut file, &mut target).await
     }
 
-    /// Moves all rows of the file `from` to `tenant`; `None` stands for the team. After an error, no row was moved. The
-    /// file stays as it is. Encrypted values stay encrypted with the same key. No other program should use the file
+    /// Moves all rows of the file `source` to `tenant`; `None` stands for the team. After an error, no row was moved.
+    /// The file stays as it is. Encrypted values stay encrypted with the same key. No other program should use the file
     /// meanwhile.
     ///
     /// # Errors
     /// [`MoveError`]
-    pub async fn move_rows(&self, tenant: Option<&str>, from: &Store) -> Result<Moved, MoveError> {
-        let store = self.target(tenant).await?;
-        if tenant.is_none() && has_team(&mut from.read(MOVING).await?).await? {
+    pub async fn move_rows(&self, tenant: Option<&str>, source: &Store) -> Result<MoveReport, MoveError> {
+        let store = self.target_store(tenant).await?;
+        if tenant.is_none() && has_team(&mut source.read(MOVING).await?).await? {
             // Brings the tables to the newest schema.
-            from.with_team().await?;
+            source.with_team().await?;
         }
-        let audit = from.verify_audit(None).await?;
-        let mut into = store.begin_durably(MOVING).await?;
-        let mut file = from.read_snapshot(MOVING).await?;
+        let audit = source.verify_audit(None).await?;
+        let mut target = store.begin_durably(MOVING).await?;
+        let mut file = source.read_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
-        let were_already_moved = self.compare(&tables, &mut file, &mut into).await?;
+        let were_already_moved = self.check_target(&tables, &mut file, &mut target).await?;
         let mut moved = Vec::with_capacity(tables.len());
         for table in tables {
             if !were_already_moved {
                 if TABLES_WITH_A_FIRST_ROW.contains(&table) {
-                    clear(table, &mut into).await?;
+                    clear(table, &mut target).await?;
                 }
-                copy(table, &mut file, &mut into).await?;
+                copy(table, &mut file, &mut target).await?;
             }
-            let (before, after) = (row_count(table, &mut file).await?, row_count(table, &mut into).await?);
+            let (before, after) = (row_count(table, &mut file).await?, row_count(table, &mut target).await?);
             if before != after {
                 return Err(MoveError::Incomplete { table, before, after });
             }
             moved.push((table, after));
         }
         if moved.iter().any(|(table, _)| TEAM_TABLES.contains(table)) {
-            raise_version(&mut file, &mut into).await?;
+            raise_version(&mut file, &mut target).await?;
         }
-        if verify(&mut into, None).await? != audit {
+        if verify(&mut target, None).await? != audit {
             return Err(MoveError::Audit);
         }
-        into.commit().await?;
-        Ok(Moved { tables: moved, audit, were_already_moved })
+        target.commit().await?;
+        Ok(MoveReport { tables: moved, audit, were_already_moved })
     }
 
-    async fn target(&self, tenant: Option<&str>) -> Result<Store, StoreError> {
+    async fn target_store(&self, tenant: Option<&str>) -> Result<Store, StoreError> {
         match tenant {
             Some(tenant) => self.store(tenant).await,
             None => Ok(Store::clone(&*self.team().await?)),
@@ -146,22 +146,22 @@ impl Database {
     }
 
     /// Returns whether Postgres has the rows of the file. Fails when it has other rows.
-    async fn compare(
+    async fn check_target(
         &self,
         tables: &[&'static str],
         file: &mut Transaction,
-        into: &mut Transaction,
+        target: &mut Transaction,
     ) -> Result<bool, MoveError> {
-        let mut first_with_rows = None;
-        let mut is_same = audit_end(file).await? == audit_end(into).await?;
+        let mut first_occupied = None;
+        let mut is_same = audit_end(file).await? == audit_end(target).await?;
         for table in tables {
-            let (before, after) = (row_count(table, file).await?, row_count(table, into).await?);
+            let (before, after) = (row_count(table, file).await?, row_count(table, target).await?);
             is_same &= before == after;
-            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && first_with_rows.is_none() {
-                first_with_rows = Some((*table, after));
+            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && first_occupied.is_none() {
+                first_occupied = Some((*table, after));
             }
         }
-        match first_with_rows {
+        match first_occupied {
             Some(_) if is_same => Ok(true),
             Some((table, rows)) => Err(MoveError::NotEmpty { database: self.name().to_owned(), table, rows }),
             None => Ok(false),
@@ -171,8 +171,8 @@ impl Database {
 
 /// Returns the tables of the file that are moved.
 async fn tables(is_of_team: bool, file: &mut Transaction) -> Result<Vec<&'static str>, StoreError> {
-    let of_team = if is_of_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
-    Ok(TABLES.iter().chain(of_team).copied().collect())
+    let team_tables = if is_of_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
+    Ok(TABLES.iter().chain(team_tables).copied().collect())
 }
 
 async fn has_team(file: &mut Transaction) -> Result<bool, StoreError> {
@@ -190,10 +190,10 @@ async fn audit_end(transaction: &mut Transaction) -> Result<Option<(i64, Vec<u8>
 
 /// Sets the version of the team, which counts its changes, to a higher number than in the file. A program that
 /// remembers the file's version then reads the members again.
-async fn raise_version(file: &mut Transaction, into: &mut Transaction) -> Result<(), StoreError> {
-    let known: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
+async fn raise_version(file: &mut Transaction, target: &mut Transaction) -> Result<(), StoreError> {
+    let file_version: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
     let raise = query("UPDATE team_version SET version = CASE WHEN version > $1 THEN version ELSE $1 END + 1");
-    raise.bind(known).execute(into).await.map(drop)
+    raise.bind(file_version).execute(target).await.map(drop)
 }
 
 #[cfg(test)]

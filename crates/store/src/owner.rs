@@ -26,7 +26,7 @@ impl Owner {
     }
 
     /// Reads the owner from the columns of a row, in which an empty key stands for the user of the machine.
-    pub(crate) fn of_row(key: String, name: Option<String>) -> Option<Self> {
+    pub(crate) fn from_columns(key: String, name: Option<String>) -> Option<Self> {
         (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })
     }
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((Owner::of(&Principal::LOCAL), owner.is(&Principal::LOCAL)), (None, false));
         // All rows, and those of the machine's user, are two questions.
         assert_eq!((OwnerFilter::All.key(), OwnerFilter::Of(&Principal::LOCAL).key()), (None, Some(String::new())));
-        assert_eq!(Owner::of_row(String::new(), Some("Ann".to_owned())), None);
-        assert_eq!(Owner::of_row(owner.key.clone(), None), Some(Owner { key: owner.key, name: String::new() }));
+        assert_eq!(Owner::from_columns(String::new(), Some("Ann".to_owned())), None);
+        assert_eq!(Owner::from_columns(owner.key.clone(), None), Some(Owner { key: owner.key, name: String::new() }));
     }
 }

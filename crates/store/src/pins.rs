@@ -39,12 +39,12 @@ pub struct QuarantinedTool {
     /// When the tool came into quarantine, in seconds since 1970.
     pub since: i64,
     /// The tool's pin; `None` if it has none.
-    pub pinned: Option<Pinned>,
+    pub pinned: Option<StoredPin>,
 }
 
 /// The pin of a tool, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
+pub struct StoredPin {
     /// The trusted definition.
     pub definition: Definition,
     /// When this definition became trusted, in seconds since 1970.
@@ -69,12 +69,12 @@ type QuarantineRow = (
 );
 
 /// Converts a stored hash; `None` if it has another length.
-fn hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
+fn parse_hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
     bytes.try_into().ok().map(DefinitionHash::from_bytes)
 }
 
 /// Converts a row; `None` if this version cannot understand it.
-fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
+fn parse_quarantined_tool(row: QuarantineRow) -> Option<QuarantinedTool> {
     let (source, server, tool, new_hash, text, cause, was, since, pinned_hash, pinned_text, pinned_at, approved_by) =
         row;
     let cause = match (cause.as_str(), was) {
@@ -82,9 +82,9 @@ fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
         ("too_many", _) => Cause::TooMany,
         _ => Cause::Changed,
     };
-    let pinned = pinned_hash.and_then(hash).zip(pinned_text).zip(pinned_at);
-    let pinned = pinned.map(|((hash, text), at)| Pinned { definition: Definition { hash, text }, at, approved_by });
-    let mismatch = PinMismatch { tool, definition: Definition { hash: hash(new_hash)?, text }, cause };
+    let pinned = pinned_hash.and_then(parse_hash).zip(pinned_text).zip(pinned_at);
+    let pinned = pinned.map(|((hash, text), at)| StoredPin { definition: Definition { hash, text }, at, approved_by });
+    let mismatch = PinMismatch { tool, definition: Definition { hash: parse_hash(new_hash)?, text }, cause };
     Some(QuarantinedTool {
         pinned_server: PinnedServer { server: ServerName::new(server).ok()?, source },
         mismatch,
@@ -108,7 +108,7 @@ impl Store {
         )
         .fetch_all(&mut self.read("reading the quarantine").await?)
         .await?;
-        Ok(rows.into_iter().filter_map(quarantined).collect())
+        Ok(rows.into_iter().filter_map(parse_quarantined_tool).collect())
     }
 
     /// Trusts the tool `tool` of `pinned_server` with the definition whose hash is `approved`: replaces the tool's pin,
@@ -125,8 +125,8 @@ impl Store {
         approved: DefinitionHash,
         caller: &Caller,
     ) -> Result<bool, StoreError> {
-        let doing = "approving a tool";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "approving a tool";
+        let mut transaction = self.begin(operation).await?;
         let row: Option<(String, Option<String>)> = query(
             "DELETE FROM quarantine WHERE source = $1 AND server = $2 AND tool = $3 AND hash = $4 RETURNING definition, was",
         )
@@ -151,8 +151,8 @@ impl Store {
         let definition = Definition { hash: approved, text };
         pin(&mut transaction, pinned_server, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
         forget_checked_list(&mut transaction, pinned_server).await?;
-        let audited = Entry::of_release(caller, pinned_server, tool, approved);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await?;
+        let audit_entry = Entry::of_release(caller, pinned_server, tool, approved);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), audit_entry)]).await?;
         transaction.commit().await?;
         Ok(true)
     }
@@ -160,17 +160,17 @@ impl Store {
     /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If that list was found
     /// to match the pins already, returns [`StoredPins::Unchanged`] instead of the pins.
     async fn read_pins(&self, pinned_server: &PinnedServer, list_hash: &[u8; 32]) -> Result<StoredPins, StoreError> {
-        let doing = "reading pins";
+        let operation = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
             query("SELECT generation, list FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .fetch_optional(&mut self.read(doing).await?)
+                .fetch_optional(&mut self.read(operation).await?)
                 .await?;
-        let Some((generation, known)) = row else {
+        let Some((generation, checked_list_hash)) = row else {
             return Ok(StoredPins::Pins { generation: 0, pins: BTreeMap::new() });
         };
-        if known.as_deref() == Some(&list_hash[..]) {
+        if checked_list_hash.as_deref() == Some(&list_hash[..]) {
             return Ok(StoredPins::Unchanged);
         }
         // If another process adds a pin between the two queries, the host gets the older generation, and checks again.
@@ -178,10 +178,10 @@ impl Store {
             query("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .fetch_all(&mut self.read(doing).await?)
+                .fetch_all(&mut self.read(operation).await?)
                 .await?;
         let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
-            Some((tool, Pin { definition: Definition { hash: hash(bytes)?, text }, renamed_to }))
+            Some((tool, Pin { definition: Definition { hash: parse_hash(bytes)?, text }, renamed_to }))
         });
         Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
@@ -191,8 +191,8 @@ impl Store {
         pinned_server: &PinnedServer,
         comparison: &PinComparison,
     ) -> Result<(), StoreError> {
-        let doing = "writing pins";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "writing pins";
+        let mut transaction = self.begin(operation).await?;
         query("INSERT INTO pinned_servers (source, server, generation) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING")
             .bind(&pinned_server.source)
             .bind(pinned_server.server.as_str())
@@ -222,13 +222,13 @@ impl Store {
 
     /// Returns the generation of a server's pins: a number that grows with each change of the pins.
     async fn read_generation(&self, pinned_server: &PinnedServer) -> Result<Option<u64>, StoreError> {
-        let found: Option<i64> =
+        let generation: Option<i64> =
             query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
                 .fetch_optional(&mut self.read("reading pins").await?)
                 .await?;
-        Ok(Some(found.unwrap_or_default().unsigned_abs()))
+        Ok(Some(generation.unwrap_or_default().unsigned_abs()))
     }
 }
 
@@ -274,13 +274,13 @@ async fn replace_quarantine(
     pinned_server: &PinnedServer,
     mismatches: &[PinMismatch],
 ) -> Result<(), StoreError> {
-    let known: Vec<(String, Vec<u8>, i64)> =
+    let previous: Vec<(String, Vec<u8>, i64)> =
         query("SELECT tool, hash, since FROM quarantine WHERE source = $1 AND server = $2")
             .bind(&pinned_server.source)
             .bind(pinned_server.server.as_str())
             .fetch_all(transaction)
             .await?;
-    if known.is_empty() && mismatches.is_empty() {
+    if previous.is_empty() && mismatches.is_empty() {
         return Ok(());
     }
     query("DELETE FROM quarantine WHERE source = $1 AND server = $2")
@@ -288,15 +288,16 @@ async fn replace_quarantine(
         .bind(pinned_server.server.as_str())
         .execute(transaction)
         .await?;
-    let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
-    let mut audited = Vec::new();
+    let since_by_definition: BTreeMap<_, _> =
+        previous.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
+    let mut audit_rows = Vec::new();
     for mismatch in mismatches {
         let PinMismatch { tool, definition, cause } = mismatch;
-        let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
-        if known.is_none() && audited.len() < MAX_AUDITED {
-            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(pinned_server, mismatch)));
+        let previous_since = since_by_definition.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
+        if previous_since.is_none() && audit_rows.len() < MAX_AUDITED {
+            audit_rows.push((Utc::now().timestamp_millis(), Entry::of_quarantine(pinned_server, mismatch)));
         }
-        let (word, was) = match cause {
+        let (cause_word, was) = match cause {
             Cause::Renamed { was } => ("renamed", Some(was)),
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
@@ -310,16 +311,16 @@ async fn replace_quarantine(
         .bind(tool)
         .bind(&definition.hash.as_bytes()[..])
         .bind(&definition.text)
-        .bind(word)
+        .bind(cause_word)
         .bind(was)
-        .bind(known.unwrap_or_else(now))
+        .bind(previous_since.unwrap_or_else(now))
         .execute(transaction)
         .await?;
     }
-    if audited.is_empty() {
+    if audit_rows.is_empty() {
         return Ok(());
     }
-    append(transaction, &audited).await
+    append(transaction, &audit_rows).await
 }
 
 impl Pins for Store {

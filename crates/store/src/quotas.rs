@@ -17,7 +17,7 @@ pub struct QuotaUse {
     /// The name of the quota.
     pub quota: String,
     /// How much may be used.
-    pub most: u64,
+    pub limit: u64,
     /// How much was used.
     pub used: f64,
     /// The time at which `used` was right.
@@ -33,20 +33,20 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_quota_uses(&self, uses: &[QuotaUse]) -> Result<(), StoreError> {
-        let doing = "writing the use of quotas";
-        let mut transaction = self.begin(doing).await?;
-        for used in uses {
+        let operation = "writing the use of quotas";
+        let mut transaction = self.begin(operation).await?;
+        for quota_use in uses {
             query(
                 "INSERT INTO quota_uses (holder, name, quota, most, used, used_at) VALUES ($1, $2, $3, $4, $5, $6) \
                  ON CONFLICT (holder, quota) DO UPDATE SET name = excluded.name, most = excluded.most, \
                  used = excluded.used, used_at = excluded.used_at",
             )
-            .bind(&used.holder)
-            .bind(&used.name)
-            .bind(&used.quota)
-            .bind(i64::try_from(used.most).unwrap_or(i64::MAX))
-            .bind(used.used)
-            .bind(used.at.timestamp_millis())
+            .bind(&quota_use.holder)
+            .bind(&quota_use.name)
+            .bind(&quota_use.quota)
+            .bind(i64::try_from(quota_use.limit).unwrap_or(i64::MAX))
+            .bind(quota_use.used)
+            .bind(quota_use.at.timestamp_millis())
             .execute(&mut transaction)
             .await?;
         }
@@ -66,11 +66,11 @@ impl Store {
             query("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
                 .fetch_all(&mut self.read("reading the use of quotas").await?)
                 .await?;
-        let used = |(holder, name, quota, most, used, at): Row| {
-            let (most, at) = (u64::try_from(most).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);
-            Some(QuotaUse { holder, name, quota, most, used, at })
+        let to_quota_use = |(holder, name, quota, limit, used, at): Row| {
+            let (limit, at) = (u64::try_from(limit).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);
+            Some(QuotaUse { holder, name, quota, limit, used, at })
         };
-        Ok(rows.into_iter().filter_map(used).collect())
+        Ok(rows.into_iter().filter_map(to_quota_use).collect())
     }
 
     /// Deletes the stored amounts of a holder.
@@ -78,8 +78,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn forget_quota_uses(&self, holder: &str) -> Result<(), StoreError> {
-        let doing = "deleting the use of quotas";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "deleting the use of quotas";
+        let mut transaction = self.begin(operation).await?;
         query("DELETE FROM quota_uses WHERE holder = $1").bind(holder).execute(&mut transaction).await?;
         transaction.commit().await
     }
@@ -92,7 +92,7 @@ mod tests {
 
     fn used(holder: &str, quota: &str, used: f64, at: DateTime<Utc>) -> QuotaUse {
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap();
-        QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), most: 10, used, at }
+        QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), limit: 10, used, at }
     }
 
     async fn use_is_read_as_written_last_and_old_rows_are_deleted(stage: &Stage) {

@@ -38,10 +38,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
     pub async fn refuse(&self, refusal: &Refusal, caller: &Caller) -> Result<(), StoreError> {
-        let doing = "writing a refusal";
+        let operation = "writing a refusal";
         let project = path_text(&refusal.project)?;
         let now = Utc::now();
-        let mut transaction = self.begin(doing).await?;
+        let mut transaction = self.begin(operation).await?;
         query(
             "INSERT INTO refusals (project, name, hash, refused_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (project, name) DO UPDATE SET hash = excluded.hash, refused_at = excluded.refused_at",

@@ -74,12 +74,12 @@ impl HeartbeatRow {
     }
 }
 
-struct HomesRow {
+struct ReplicaHomesRow {
     tenants: i64,
     last: HeartbeatRow,
 }
 
-from_row!(HomesRow { tenants } flatten last);
+from_row!(ReplicaHomesRow { tenants } flatten last);
 
 struct HomeRow {
     epoch: i64,
@@ -159,13 +159,13 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn replica_homes(&self) -> Result<Vec<ReplicaHomes>, StoreError> {
         let mut transaction = self.read("reading the homes of the replicas").await?;
-        let rows: Vec<HomesRow> = query(
+        let rows: Vec<ReplicaHomesRow> = query(
             "SELECT (SELECT count(*) FROM team_homes h WHERE h.replica = r.id) AS tenants, \
              r.beats, r.id, r.address, r.public_key FROM team_replicas r ORDER BY r.address, r.id",
         )
         .fetch_all(&mut transaction)
         .await?;
-        let homes = |row: HomesRow| ReplicaHomes { last: row.last.into_heartbeat(), tenants: row.tenants };
+        let homes = |row: ReplicaHomesRow| ReplicaHomes { last: row.last.into_heartbeat(), tenants: row.tenants };
         Ok(rows.into_iter().map(homes).collect())
     }
 

@@ -5,13 +5,13 @@
 /// such a struct, and is read from other columns of the same row.
 macro_rules! from_row {
     ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
-        $crate::rows::from_row_of!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
+        $crate::rows::impl_from_row!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
         #[cfg(feature = "postgres")]
-        $crate::rows::from_row_of!(sqlx::postgres::PgRow, $row { $($column),+ } $(flatten $part)?);
+        $crate::rows::impl_from_row!(sqlx::postgres::PgRow, $row { $($column),+ } $(flatten $part)?);
     };
 }
 
-macro_rules! from_row_of {
+macro_rules! impl_from_row {
     ($from:ty, $row:ident { $($column:ident),+ } $(flatten $part:ident)?) => {
         impl sqlx::FromRow<'_, $from> for $row {
             fn from_row(row: &$from) -> sqlx::Result<Self> {
@@ -24,7 +24,7 @@ macro_rules! from_row_of {
     };
 }
 
-pub(crate) use {from_row, from_row_of};
+pub(crate) use {from_row, impl_from_row};
 
 /// The bytes of a column of texts. They need not be UTF-8.
 #[derive(Debug)]

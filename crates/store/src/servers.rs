@@ -33,19 +33,19 @@ impl Store {
             .bind(fingerprint)
             .fetch_optional(&mut self.read("reading a server").await?)
             .await?;
-        Ok(row.and_then(|(era, seen_at)| Some((parse(&era)?, seen_at))))
+        Ok(row.and_then(|(era, seen_at)| Some((parse_era(&era)?, seen_at))))
     }
 
     async fn write_era(&self, fingerprint: &str, era: Era) -> Result<(), StoreError> {
         let now = now();
-        if let Some((known, seen_at)) = self.read_era(fingerprint).await?
-            && known == era
+        if let Some((stored_era, seen_at)) = self.read_era(fingerprint).await?
+            && stored_era == era
             && now - seen_at < DAY
         {
             return Ok(());
         }
-        let doing = "remembering a server";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "remembering a server";
+        let mut transaction = self.begin(operation).await?;
         query(
             "INSERT INTO servers (fingerprint, era, seen_at) VALUES ($1, $2, $3) \
              ON CONFLICT (fingerprint) DO UPDATE SET era = excluded.era, seen_at = excluded.seen_at",
@@ -58,7 +58,7 @@ impl Store {
         // SQLite allows an OFFSET only after a LIMIT, here the highest number.
         let delete = "DELETE FROM servers WHERE fingerprint IN \
                       (SELECT fingerprint FROM servers ORDER BY seen_at DESC LIMIT 9223372036854775807 OFFSET $1)";
-        self.forget_beyond(MAX_SERVERS, delete, transaction).await
+        self.delete_oldest(MAX_SERVERS, delete, transaction).await
     }
 
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
@@ -70,11 +70,11 @@ impl Store {
     }
 
     async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
-        if tools.len() > MAX_LIST_BYTES || self.read_tools(fingerprint).await?.is_some_and(|known| *known == *tools) {
+        if tools.len() > MAX_LIST_BYTES || self.read_tools(fingerprint).await?.is_some_and(|stored| *stored == *tools) {
             return Ok(());
         }
-        let doing = "remembering a server's tools";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "remembering a server's tools";
+        let mut transaction = self.begin(operation).await?;
         query(
             "INSERT INTO server_tools (fingerprint, tools, kept_at) VALUES ($1, $2, $3) \
              ON CONFLICT (fingerprint) DO UPDATE SET tools = excluded.tools, kept_at = excluded.kept_at",
@@ -86,11 +86,11 @@ impl Store {
         .await?;
         let delete = "DELETE FROM server_tools WHERE fingerprint IN \
                       (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT 9223372036854775807 OFFSET $1)";
-        self.forget_beyond(MAX_TOOL_LISTS, delete, transaction).await
+        self.delete_oldest(MAX_TOOL_LISTS, delete, transaction).await
     }
 
     /// Deletes the oldest rows with the statement `delete`, so that at most `max_rows` stay, and commits.
-    async fn forget_beyond(
+    async fn delete_oldest(
         &self,
         max_rows: i64,
         delete: &'static str,
@@ -101,14 +101,17 @@ impl Store {
     }
 }
 
-fn parse(era: &str) -> Option<Era> {
-    [Era::Legacy, Era::Modern].into_iter().find(|known| known.to_string() == era)
+fn parse_era(era: &str) -> Option<Era> {
+    [Era::Legacy, Era::Modern].into_iter().find(|candidate| candidate.to_string() == era)
 }
 
 /// Waits a moment for an answer. After an error or a time-out, logs `failure` with the reason, and returns the default.
-async fn quickly<T: Default>(failure: &'static str, answer: impl Future<Output = Result<T, StoreError>>) -> T {
-    match tokio::time::timeout(QUERY_TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer,
+async fn within_query_timeout<T: Default>(
+    failure: &'static str,
+    lookup: impl Future<Output = Result<T, StoreError>>,
+) -> T {
+    match tokio::time::timeout(QUERY_TIMEOUT, lookup).await {
+        Ok(Ok(found)) => found,
         Ok(Err(error)) => {
             tracing::warn!(%error, "{failure}");
             T::default()
@@ -124,29 +127,30 @@ impl Memory for Store {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
         Box::pin(run_in_own_task(async move {
-            let known = quickly("cannot recall the era of a server", store.read_era(&fingerprint)).await;
-            known.map(|(era, _)| era)
+            let recalled =
+                within_query_timeout("cannot recall the era of a server", store.read_era(&fingerprint)).await;
+            recalled.map(|(era, _)| era)
         }))
     }
 
     fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
         Box::pin(run_in_own_task(async move {
-            quickly("cannot recall the tools of a server", store.read_tools(&fingerprint)).await
+            within_query_timeout("cannot recall the tools of a server", store.read_tools(&fingerprint)).await
         }))
     }
 
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
         Box::pin(run_in_own_task(async move {
-            quickly("cannot remember the tools of a server", store.write_tools(&fingerprint, &tools)).await
+            within_query_timeout("cannot remember the tools of a server", store.write_tools(&fingerprint, &tools)).await
         }))
     }
 
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
         Box::pin(run_in_own_task(async move {
-            quickly("cannot remember the era of a server", store.write_era(&fingerprint, era)).await
+            within_query_timeout("cannot remember the era of a server", store.write_era(&fingerprint, era)).await
         }))
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 
 pub use claim::Claim;
 pub(crate) use claim::Claims;
-pub use import::Imported;
+pub use import::ImportReport;
 pub use messages::{NewMessage, Role, Step, StoredMessage};
 pub use retention::Retention;
 
@@ -62,8 +62,8 @@ pub struct ModelUse {
 /// The form that `--json` and the control API share.
 impl Serialize for ModelUse {
     #[expect(clippy::cast_precision_loss, reason = "users see only a few digits of a cost")]
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("ModelUse", 6)?;
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("ModelUse", 6)?;
         fields.serialize_field("input_tokens", &self.input)?;
         fields.serialize_field("output_tokens", &self.output)?;
         fields.serialize_field("cached_read_tokens", &self.cached_read)?;
@@ -79,8 +79,8 @@ impl ModelUse {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let cost = match (self.cost, other.cost) {
-            (Some(one), Some(other)) => Some(one.saturating_add(other)),
-            (one, other) => one.or(other),
+            (Some(own), Some(other)) => Some(own.saturating_add(other)),
+            (own, other) => own.or(other),
         };
         Self {
             input: self.input.saturating_add(other.input),
@@ -95,7 +95,7 @@ impl ModelUse {
 
 /// The columns of a [`ModelUse`], which the tables of sessions and of messages have.
 #[derive(Clone, Copy, Debug, Default)]
-struct SpentRow {
+struct ModelUseRow {
     input: i64,
     output: i64,
     cached_read: i64,
@@ -104,11 +104,11 @@ struct SpentRow {
     cost: Option<i64>,
 }
 
-from_row!(SpentRow { input, output, cached_read, cache_write, reasoning, cost });
+from_row!(ModelUseRow { input, output, cached_read, cache_write, reasoning, cost });
 
-impl From<SpentRow> for ModelUse {
-    fn from(row: SpentRow) -> Self {
-        let SpentRow { input, output, cached_read, cache_write, reasoning, cost } = row;
+impl From<ModelUseRow> for ModelUse {
+    fn from(row: ModelUseRow) -> Self {
+        let ModelUseRow { input, output, cached_read, cache_write, reasoning, cost } = row;
         let to_unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
             input: to_unsigned(input),
@@ -121,7 +121,7 @@ impl From<SpentRow> for ModelUse {
     }
 }
 
-impl From<ModelUse> for SpentRow {
+impl From<ModelUse> for ModelUseRow {
     fn from(spent: ModelUse) -> Self {
         let ModelUse { input, output, cached_read, cache_write, reasoning, cost } = spent;
         let to_signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
@@ -214,7 +214,7 @@ struct SessionRow {
     owner_name: Option<String>,
     created_at: i64,
     updated_at: i64,
-    spent: SpentRow,
+    spent: ModelUseRow,
     has_open_turn: bool,
     messages: i64,
     id_before: Option<String>,
@@ -226,7 +226,7 @@ from_row!(SessionRow {
 } flatten spent);
 
 /// The start of every query for sessions. Each of the three inner queries costs one look-up in an index.
-const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created_at, updated_at, \
+const SELECT_SESSIONS: &str = "SELECT id, title, model, agent, owner, owner_name, created_at, updated_at, \
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
     (SELECT max(id) FROM sessions WHERE id < s.id) AS id_before, \
@@ -243,9 +243,9 @@ impl SessionRow {
             title: self.title,
             model: self.model,
             agent: self.agent,
-            owner: Owner::of_row(self.owner, self.owner_name),
-            created_at: time(self.created_at),
-            updated_at: time(self.updated_at),
+            owner: Owner::from_columns(self.owner, self.owner_name),
+            created_at: time_from_millis(self.created_at),
+            updated_at: time_from_millis(self.updated_at),
             messages: u64::try_from(self.messages).unwrap_or_default(),
             spent: self.spent.into(),
             has_open_turn: self.has_open_turn,
@@ -256,8 +256,8 @@ impl SessionRow {
 /// Returns the shortest prefix of `id`, of at least [`MIN_SHOWN_PREFIX`] characters, that its neighbours, the ids
 /// before and after it, do not share.
 fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
-    let common = |other: &str| id.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
-    let common = neighbours.into_iter().flatten().map(common).max().unwrap_or(0);
+    let common_length = |other: &str| id.bytes().zip(other.bytes()).take_while(|(own, other)| own == other).count();
+    let common = neighbours.into_iter().flatten().map(common_length).max().unwrap_or(0);
     let mut length = (common + 1).max(MIN_SHOWN_PREFIX);
     // A prefix that ends in a hyphen looks cut off.
     if id.as_bytes().get(length - 1) == Some(&b'-') {
@@ -267,7 +267,7 @@ fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
 }
 
 /// Converts a stored time.
-fn time(milliseconds: i64) -> DateTime<Utc> {
+fn time_from_millis(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
@@ -282,8 +282,8 @@ fn cut_title(title: &str) -> &str {
 }
 
 /// Restricts a query to the sessions of `whose`.
-fn restrict_to(whose: OwnerFilter<'_>, builder: &mut QueryBuilder) {
-    if let Some(key) = whose.key() {
+fn restrict_to(owners: OwnerFilter<'_>, builder: &mut QueryBuilder) {
+    if let Some(key) = owners.key() {
         builder.push(" AND owner = ").push_bind(key);
     }
 }
@@ -300,9 +300,9 @@ impl Store {
     /// Begins a conversation with the id `id`. A conversation that exists already stays as it is, so that a caller can
     /// safely try again.
     pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
-        let doing = "beginning a session";
+        let operation = "beginning a session";
         let now = Utc::now().timestamp_millis();
-        let mut transaction = self.begin_durably(doing).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         query(
             "INSERT INTO sessions (id, title, model, agent, owner, owner_name, created_at, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (id) DO NOTHING",
@@ -331,7 +331,7 @@ impl Store {
     }
 
     async fn read_session(&self, id: Uuid, connection: &mut Transaction) -> Result<Session, StoreError> {
-        let mut builder = QueryBuilder::new(SELECT);
+        let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         builder.push(" WHERE id = ").push_bind(id.to_string());
         let row: Option<SessionRow> = builder.build().fetch_optional(connection).await?;
         let session = row.and_then(SessionRow::into_session);
@@ -343,7 +343,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn sessions(&self, query: &SessionQuery<'_>) -> Result<Vec<Session>, StoreError> {
-        let mut builder = QueryBuilder::new(SELECT);
+        let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         builder.push(" WHERE TRUE");
         restrict_to(query.whose, &mut builder);
         if let Some(search) = query.search.as_ref().filter(|search| !search.is_empty()) {
@@ -366,19 +366,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
-    pub async fn find_session(&self, typed: &str, whose: OwnerFilter<'_>) -> Result<Session, StoreError> {
+    pub async fn find_session(&self, typed: &str, owners: OwnerFilter<'_>) -> Result<Session, StoreError> {
         if typed == "last" {
-            let newest = self.sessions(&SessionQuery { whose, limit: 1, ..SessionQuery::default() }).await?;
+            let newest = self.sessions(&SessionQuery { whose: owners, limit: 1, ..SessionQuery::default() }).await?;
             return newest.into_iter().next().ok_or_else(|| self.unknown_session(typed));
         }
         let Some(start) = start_of_id(typed) else {
             return Err(self.unknown_session(typed));
         };
-        let mut builder = QueryBuilder::new(SELECT);
+        let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         // A range lets the query use the index of ids. `g` comes after every hexadecimal digit, so the end of the range
         // sorts after every id with this prefix.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
-        restrict_to(whose, &mut builder);
+        restrict_to(owners, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
         let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
@@ -405,8 +405,8 @@ impl Store {
     /// # Errors
     /// As [`Self::rename_session`].
     pub async fn delete_session(&self, id: Uuid) -> Result<(), StoreError> {
-        let doing = "deleting a session";
-        let mut transaction = self.begin_erasing(doing).await?;
+        let operation = "deleting a session";
+        let mut transaction = self.begin_erasing(operation).await?;
         let deleted =
             query("DELETE FROM sessions WHERE id = $1").bind(id.to_string()).execute(&mut transaction).await?;
         transaction.commit().await?;
@@ -417,9 +417,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn session_totals(&self, whose: OwnerFilter<'_>) -> Result<SessionTotals, StoreError> {
-        let (doing, key) = ("counting sessions", whose.key());
-        let mut connection = self.read(doing).await?;
+    pub async fn session_totals(&self, owners: OwnerFilter<'_>) -> Result<SessionTotals, StoreError> {
+        let (operation, key) = ("counting sessions", owners.key());
+        let mut connection = self.read(operation).await?;
         let (sessions, messages): (i64, i64) = query(
             "SELECT (SELECT count(*) FROM sessions WHERE $1 IS NULL OR owner = $1), (SELECT count(*) FROM messages \
              WHERE $1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = $1))",
@@ -428,7 +428,7 @@ impl Store {
         .fetch_one(&mut connection)
         .await?;
         // Added up here, where a sum that is too large becomes the largest number: in SQL, it would be an error.
-        let spent: Vec<SpentRow> = query(
+        let spent: Vec<ModelUseRow> = query(
             "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
              WHERE $1 IS NULL OR owner = $1",
         )
@@ -447,7 +447,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn record_reading(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
-        self.record(entry("conversation_read", session, by)).await
+        self.record(audit_entry("conversation_read", session, by)).await
     }
 
     /// Records in the audit log that `by` deleted a conversation of another member.
@@ -455,7 +455,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn record_deletion(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
-        self.record(entry("conversation_deleted", session, by)).await
+        self.record(audit_entry("conversation_deleted", session, by)).await
     }
 
     fn unknown_session(&self, typed: &str) -> StoreError {
@@ -464,7 +464,7 @@ impl Store {
 }
 
 /// Returns the row of the audit log about what `by` did with the conversation of another member.
-fn entry(kind: &str, session: &Session, by: &Caller) -> Entry {
+fn audit_entry(kind: &str, session: &Session, by: &Caller) -> Entry {
     let owner = session.owner.as_ref().map_or("", |owner| &owner.name);
     Entry::of_conversation(kind, by, owner, &session.id.to_string())
 }
@@ -478,8 +478,8 @@ fn start_of_id(typed: &str) -> Option<String> {
         return None;
     }
     let mut start = String::with_capacity(36);
-    for (at, digit) in digits.chars().enumerate() {
-        if HYPHENS.contains(&at) {
+    for (index, digit) in digits.chars().enumerate() {
+        if HYPHENS.contains(&index) {
             start.push('-');
         }
         start.push(digit);

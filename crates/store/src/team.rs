@@ -17,8 +17,8 @@ use toolrack_host::{
 };
 use uuid::Uuid;
 
-pub use self::administration::{MemberChange, MemberChanged};
-pub use self::front_door::{Code, Grant, Grants, NewGrant, Refresh, RefreshHash, RegisteredClient};
+pub use self::administration::{MemberChange, MemberChangeOutcome};
+pub use self::front_door::{CodeUse, Grant, GrantFilter, NewGrant, RefreshHash, RefreshUse, RegisteredClient};
 pub use self::removed::RemovedMember;
 #[cfg(feature = "postgres")]
 use crate::{Database, database::Backend};
@@ -149,7 +149,7 @@ pub struct MemberIdentity<'a> {
 /// A selection of tokens.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Tokens<'a> {
+pub enum TokenFilter<'a> {
     /// All tokens.
     All,
     /// The tokens of one tenant.
@@ -196,7 +196,7 @@ from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_
 impl MemberRow {
     /// Returns the principal. An unknown kind or role, which a newer version has written, counts as the kind or role
     /// with the fewest rights.
-    fn principal(self) -> Result<Principal, BadPrincipal> {
+    fn into_principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
         Principal::new(kind, &self.tenant, &self.issuer, &self.subject)?
@@ -209,11 +209,11 @@ impl MemberRow {
 
 impl TokenRow {
     /// Returns the token; `None` if this version cannot understand its row.
-    fn token(self) -> Option<TeamToken> {
+    fn into_token(self) -> Option<TeamToken> {
         let time = |seconds| DateTime::from_timestamp(seconds, 0);
         Some(TeamToken {
             id: self.id,
-            member: self.member.principal().ok()?,
+            member: self.member.into_principal().ok()?,
             purpose: Purpose::ALL.into_iter().find(|purpose| purpose.word() == self.purpose)?,
             label: self.label,
             client: self.client,
@@ -228,7 +228,7 @@ impl TokenRow {
     }
 }
 
-impl Tokens<'_> {
+impl TokenFilter<'_> {
     /// Adds the condition for these tokens to `query`, in which `t` is the row of a token, and `m` is the row of the
     /// token's member. Each selection has its own condition, so that the database uses the right index.
     fn push_condition(self, query: &mut QueryBuilder) {
@@ -294,8 +294,8 @@ impl Store {
         if let Backend::Postgres(tenant) = &self.backend {
             return tenant.database().team().await;
         }
-        let doing = "making the tables of a team";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "making the tables of a team";
+        let mut transaction = self.begin(operation).await?;
         let is_there: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
             .fetch_one(&mut transaction)
             .await?;
@@ -334,7 +334,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_member(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, GivenRole::Replace, caller).await
+        self.write_member(member, AdminRolePolicy::Replace, caller).await
     }
 
     /// Like [`Self::put_member`], for a member whom a provider has just signed in: a role that an administrator gave to
@@ -343,18 +343,18 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_signed_in(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, GivenRole::AnswerScope, caller).await
+        self.write_member(member, AdminRolePolicy::Keep, caller).await
     }
 
-    async fn write_member(&self, new: &Principal, given: GivenRole, caller: &Caller) -> Result<(), StoreError> {
-        let doing = "writing a member of the team";
+    async fn write_member(&self, new: &Principal, policy: AdminRolePolicy, caller: &Caller) -> Result<(), StoreError> {
+        let operation = "writing a member of the team";
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
         let owner = MemberIdentity { issuer: new.issuer(), subject: new.subject() };
-        let mut transaction = self.begin(doing).await?;
-        let before = member(&mut transaction, owner).await?;
-        let role = match given {
-            GivenRole::AnswerScope => given_role(&mut transaction, owner, new.tenant()).await?,
-            GivenRole::Replace => None,
+        let mut transaction = self.begin(operation).await?;
+        let before = find_member(&mut transaction, owner).await?;
+        let role = match policy {
+            AdminRolePolicy::Keep => role_by_admin(&mut transaction, owner, new.tenant()).await?,
+            AdminRolePolicy::Replace => None,
         };
         let membership = removed::membership(&mut transaction, new).await?;
         let after = new.clone().with_role(role.unwrap_or(new.role())).in_membership(membership);
@@ -401,7 +401,7 @@ impl TeamStore {
         .bind(tenant)
         .fetch_all(&mut self.read("reading the members of the team").await?)
         .await?;
-        Ok(rows.into_iter().filter_map(|row| row.principal().ok()).collect())
+        Ok(rows.into_iter().filter_map(|row| row.into_principal().ok()).collect())
     }
 
     /// Returns the member with this identity.
@@ -410,7 +410,7 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn member(&self, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
         let mut connection = self.read("reading a member of the team").await?;
-        member(&mut connection, owner).await
+        find_member(&mut connection, owner).await
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
@@ -424,9 +424,9 @@ impl TeamStore {
         token: &NewToken,
         caller: &Caller,
     ) -> Result<Option<String>, StoreError> {
-        let doing = "writing a token of the team";
-        let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, owner).await? else { return Ok(None) };
+        let operation = "writing a token of the team";
+        let mut transaction = self.begin(operation).await?;
+        let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(None) };
         let id = Uuid::now_v7().simple().to_string();
         query("DELETE FROM team_tokens WHERE ends_at <= $1").bind(now()).execute(&mut transaction).await?;
         query(
@@ -452,21 +452,21 @@ impl TeamStore {
         Ok(Some(id))
     }
 
-    /// Returns the tokens that `which` selects and that have not ended, in the order of tenant, member and time.
+    /// Returns the tokens that `filter` selects and that have not ended, in the order of tenant, member and time.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn team_tokens(&self, which: Tokens<'_>) -> Result<Vec<TeamToken>, StoreError> {
+    pub async fn team_tokens(&self, filter: TokenFilter<'_>) -> Result<Vec<TeamToken>, StoreError> {
         let mut query = QueryBuilder::new(
             "SELECT t.id, t.purpose, t.label, t.client, t.family, t.profile, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
              m.tenant, m.name, m.groups, m.role, m.membership FROM team_tokens t JOIN team_members m \
              ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
         );
-        which.push_condition(&mut query);
+        filter.push_condition(&mut query);
         query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
         query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
         let rows: Vec<TokenRow> = query.build().fetch_all(&mut self.read("reading tokens of the team").await?).await?;
-        Ok(rows.into_iter().filter_map(TokenRow::token).collect())
+        Ok(rows.into_iter().filter_map(TokenRow::into_token).collect())
     }
 
     /// Returns the token with this hash, unless it has ended.
@@ -474,21 +474,22 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_token(&self, hash: TokenHash) -> Result<Option<TeamToken>, StoreError> {
-        Ok(self.team_tokens(Tokens::Hash(hash)).await?.pop())
+        Ok(self.team_tokens(TokenFilter::Hash(hash)).await?.pop())
     }
 
-    /// Revokes the tokens that `which` selects, records each in the audit log, and returns how many there were.
+    /// Revokes the tokens that `filter` selects, records each in the audit log, and returns how many there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn revoke_tokens(&self, which: Tokens<'_>, caller: &Caller) -> Result<usize, StoreError> {
-        let doing = "revoking tokens of the team";
-        let tokens = self.team_tokens(which).await?;
-        let mut transaction = self.begin(doing).await?;
+    pub async fn revoke_tokens(&self, filter: TokenFilter<'_>, caller: &Caller) -> Result<usize, StoreError> {
+        let operation = "revoking tokens of the team";
+        let tokens = self.team_tokens(filter).await?;
+        let mut transaction = self.begin(operation).await?;
         let mut rows = Vec::new();
         for token in &tokens {
-            let gone = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
-            if gone > 0 {
+            let deleted =
+                query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
+            if deleted > 0 {
                 let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
             }
@@ -512,13 +513,13 @@ impl TeamStore {
 
 /// What happens to a role that an administrator gave to a member when the member is written again.
 #[derive(Clone, Copy)]
-enum GivenRole {
-    AnswerScope,
+enum AdminRolePolicy {
+    Keep,
     Replace,
 }
 
 /// Returns the role that an administrator of `tenant` gave to the member, if one did.
-async fn given_role(
+async fn role_by_admin(
     connection: &mut Transaction,
     owner: MemberIdentity<'_>,
     tenant: &str,
@@ -534,7 +535,7 @@ async fn given_role(
     Ok(word.and_then(|word| word.parse().ok()))
 }
 
-async fn member(connection: &mut Transaction, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
+async fn find_member(connection: &mut Transaction, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
     let row: Option<MemberRow> = query(
         "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
          WHERE issuer = $1 AND subject = $2",
@@ -543,7 +544,7 @@ async fn member(connection: &mut Transaction, owner: MemberIdentity<'_>) -> Resu
     .bind(owner.subject)
     .fetch_optional(connection)
     .await?;
-    Ok(row.and_then(|row| row.principal().ok()))
+    Ok(row.and_then(|row| row.into_principal().ok()))
 }
 
 #[cfg(test)]

@@ -255,7 +255,7 @@ async fn an_unusable_file_is_named_and_stays_unchanged() {
     sqlx::query("PRAGMA user_version = 999").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let error = refused(&file("new.db")).await;
-    let own = format!("schema 999, this one knows {}", sqlite::SCHEMA);
+    let own = format!("schema 999, this one knows {}", sqlite::SCHEMA_VERSION);
     assert!(error.to_string().contains(&own), "{error}");
 
     let mut connection = raw(&file("busy.db")).await;

@@ -58,32 +58,33 @@ impl TranscriptMessage {
     /// Parses `message`, and hides the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
-        let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let body = json(&message.body).unwrap_or_default();
-        let result = json(&message.tool_results).unwrap_or_default();
+        let parse_json =
+            |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let body = parse_json(&message.body).unwrap_or_default();
+        let result = parse_json(&message.tool_results).unwrap_or_default();
         let result = match result {
             // Some programs store a list with one result.
             Value::Array(mut results) if !results.is_empty() => results.swap_remove(0),
             result => result,
         };
-        let calls = [&body["tool_calls"], &json(&message.tool_calls).unwrap_or_default()];
+        let calls = [&body["tool_calls"], &parse_json(&message.tool_calls).unwrap_or_default()];
         let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(parse_call).collect());
-        let mut shown = Self {
+        let mut transcript_message = Self {
             id: message.id.to_string(),
             position: message.position,
             role: message.role.as_str(),
             content: body["content"].as_str().map_or(message.content, str::to_owned),
             tool_calls: calls.unwrap_or_default(),
-            tool_call_id: [&body, &result].into_iter().find_map(|from| text(&from["tool_call_id"])),
-            is_error: [&body, &result].into_iter().any(|from| from["is_error"] == true),
+            tool_call_id: [&body, &result].into_iter().find_map(|source| text(&source["tool_call_id"])),
+            is_error: [&body, &result].into_iter().any(|source| source["is_error"] == true),
             parts: body["parts"].as_array().cloned().unwrap_or_default(),
             timestamp: message.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
             spent: message.spent,
             kind: message.role,
             at: message.timestamp,
         };
-        shown.conceal(conceal);
-        shown
+        transcript_message.conceal(conceal);
+        transcript_message
     }
 
     fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
@@ -98,12 +99,12 @@ impl TranscriptMessage {
 
 /// Reads a call in Toolrack's format, or in the format of some providers.
 fn parse_call(call: &Value) -> TranscriptCall {
-    let of_provider = &call["function"];
-    let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();
-    let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &of_provider["arguments"]];
+    let provider_call = &call["function"];
+    let name = text(&call["name"]).or_else(|| text(&provider_call["name"])).unwrap_or_default();
+    let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &provider_call["arguments"]];
     let input = arguments.into_iter().find(|value| !value.is_null()).cloned().unwrap_or_default();
     let input = match &input {
-        Value::String(written) => serde_json::from_str(written).unwrap_or(input),
+        Value::String(json_text) => serde_json::from_str(json_text).unwrap_or(input),
         _ => input,
     };
     TranscriptCall { id: text(&call["id"]).unwrap_or_default(), name, input }
@@ -119,7 +120,7 @@ fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
 
 /// Returns the name of the tool whose result is in the message at `index`. The messages before it contain the call.
 #[must_use]
-pub fn tool_of(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
+pub fn tool_name(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
     let id = messages.get(index)?.tool_call_id.as_deref()?;
     let before = messages[..index].iter().rev();
     before.flat_map(|message| &message.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())

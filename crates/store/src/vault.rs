@@ -223,7 +223,7 @@ impl Vault {
     /// As [`Self::put`], and [`VaultError::LeaseLost`].
     pub async fn put_under(&self, lease: &Lease, value: &[u8]) -> Result<(), VaultError> {
         let mut transaction = self.store.begin_durably(WRITING).await?;
-        lease.check(&mut transaction).await?;
+        lease.check_held(&mut transaction).await?;
         self.put_in(transaction, lease.space(), lease.name(), value).await
     }
 
@@ -298,7 +298,7 @@ impl Vault {
     /// [`VaultError::LeaseLost`], or the database fails.
     pub async fn remove_under(&self, lease: &Lease) -> Result<bool, VaultError> {
         let mut transaction = self.store.begin_erasing(REMOVING).await?;
-        lease.check(&mut transaction).await?;
+        lease.check_held(&mut transaction).await?;
         Ok(self.store.remove_in(transaction, lease.space(), lease.name()).await?)
     }
 
@@ -433,7 +433,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn record_given(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
+    pub async fn record_credential_change(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
         self.record(Entry::of_credential(by, name, is_given)).await
     }
 }

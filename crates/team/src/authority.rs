@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
-use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash, Tokens};
+use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenFilter, TokenHash};
 
 use crate::{
     endpoint::Endpoint,
@@ -39,7 +39,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of tokens that the authority keeps in memory. Beyond that, it forgets the tokens that no request
 /// uses.
-const MAX_KNOWN: usize = 10_000;
+const MAX_TOKENS_IN_MEMORY: usize = 10_000;
 
 /// The number of tokens that one query reads again after a change of the team.
 const TOKENS_PER_QUERY: usize = 500;
@@ -66,9 +66,9 @@ pub enum Unavailable {
 /// A checked token, with the member whom it proves. Clones share the token: when it ends, [`Self::ended`] returns for
 /// all of them.
 #[derive(Clone)]
-pub struct ProvedToken(Arc<KnownToken>);
+pub struct ProvedToken(Arc<TokenState>);
 
-struct KnownToken {
+struct TokenState {
     proof: Proof,
     /// Cancelled when the token is no longer valid.
     ended: CancellationToken,
@@ -160,7 +160,7 @@ impl ProvedToken {
     }
 
     fn new(proof: Proof) -> Self {
-        Self(Arc::new(KnownToken { proof, ended: CancellationToken::new() }))
+        Self(Arc::new(TokenState { proof, ended: CancellationToken::new() }))
     }
 }
 
@@ -173,16 +173,16 @@ pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
-    known: Mutex<KnownTokens>,
+    in_memory: Mutex<TokensInMemory>,
     /// Notifies receivers of each change of the team, once the tokens that the change revoked have ended.
     changes: watch::Sender<()>,
     /// Whether the store did not answer when [`Self::watch`] last asked it.
-    is_away: AtomicBool,
+    is_store_away: AtomicBool,
 }
 
 /// The tokens in memory.
 #[derive(Default)]
-struct KnownTokens {
+struct TokensInMemory {
     /// The version of the team for which the tokens are valid. `None` if the version is not known; the tokens must then
     /// be read again.
     version: Option<i64>,
@@ -199,8 +199,8 @@ impl Authority {
     /// Creates the authority over the members and tokens in `store`. [`Self::watch`] has to run at the same time.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        let (known, changes, is_away) = (Mutex::default(), watch::Sender::new(()), AtomicBool::new(false));
-        Self { store, issuers: None, refusals: None, known, changes, is_away }
+        let (in_memory, changes, is_store_away) = (Mutex::default(), watch::Sender::new(()), AtomicBool::new(false));
+        Self { store, issuers: None, refusals: None, in_memory, changes, is_store_away }
     }
 
     /// The store with the members.
@@ -220,27 +220,27 @@ impl Authority {
     /// three seconds.
     #[must_use]
     pub fn has_store(&self) -> bool {
-        !self.is_away.load(Ordering::Relaxed)
+        !self.is_store_away.load(Ordering::Relaxed)
     }
 
     /// Also accepts the tokens of `issuers`. What an issuer's token says about a person is valid until the token ends.
     #[must_use]
-    pub fn trusting(self, issuers: Issuers) -> Self {
+    pub fn with_issuers(self, issuers: Issuers) -> Self {
         Self { issuers: Some(issuers), ..self }
     }
 
     /// Records in the audit log when a token proves no member. For tokens that an issuer could have signed, [`Issuers`]
     /// does this itself.
     #[must_use]
-    pub fn recording(self, refusals: Arc<Refusals>) -> Self {
+    pub fn with_refusals(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
     }
 
     /// Returns the proof of `token`, if it is in memory. Sends no query, and checks no signature.
     #[must_use]
-    pub fn known(&self, token: &str) -> Option<ProvedToken> {
-        let known = self.known.lock().by_hash.get(&TokenHash::of(token)).cloned();
-        known.filter(|proved| !proved.has_ended(Utc::now()))
+    pub fn proof_in_memory(&self, token: &str) -> Option<ProvedToken> {
+        let proved = self.in_memory.lock().by_hash.get(&TokenHash::of(token)).cloned();
+        proved.filter(|proved| !proved.has_ended(Utc::now()))
     }
 
     /// Checks `token`. `None` when it is not a token of the team, has ended or was revoked.
@@ -248,7 +248,7 @@ impl Authority {
     /// # Errors
     /// [`Unavailable`]. The caller must refuse the request then.
     pub async fn prove(&self, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
-        if let Some(proved) = self.known(token) {
+        if let Some(proved) = self.proof_in_memory(token) {
             return Ok(Some(proved));
         }
         let proved = match (looks_like_token(token), &self.issuers) {
@@ -257,7 +257,7 @@ impl Authority {
             (false, None) => None,
         };
         if let (None, Some(refusals)) = (&proved, &self.refusals) {
-            refusals.unknown_token().await;
+            refusals.record_unknown_token().await;
         }
         Ok(proved)
     }
@@ -291,14 +291,14 @@ impl Authority {
         signed: Option<ProvedPrincipal>,
     ) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
-            let version = self.known.lock().version;
+            let version = self.in_memory.lock().version;
             let Some(proof) = self.read_proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
                 return Ok(None);
             };
-            let mut known = self.known.lock();
+            let mut in_memory = self.in_memory.lock();
             // If the team has changed meanwhile, the proof may be from before the change.
-            if known.version == version {
-                return known.keep(hash, ProvedToken::new(proof)).map(Some).ok_or(Unavailable::Busy);
+            if in_memory.version == version {
+                return in_memory.keep(hash, ProvedToken::new(proof)).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
@@ -315,7 +315,7 @@ impl Authority {
                 () = ending.cancelled() => return,
                 _ = rounds.tick() => {}
             }
-            self.known.lock().end_expired(Utc::now());
+            self.in_memory.lock().end_expired(Utc::now());
             match self.check_store().await {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
@@ -334,21 +334,21 @@ impl Authority {
         let refreshed = match timeout(STORE_TIMEOUT, &mut refreshing).await {
             Ok(refreshed) => refreshed,
             Err(_) => {
-                self.is_away.store(true, Ordering::Relaxed);
+                self.is_store_away.store(true, Ordering::Relaxed);
                 refreshing.await
             }
         };
-        self.is_away.store(refreshed.is_err(), Ordering::Relaxed);
+        self.is_store_away.store(refreshed.is_err(), Ordering::Relaxed);
         refreshed
     }
 
     /// Reads the tokens in memory again if the team has changed.
     async fn refresh(&self) -> Result<(), StoreError> {
         let version = self.store.team_version().await?;
-        if self.known.lock().version == Some(version) {
+        if self.in_memory.lock().version == Some(version) {
             return Ok(());
         }
-        let in_use = self.known.lock().set_version(version);
+        let in_use = self.in_memory.lock().set_version(version);
         let mut result = Ok(());
         for part in in_use.chunks(TOKENS_PER_QUERY) {
             // One query reads many tokens, because each query has to wait for the queries of requests.
@@ -362,7 +362,7 @@ impl Authority {
         }
         if result.is_err() {
             // A token that could not be read may have ended, so the next round reads all of them again.
-            self.known.lock().version = None;
+            self.in_memory.lock().version = None;
         } else {
             self.changes.send_replace(());
         }
@@ -372,7 +372,7 @@ impl Authority {
     /// Reads tokens again, and ends those that have changed or are gone.
     async fn read_again(&self, in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
         let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
-        let tokens = self.store.team_tokens(Tokens::Hashes(&hashes)).await?;
+        let tokens = self.store.team_tokens(TokenFilter::Hashes(&hashes)).await?;
         let people: Vec<_> = in_use.iter().map(|(_, proved)| proved.member().person_key()).collect();
         let memberships = self.store.memberships(&people).await?;
         for ((hash, proved), person) in in_use.iter().zip(&people) {
@@ -383,14 +383,14 @@ impl Authority {
                 }
             };
             if !is_valid {
-                self.known.lock().end(hash, proved);
+                self.in_memory.lock().end(hash, proved);
             }
         }
         Ok(())
     }
 }
 
-impl KnownTokens {
+impl TokensInMemory {
     /// Sets `version` as the current version of the team. Forgets the tokens that no request uses, and returns the
     /// others, which have to be read again.
     fn set_version(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
@@ -429,10 +429,10 @@ impl KnownTokens {
         {
             return Some(known.clone());
         }
-        if self.by_hash.len() >= MAX_KNOWN {
+        if self.by_hash.len() >= MAX_TOKENS_IN_MEMORY {
             self.forget_unused();
         }
-        if self.by_hash.len() >= MAX_KNOWN {
+        if self.by_hash.len() >= MAX_TOKENS_IN_MEMORY {
             return None;
         }
         if let Some(before) = self.by_hash.insert(hash, proved.clone()) {

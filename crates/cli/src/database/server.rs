@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use tokio::{process::Command, time::timeout};
 use toolrack_config::{Environment, Interpolate, UnsetPolicy};
-use toolrack_store::{DatabaseSettings, MoveError, Moved, Store};
+use toolrack_store::{DatabaseSettings, MoveError, MoveReport, Store};
 use toolrack_team::{StoreTable, StoreUrl};
 
 use super::{MovedRows, unusable};
@@ -70,7 +70,7 @@ impl DatabaseServer {
     /// # Errors
     /// When Postgres has other rows, so that these cannot be moved, or a database fails.
     pub(crate) async fn check_movable(&self, tenant: Option<&str>, source: &Store) -> Result<(), Failure> {
-        self.0.is_moved(tenant, source).await.map(drop).map_err(|error| not_moved(&error))
+        self.0.check_movable(tenant, source).await.map(drop).map_err(|error| not_moved(&error))
     }
 
     /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
@@ -78,7 +78,7 @@ impl DatabaseServer {
     /// # Errors
     /// As [`Self::check_movable`]. After an error, nothing was moved.
     pub(crate) async fn move_rows(&self, tenant: Option<&str>, source: &Store) -> Result<MovedRows, Failure> {
-        let Moved { tables, audit, were_already_moved, .. } =
+        let MoveReport { tables, audit, were_already_moved, .. } =
             self.0.move_rows(tenant, source).await.map_err(|error| not_moved(&error))?;
         Ok(MovedRows { tables, audit, were_already_moved })
     }

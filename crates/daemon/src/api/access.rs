@@ -4,7 +4,7 @@ use axum::{Json, http::StatusCode, response::Response};
 use chrono::{DateTime, Duration, Utc};
 use serde::{Deserialize, Serialize};
 use toolrack_host::{Caller, Principal, text};
-use toolrack_store::{Grants, NewToken, Purpose, TeamToken, Tokens};
+use toolrack_store::{GrantFilter, NewToken, Purpose, TeamToken, TokenFilter};
 use toolrack_team::Secret;
 use utoipa::ToSchema;
 
@@ -88,7 +88,7 @@ pub(super) async fn make(
         let message = format!("a label is one line of at most {MAX_LABEL} bytes");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LABEL", message));
     }
-    let existing = membership.store.team_tokens(Tokens::Of(membership.identity())).await?;
+    let existing = membership.store.team_tokens(TokenFilter::Of(membership.identity())).await?;
     if existing.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
         let message = format!("you have {MAX_TOKENS} personal tokens already");
         return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOKENS", message).hint("revoke one first"));
@@ -150,14 +150,14 @@ pub(super) async fn revoke(
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let membership = membership?;
-    let tokens = membership.store.team_tokens(Tokens::Of(membership.identity())).await?;
+    let tokens = membership.store.team_tokens(TokenFilter::Of(membership.identity())).await?;
     // End the session of this request last, so that after a failure the caller can still try again.
     let (own, others): (Vec<_>, Vec<_>) = tokens
         .into_iter()
         .filter(|token| token.purpose == Purpose::Browser)
         .partition(|token| token.id == membership.token.id);
     for token in others.iter().chain(&own) {
-        membership.store.revoke_tokens(Tokens::Id(&token.id), &caller).await?;
+        membership.store.revoke_tokens(TokenFilter::Id(&token.id), &caller).await?;
     }
     Ok(no_content())
 }
@@ -184,7 +184,7 @@ pub(super) async fn end_client(
 
 /// The tokens and sessions of `member`. The tokens of clients are not included: see [`clients_of`].
 pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
-    let tokens = membership.store.team_tokens(Tokens::Of(identity_of(member))).await?.into_iter();
+    let tokens = membership.store.team_tokens(TokenFilter::Of(identity_of(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);
     Ok(Json(MemberTokens { tokens: tokens.map(|token| OwnToken::of(&token, &membership.token.id)).collect() }))
 }
@@ -196,17 +196,17 @@ pub(super) async fn revoke_token_of(
     caller: &Caller,
 ) -> Result<Response, ApiError> {
     let no_token_error = || ApiError::not_found("the member has no such token");
-    let tokens = membership.store.team_tokens(Tokens::Of(identity_of(member))).await?;
+    let tokens = membership.store.team_tokens(TokenFilter::Of(identity_of(member))).await?;
     let found =
         tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token_error)?;
-    match membership.store.revoke_tokens(Tokens::Id(&found.id), caller).await? {
+    match membership.store.revoke_tokens(TokenFilter::Id(&found.id), caller).await? {
         0 => Err(no_token_error()),
         _ => Ok(no_content()),
     }
 }
 
 pub(super) async fn clients_of(membership: &Membership, member: &Principal) -> Answer<MemberClients> {
-    let grants = membership.store.grants(Grants::Of(identity_of(member))).await?;
+    let grants = membership.store.grants(GrantFilter::Of(identity_of(member))).await?;
     Ok(Json(MemberClients { clients: grants.into_iter().map(Client::from).collect() }))
 }
 
@@ -217,7 +217,7 @@ pub(super) async fn end_client_of(
     caller: &Caller,
 ) -> Result<Response, ApiError> {
     let no_client_error = || ApiError::not_found("no such client acts in the name of the member");
-    let grants = membership.store.grants(Grants::Of(identity_of(member))).await?;
+    let grants = membership.store.grants(GrantFilter::Of(identity_of(member))).await?;
     let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client_error)?;
     match membership.store.end_grant(&found.family, caller).await? {
         true => Ok(no_content()),

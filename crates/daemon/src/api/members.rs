@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::{Json, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use toolrack_host::{Caller, Principal, principal::Role};
-use toolrack_store::{Grants, MemberChange, MemberChanged, Tokens};
+use toolrack_store::{GrantFilter, MemberChange, MemberChangeOutcome, TokenFilter};
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, Path, SentBy, access, no_content};
@@ -38,10 +38,10 @@ pub(super) async fn list(membership: MembershipResult) -> Answer<Members> {
     let (store, tenant) = (&membership.store, membership.tenant());
     let mut access_counts: HashMap<(String, String), AccessCounts> = HashMap::new();
     let key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
-    for token in store.team_tokens(Tokens::OfTenant(tenant)).await? {
+    for token in store.team_tokens(TokenFilter::OfTenant(tenant)).await? {
         access_counts.entry(key(&token.member)).or_default().add_token(&token);
     }
-    for grant in store.grants(Grants::OfTenant(tenant)).await? {
+    for grant in store.grants(GrantFilter::OfTenant(tenant)).await? {
         access_counts.entry(key(&grant.member)).or_default().add_grant(&grant);
     }
     let members = store.members(Some(tenant)).await?;
@@ -158,12 +158,12 @@ async fn apply(
     caller: &Caller,
 ) -> Result<Response, ApiError> {
     match membership.store.change_member(membership.tenant(), identity_of(member), change, caller).await? {
-        MemberChanged::LastAdmin => {
+        MemberChangeOutcome::LastAdmin => {
             let message = "you are the only administrator of your tenant, and it must keep one";
             Err(ApiError::new(StatusCode::CONFLICT, "LAST_ADMIN", message)
                 .hint("give another member the role `admin` first"))
         }
-        MemberChanged::Done => Ok(no_content()),
+        MemberChangeOutcome::Done => Ok(no_content()),
         _ => Err(no_member()),
     }
 }

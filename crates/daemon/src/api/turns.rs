@@ -169,7 +169,7 @@ fn concealer(world: &World) -> Conceal {
 
 /// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
 fn new_or_resumed_turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
-    let OpenedSession { messages, open } = opened;
+    let OpenedSession { messages, interrupted_turn: open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
     if text.trim().is_empty() {
         let message = "there is no message, and no interrupted turn to continue";
@@ -249,7 +249,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: R
                     "end": end,
                     "rounds": turn.rounds(),
                     "text": last.map(|message| message.content.as_str()).unwrap_or_default(),
-                    "spent": journal::spent(turn.usage(), turn.cost()),
+                    "spent": journal::model_use(turn.usage(), turn.cost()),
                 }),
             );
         }

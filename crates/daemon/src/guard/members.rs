@@ -40,7 +40,7 @@ impl Members {
         let has_token = headers.contains_key(AUTHORIZATION);
         let secret = if has_token { bearer(headers) } else { self.door.session_in(headers) };
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
-        let proved = match self.authority.known(secret) {
+        let proved = match self.authority.proof_in_memory(secret) {
             Some(proved) => Some(proved),
             None if !may_ask_store() => return Err(too_many("too many requests")),
             None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
@@ -54,7 +54,7 @@ impl Members {
                 Err(wrong_audience(path, &proved))
             }
             // Another site can make a browser send a request with the cookie, and could call tools that way.
-            (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
+            (Purpose::Browser, false) if !method.is_safe() && !self.door.is_from_own_page(headers) => {
                 let why = "a page of another site sent a request with the cookie of a member";
                 self.record_refusal("cross_site", why, &proved).await;
                 Err(cross_site())

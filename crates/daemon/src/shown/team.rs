@@ -194,7 +194,7 @@ fn from_unix_seconds(at: i64) -> Option<DateTime<Utc>> {
 #[cfg(test)]
 mod tests {
     use toolrack_host::{Caller, Way, principal::Kind};
-    use toolrack_store::{Code, MemberIdentity, NewGrant, Store, TokenHash};
+    use toolrack_store::{CodeUse, MemberIdentity, NewGrant, Store, TokenHash};
 
     use super::*;
 
@@ -218,7 +218,7 @@ mod tests {
         };
         assert!(store.begin_grant(&new, &by).await.unwrap());
         match store.take_code(code).await.unwrap() {
-            Code::Good(grant) => *grant,
+            CodeUse::Good(grant) => *grant,
             other => panic!("{other:?}"),
         }
     }

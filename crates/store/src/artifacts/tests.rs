@@ -23,7 +23,7 @@ async fn a_result_becomes_a_file_for_its_owner_only() {
     assert_eq!(path.parent().unwrap(), home.path().join("deep/artifacts"));
     let name = path.file_name().unwrap().to_str().unwrap();
     assert!(name.ends_with("Z-my_server-______etc_passwd.txt"), "{name}");
-    assert!(is_ours(name.as_ref()));
+    assert!(is_artifact_name(name.as_ref()));
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
 }

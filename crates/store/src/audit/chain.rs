@@ -16,7 +16,7 @@ use crate::{
 const MAX_ROWS_PER_INSERT: usize = 32;
 
 /// Takes the place of the previous row's hash in the hash of the first row.
-pub(super) const NO_ROW: [u8; 32] = [0; 32];
+pub(super) const NO_ROW_HASH: [u8; 32] = [0; 32];
 
 /// The end of a chain, now or earlier: the number and the hash of a row. As text, `SEQ:HASH`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl FromStr for ChainEnd {
     fn from_str(text: &str) -> Result<Self, BadChainEnd> {
         let (seq, digits) = text.split_once(':').ok_or(BadChainEnd)?;
         let seq = seq.parse().map_err(|_| BadChainEnd)?;
-        let hash = unhex(digits).ok_or(BadChainEnd)?;
+        let hash = parse_hash(digits).ok_or(BadChainEnd)?;
         Ok(Self { seq, hash })
     }
 }
@@ -62,7 +62,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Reads a hash from its digits.
-pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
+pub(super) fn parse_hash(digits: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Head {
 }
 
 /// Reads the [`Head`]; `None` if it was removed or damaged.
-pub(super) async fn head(connection: &mut Transaction) -> Result<Option<Head>, StoreError> {
+pub(super) async fn read_head(connection: &mut Transaction) -> Result<Option<Head>, StoreError> {
     let row: Option<(i64, Vec<u8>, i64, i64)> =
         query("SELECT seq, hash, kept_from, forgot_at FROM audit_head").fetch_optional(connection).await?;
     Ok(row.and_then(|(seq, hash, kept_from, forgot_at)| {
@@ -101,21 +101,21 @@ impl Store {
     /// Begins a chain without rows, unless there is one.
     #[cfg(feature = "postgres")]
     pub(crate) async fn begin_audit(&self) -> Result<(), StoreError> {
-        let doing = "beginning the audit log";
-        if head(&mut self.read(doing).await?).await?.is_some() {
+        let operation = "beginning the audit log";
+        if read_head(&mut self.read(operation).await?).await?.is_some() {
             return Ok(());
         }
         let begin = query(
             "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
              SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",
         );
-        self.write(begin.bind(&NO_ROW[..]), doing).await.map(drop)
+        self.write(begin.bind(&NO_ROW_HASH[..]), operation).await.map(drop)
     }
 
     /// Adds `entry`, in a transaction of its own.
     pub(crate) async fn record(&self, entry: Entry) -> Result<(), StoreError> {
-        let doing = "writing the audit log";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "writing the audit log";
+        let mut transaction = self.begin(operation).await?;
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }
@@ -125,9 +125,9 @@ impl Store {
 /// other process adds rows meanwhile.
 pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
     // Without its stored end, the chain is broken, and the check reports that. New entries are stored even then.
-    let Head { mut seq, mut hash, .. } = match head(connection).await? {
+    let Head { mut seq, mut hash, .. } = match read_head(connection).await? {
         Some(head) => head,
-        None => restart(connection).await?,
+        None => restart_chain(connection).await?,
     };
     let mut rows = Vec::with_capacity(entries.len());
     for (at, entry) in entries {
@@ -156,15 +156,15 @@ async fn insert(connection: &mut Transaction, rows: &[(i64, i64, String, [u8; 32
 }
 
 /// Writes a new [`Head`] that continues after the newest row, but not from its hash, so that the break stays visible.
-async fn restart(connection: &mut Transaction) -> Result<Head, StoreError> {
+async fn restart_chain(connection: &mut Transaction) -> Result<Head, StoreError> {
     let seq: i64 = query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(connection).await?;
     query(
         "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) VALUES (1, $1, $2, 1, 0) ON CONFLICT (id) \
          DO UPDATE SET seq = excluded.seq, hash = excluded.hash, kept_from = 1, forgot_at = 0",
     )
     .bind(seq)
-    .bind(&NO_ROW[..])
+    .bind(&NO_ROW_HASH[..])
     .execute(connection)
     .await?;
-    Ok(Head { seq, hash: NO_ROW, kept_from: 1, forgot_at: 0 })
+    Ok(Head { seq, hash: NO_ROW_HASH, kept_from: 1, forgot_at: 0 })
 }

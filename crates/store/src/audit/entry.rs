@@ -164,7 +164,7 @@ impl Entry {
     /// Returns whether the row is about `tenant`: a member of it acted, or was changed.
     #[must_use]
     pub fn concerns_tenant(&self, tenant: &str) -> bool {
-        [&self.tenant, &self.member_tenant].into_iter().flatten().any(|known| known == tenant)
+        [&self.tenant, &self.member_tenant].into_iter().flatten().any(|row_tenant| row_tenant == tenant)
     }
 
     /// Records that a user agreed to run the entry `name` of `project` with content of this hash, or took that back.
@@ -173,7 +173,7 @@ impl Entry {
             server: one_line(name, MAX_NAME),
             project: one_line(project, MAX_WHY),
             content: content.map(str::to_owned),
-            ..Self::of_kind(kind).by(by)
+            ..Self::of_kind(kind).acted_by(by)
         }
     }
 
@@ -183,7 +183,7 @@ impl Entry {
             server: one_line(offered_by.server.as_str(), MAX_NAME),
             tool: one_line(tool, MAX_NAME),
             content: Some(definition.to_string()),
-            ..Self::of_kind("approved").by(by)
+            ..Self::of_kind("approved").acted_by(by)
         }
     }
 
@@ -204,7 +204,7 @@ impl Entry {
         Self {
             member: one_line(&shown, MAX_WHY),
             member_tenant: Some(member.tenant().to_owned()),
-            ..Self::of_kind(kind).by(by)
+            ..Self::of_kind(kind).acted_by(by)
         }
     }
 
@@ -219,7 +219,7 @@ impl Entry {
     }
 
     /// Records that an endpoint of a team refused bad input.
-    pub(crate) fn of_door(refusal: &DoorRefusal<'_>) -> Self {
+    pub(crate) fn of_door_refusal(refusal: &DoorRefusal<'_>) -> Self {
         let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
             who: one_line(refusal.door, MAX_NAME),
@@ -227,14 +227,14 @@ impl Entry {
             code: one_line(refusal.code, MAX_NAME),
             why: one_line(refusal.why, MAX_WHY),
             count: Some(refusal.unrecorded).filter(|unrecorded| *unrecorded > 0),
-            ..Self::of_kind("refused_at_the_door").by(&by)
+            ..Self::of_kind("refused_at_the_door").acted_by(&by)
         }
     }
 
     /// Records that a user gave a value to their own servers, or deleted it.
     pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
         let kind = if is_given { "credential_given" } else { "credential_removed" };
-        Self { credential: one_line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
+        Self { credential: one_line(name, MAX_NAME), ..Self::of_kind(kind).acted_by(by) }
     }
 
     /// Sets the reason "the member was removed".
@@ -245,22 +245,22 @@ impl Entry {
     /// Records that a member added the server `name` for themselves, or removed it.
     pub(crate) fn of_own_server(by: &Caller, name: &str, is_added: bool) -> Self {
         let kind = if is_added { "own_server_added" } else { "own_server_removed" };
-        Self { server: one_line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
+        Self { server: one_line(name, MAX_NAME), ..Self::of_kind(kind).acted_by(by) }
     }
 
     /// Records that an administrator read or deleted the conversation `id` of the member `owner`.
     pub(crate) fn of_conversation(kind: &str, by: &Caller, owner: &str, id: &str) -> Self {
         let why = format!("the conversation {id} of {owner}");
-        Self { why: one_line(&why, MAX_WHY), ..Self::of_kind(kind).by(by) }
+        Self { why: one_line(&why, MAX_WHY), ..Self::of_kind(kind).acted_by(by) }
     }
 
     /// Records that a user took back the standing answer that calls of `tool` run without a question.
-    pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
+    pub(crate) fn of_withdrawn_answer(by: &Caller, server: &str, tool: &str) -> Self {
         Self {
             server: one_line(server, MAX_NAME),
             tool: one_line(tool, MAX_NAME),
             decision: Some("forgotten".to_owned()),
-            ..Self::of_kind("answer").by(by)
+            ..Self::of_kind("answer").acted_by(by)
         }
     }
 
@@ -288,7 +288,7 @@ impl Entry {
                     tool: one_line(&tool, MAX_NAME),
                     decision: Some(decision.word().to_owned()),
                     why: hidden(&why),
-                    ..Self::of_kind("answer").by(other_user.unwrap_or(&caller))
+                    ..Self::of_kind("answer").acted_by(other_user.unwrap_or(&caller))
                 }
             }
             Fact::Connected { server, tools } => {
@@ -320,7 +320,7 @@ impl Entry {
                 decision: Some("denied".to_owned()),
                 why: hidden(&why),
                 code: Some("OVER_QUOTA".to_owned()),
-                ..Self::of_kind("over_quota").by(&caller)
+                ..Self::of_kind("over_quota").acted_by(&caller)
             },
             Fact::TurnedAway { socket, process, why, unrecorded } => Self {
                 who: Some(socket.to_owned()),
@@ -352,12 +352,12 @@ impl Entry {
             code: called.code.map(str::to_owned),
             duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| was_sent),
             bytes: as_u64(called.bytes).filter(|_| was_sent),
-            ..Self::of_kind("call").by(&called.caller)
+            ..Self::of_kind("call").acted_by(&called.caller)
         }
     }
 
     /// Names `caller` as the one who acted.
-    fn by(self, caller: &Caller) -> Self {
+    fn acted_by(self, caller: &Caller) -> Self {
         let short = |name: Option<&str>| name.and_then(|name| one_line(name, MAX_NAME));
         let principal = caller.principal();
         let unless_local = |part: &str| short((!principal.is_local()).then_some(part));
@@ -504,12 +504,12 @@ mod tests {
             by: Some(&member),
             unrecorded: 2,
         };
-        let row = Entry::of_door(&refusal);
+        let row = Entry::of_door_refusal(&refusal);
         assert_eq!((&*row.kind, row.who.as_deref()), ("refused_at_the_door", Some("token")));
         assert_eq!((row.code.as_deref(), row.count), (Some("invalid_grant"), Some(2)));
         assert_eq!((row.tenant.as_deref(), row.subject.as_deref()), (Some("acme"), Some("u-17")));
         assert!(!row.client.unwrap().contains('\u{202e}'));
-        let row = Entry::of_door(&DoorRefusal { door: "mcp", code: "unknown_token", ..DoorRefusal::default() });
+        let row = Entry::of_door_refusal(&DoorRefusal { door: "mcp", code: "unknown_token", ..DoorRefusal::default() });
         assert_eq!((row.tenant, row.subject, row.client, row.count), (None, None, None, None));
     }
 

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use super::{
     AuditRow, Break, Row,
-    chain::{self, ChainEnd, NO_ROW},
+    chain::{self, ChainEnd, NO_ROW_HASH},
     stored_seq,
-    verify::{Walk, base, row_number},
+    verify::{ChainWalker, chain_start, row_number},
 };
 use crate::{
     Store, StoreError,
     database::{Transaction, query},
 };
 
-const DOING: &str = "exporting the audit log";
+const OPERATION: &str = "exporting the audit log";
 
 /// How far the audit log was written to a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct AuditExport {
     /// The next head, whose rows may not all have arrived.
     pub pending: Option<String>,
     /// The last row that [`Self::head`] covers.
-    pub through: u64,
+    pub last_exported: u64,
     /// The number of the newest row of the log.
     pub newest: u64,
     /// Whether this process is to export now: no other process does so, or has done so a short time ago.
@@ -51,32 +51,33 @@ type ExportRow = (Option<String>, Option<String>, i64, i64);
 
 impl Store {
     /// Returns how far the audit log was exported to `place`. If an export is due, reserves it for this process: no
-    /// other process begins one before `time` has passed.
+    /// other process begins one before `reservation` has passed.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn begin_audit_export(&self, place: &str, time: Duration) -> Result<AuditExport, StoreError> {
-        let found = self.audit_export(place).await?;
+    pub async fn begin_audit_export(&self, place: &str, reservation: Duration) -> Result<AuditExport, StoreError> {
+        let export = self.audit_export(place).await?;
         // A log without rows has nothing to export. Most calls end here, and take no lock.
-        if !found.is_due || found.newest == 0 {
-            return Ok(AuditExport { is_due: false, ..found });
+        if !export.is_due || export.newest == 0 {
+            return Ok(AuditExport { is_due: false, ..export });
         }
-        let mut transaction = self.begin_durably(DOING).await?;
-        let now = transaction.clock().await?;
-        let begun = query(
+        let mut transaction = self.begin_durably(OPERATION).await?;
+        let now = transaction.now_millis().await?;
+        let reserve = query(
             "INSERT INTO audit_exports (place, seq, due_at, hold_until) VALUES ($1, 0, $2, 0) ON CONFLICT (place) \
              DO UPDATE SET due_at = excluded.due_at WHERE audit_exports.due_at <= $3",
         );
-        let is_due = begun.bind(place).bind(now + milliseconds(time)).bind(now).execute(&mut transaction).await? > 0;
+        let is_due =
+            reserve.bind(place).bind(now + milliseconds(reservation)).bind(now).execute(&mut transaction).await? > 0;
         transaction.commit().await?;
-        let found = self.audit_export(place).await?;
-        Ok(AuditExport { is_due, due_in: found.due_in.filter(|_| !is_due), ..found })
+        let export = self.audit_export(place).await?;
+        Ok(AuditExport { is_due, due_in: export.due_in.filter(|_| !is_due), ..export })
     }
 
     async fn audit_export(&self, place: &str) -> Result<AuditExport, StoreError> {
-        let mut transaction = self.read_snapshot(DOING).await?;
-        let now = transaction.clock().await?;
-        let newest = chain::head(&mut transaction).await?.map_or(0, |head| row_number(head.seq));
+        let mut transaction = self.read_snapshot(OPERATION).await?;
+        let now = transaction.now_millis().await?;
+        let newest = chain::read_head(&mut transaction).await?.map_or(0, |head| row_number(head.seq));
         let row: Option<ExportRow> = query("SELECT head, pending, seq, due_at FROM audit_exports WHERE place = $1")
             .bind(place)
             .fetch_optional(&mut transaction)
@@ -88,7 +89,7 @@ impl Store {
             .ok()
             .filter(|remaining| *remaining > 0)
             .map(Duration::from_millis);
-        Ok(AuditExport { head, pending, through: row_number(seq), newest, is_due: due_in.is_none(), due_in })
+        Ok(AuditExport { head, pending, last_exported: row_number(seq), newest, is_due: due_in.is_none(), due_in })
     }
 
     /// Stores `pending` as the head to export next, replacing one whose export was not finished. Returns `false`, and
@@ -102,7 +103,7 @@ impl Store {
         head: Option<&str>,
         pending: Option<&str>,
     ) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_durably(DOING).await?;
+        let mut transaction = self.begin_durably(OPERATION).await?;
         let planned = query("UPDATE audit_exports SET pending = $2 WHERE place = $1 AND coalesce(head, '') = $3");
         let planned = planned.bind(place).bind(pending).bind(head.unwrap_or_default());
         let planned = planned.execute(&mut transaction).await? > 0;
@@ -110,27 +111,27 @@ impl Store {
         Ok(planned)
     }
 
-    /// Records that the head `pending` and all rows up to `through` have arrived. Until `hold` has passed, the store
-    /// deletes no row after `through`.
+    /// Records that the head `pending` and all rows up to `last_row` have arrived. Until `hold` has passed, the store
+    /// deletes no row after `last_row`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn finish_audit_export(
+    pub async fn record_exported_head(
         &self,
         place: &str,
         pending: &str,
-        through: u64,
+        last_row: u64,
         hold: Duration,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.begin_durably(DOING).await?;
-        let now = transaction.clock().await?;
+        let mut transaction = self.begin_durably(OPERATION).await?;
+        let now = transaction.now_millis().await?;
         query(
             "UPDATE audit_exports SET head = pending, pending = NULL, seq = $3, hold_until = $4 \
              WHERE place = $1 AND pending = $2",
         )
         .bind(place)
         .bind(pending)
-        .bind(stored_seq(through))
+        .bind(stored_seq(last_row))
         .bind(now + milliseconds(hold))
         .execute(&mut transaction)
         .await?;
@@ -141,9 +142,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn end_audit_export(&self, place: &str, pause: Duration) -> Result<(), StoreError> {
-        let mut transaction = self.begin_durably(DOING).await?;
-        let now = transaction.clock().await?;
+    pub async fn release_audit_export(&self, place: &str, pause: Duration) -> Result<(), StoreError> {
+        let mut transaction = self.begin_durably(OPERATION).await?;
+        let now = transaction.now_millis().await?;
         let end = query("UPDATE audit_exports SET due_at = $2 WHERE place = $1");
         end.bind(place).bind(now + milliseconds(pause)).execute(&mut transaction).await?;
         transaction.commit().await
@@ -160,16 +161,16 @@ impl Store {
         end: Option<ChainEnd>,
         max_rows: usize,
     ) -> Result<Result<AuditRows, Break>, StoreError> {
-        let mut transaction = self.read_snapshot(DOING).await?;
-        let (first, before) = base(&mut transaction).await?.unwrap_or((1, NO_ROW));
+        let mut transaction = self.read_snapshot(OPERATION).await?;
+        let (first, before) = chain_start(&mut transaction).await?.unwrap_or((1, NO_ROW_HASH));
         let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
         let after = end.filter(|end| end.seq >= oldest.seq).unwrap_or(oldest);
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
         let page = page.bind(stored_seq(after.seq)).bind(i64::try_from(max_rows).unwrap_or(i64::MAX));
         let rows: Vec<Row> = page.fetch_all(&mut transaction).await?;
-        let mut walk = Walk { next: stored_seq(after.seq) + 1, hash: after.hash };
+        let mut walker = ChainWalker { next: stored_seq(after.seq) + 1, hash: after.hash };
         for row in &rows {
-            if let Err(broken) = walk.step(row) {
+            if let Err(broken) = walker.check_next(row) {
                 return Ok(Err(broken));
             }
         }
@@ -184,7 +185,7 @@ impl Store {
 
 /// Returns how the stored end of the log differs from `expected`; `None` if it does not.
 async fn compare_end(transaction: &mut Transaction, expected: ChainEnd) -> Result<Option<Break>, StoreError> {
-    let Some(head) = chain::head(transaction).await? else {
+    let Some(head) = chain::read_head(transaction).await? else {
         return Ok(Some(Break::End { seq: expected.seq }));
     };
     let end = ChainEnd { seq: row_number(head.seq), hash: head.hash };
@@ -196,11 +197,11 @@ async fn compare_end(transaction: &mut Transaction, expected: ChainEnd) -> Resul
 }
 
 /// Returns the last row that all places have, so that rows up to it may be deleted; `None` if no place waits for rows.
-pub(super) async fn exported_everywhere(transaction: &mut Transaction) -> Result<Option<i64>, StoreError> {
-    let now = transaction.clock().await?;
-    let least = query("SELECT min(seq) FROM audit_exports WHERE hold_until > $1");
-    let least: Option<(Option<i64>,)> = least.bind(now).fetch_optional(transaction).await?;
-    Ok(least.and_then(|(seq,)| seq))
+pub(super) async fn last_row_exported_everywhere(transaction: &mut Transaction) -> Result<Option<i64>, StoreError> {
+    let now = transaction.now_millis().await?;
+    let lowest_seq = query("SELECT min(seq) FROM audit_exports WHERE hold_until > $1");
+    let lowest_seq: Option<(Option<i64>,)> = lowest_seq.bind(now).fetch_optional(transaction).await?;
+    Ok(lowest_seq.and_then(|(seq,)| seq))
 }
 
 fn milliseconds(time: Duration) -> i64 {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{
     AuditRow,
-    chain::{ChainEnd, hex, row_hash, unhex},
+    chain::{ChainEnd, hex, parse_hash, row_hash},
 };
 
 /// A row as it is stored, with its hash. As JSON, it is one line.
@@ -43,7 +43,7 @@ impl<'a> From<&'a AuditRow> for ExportedRow<'a> {
 
 /// The fields of an exported row that its hash covers, and the hash.
 #[derive(Deserialize)]
-struct ReadRow<'a> {
+struct ParsedRow<'a> {
     seq: u64,
     at_ms: i64,
     #[serde(borrow)]
@@ -55,9 +55,9 @@ impl ChainEnd {
     /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row if its hash is right
     /// and it directly follows this end.
     #[must_use]
-    pub fn followed_by(&self, line: &str) -> Option<Self> {
-        let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
-        let (seq, hash) = (i64::try_from(row.seq).ok()?, unhex(row.hash)?);
+    pub fn after_line(&self, line: &str) -> Option<Self> {
+        let row: ParsedRow<'_> = serde_json::from_str(line).ok()?;
+        let (seq, hash) = (i64::try_from(row.seq).ok()?, parse_hash(row.hash)?);
         let follows = self.seq.checked_add(1) == Some(row.seq)
             && row_hash(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
         follows.then_some(Self { seq: row.seq, hash })
@@ -66,10 +66,10 @@ impl ChainEnd {
     /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row, without checking its
     /// hash.
     #[must_use]
-    pub fn stated_by(line: &str) -> Option<Self> {
-        let row: ReadRow<'_> = serde_json::from_str(line).ok()?;
+    pub fn after_unchecked_line(line: &str) -> Option<Self> {
+        let row: ParsedRow<'_> = serde_json::from_str(line).ok()?;
         // No row of the database has a larger number, and the number of the next one must exist.
         i64::try_from(row.seq).ok()?;
-        Some(Self { seq: row.seq, hash: unhex(row.hash)? })
+        Some(Self { seq: row.seq, hash: parse_hash(row.hash)? })
     }
 }

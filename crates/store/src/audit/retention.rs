@@ -32,12 +32,12 @@ impl Default for AuditRetention {
 }
 
 impl Store {
-    /// Forgets the rows that `keep` no longer covers, and adds one that records this with the hash from which the chain
-    /// continues. Looks for such rows at most once a day.
-    pub(super) async fn forget_old_audit(&self, keep: AuditRetention, now: i64) -> Result<(), StoreError> {
-        let doing = "forgetting old rows of the audit log";
-        let mut transaction = self.begin_erasing(doing).await?;
-        forget(&mut transaction, keep, now).await?;
+    /// Forgets the rows that `retention` no longer covers, and adds one that records this with the hash from which the
+    /// chain continues. Looks for such rows at most once a day.
+    pub(super) async fn forget_old_audit(&self, retention: AuditRetention, now: i64) -> Result<(), StoreError> {
+        let operation = "forgetting old rows of the audit log";
+        let mut transaction = self.begin_erasing(operation).await?;
+        forget_rows(&mut transaction, retention, now).await?;
         transaction.commit().await
     }
 
@@ -51,15 +51,15 @@ impl Store {
     }
 }
 
-async fn forget(connection: &mut Transaction, keep: AuditRetention, now: i64) -> Result<(), StoreError> {
-    let Some(Head { seq, kept_from, forgot_at, .. }) = chain::head(connection).await? else {
+async fn forget_rows(connection: &mut Transaction, retention: AuditRetention, now: i64) -> Result<(), StoreError> {
+    let Some(Head { seq, kept_from, forgot_at, .. }) = chain::read_head(connection).await? else {
         return Ok(());
     };
     if (now - DAY..=now).contains(&forgot_at) {
         return Ok(());
     }
-    let mut from = kept_from;
-    if let Some(days) = keep.days {
+    let mut new_first = kept_from;
+    if let Some(days) = retention.days {
         let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
         // The first row that is young enough ends the search, even if a clock that was set back gave later rows older
         // times: only rows at the front of the chain can be forgotten.
@@ -67,29 +67,32 @@ async fn forget(connection: &mut Transaction, keep: AuditRetention, now: i64) ->
             .bind(oldest)
             .fetch_optional(connection)
             .await?;
-        from = from.max(first.unwrap_or(seq + 1));
+        new_first = new_first.max(first.unwrap_or(seq + 1));
     }
-    if let Some(rows) = keep.rows {
-        from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
+    if let Some(rows) = retention.rows {
+        new_first = new_first.max(seq.saturating_sub(i64::from(rows)) + 1);
     }
-    if let Some(through) = export::exported_everywhere(connection).await? {
-        from = from.min(through + 1).max(kept_from);
+    if let Some(last_exported) = export::last_row_exported_everywhere(connection).await? {
+        new_first = new_first.min(last_exported + 1).max(kept_from);
     }
-    let (target, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
+    let (target_first, new_first) = (new_first, new_first.min(kept_from + MAX_FORGOTTEN));
     // If rows are left to forget, the next write looks again.
-    let looked_at = if target == from { now } else { 0 };
+    let looked_at = if target_first == new_first { now } else { 0 };
     query("UPDATE audit_head SET kept_from = $1, forgot_at = $2")
-        .bind(from)
+        .bind(new_first)
         .bind(looked_at)
         .execute(connection)
         .await?;
-    if from == kept_from {
+    if new_first == kept_from {
         return Ok(());
     }
     let base: Option<Vec<u8>> =
-        query_scalar("SELECT hash FROM audit WHERE seq = $1").bind(from - 1).fetch_optional(connection).await?;
-    query("DELETE FROM audit WHERE seq < $1").bind(from).execute(connection).await?;
-    let entry =
-        Entry { through: u64::try_from(from - 1).ok(), base: base.map(|base| hex(&base)), ..Entry::of_kind("forgot") };
+        query_scalar("SELECT hash FROM audit WHERE seq = $1").bind(new_first - 1).fetch_optional(connection).await?;
+    query("DELETE FROM audit WHERE seq < $1").bind(new_first).execute(connection).await?;
+    let entry = Entry {
+        through: u64::try_from(new_first - 1).ok(),
+        base: base.map(|base| hex(&base)),
+        ..Entry::of_kind("forgot")
+    };
     chain::append(connection, &[(now, entry)]).await
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Entry, Row,
-    chain::{self, ChainEnd, Head, NO_ROW, row_hash, unhex},
+    chain::{self, ChainEnd, Head, NO_ROW_HASH, parse_hash, row_hash},
 };
 use crate::{
     Store, StoreError,
@@ -85,76 +85,81 @@ impl Break {
 }
 
 impl Store {
-    /// Checks every row, and that the chain passes through `known`, an earlier end of it. Other processes may write
+    /// Checks every row, and that the chain passes through `known_end`, an earlier end of it. Other processes may write
     /// meanwhile.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails. A broken chain is not an error, but a [`Break`].
-    pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
-        let doing = "verifying the audit log";
+    pub async fn verify_audit(&self, known_end: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
+        let operation = "verifying the audit log";
         // A transaction, to see all rows as of one moment.
-        let mut transaction = self.read_snapshot(doing).await?;
-        verify(&mut transaction, known).await
+        let mut transaction = self.read_snapshot(operation).await?;
+        verify(&mut transaction, known_end).await
     }
 }
 
-/// Checks every row that the transaction sees, and that the chain passes through `known`.
+/// Checks every row that the transaction sees, and that the chain passes through `known_end`.
 pub(crate) async fn verify(
     connection: &mut Transaction,
-    known: Option<ChainEnd>,
+    known_end: Option<ChainEnd>,
 ) -> Result<Result<Chain, Break>, StoreError> {
-    let head = chain::head(connection).await?;
-    let base = base(connection).await?;
-    let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NO_ROW, |(_, hash)| hash) };
-    let first = walk.next;
-    let mut has_passed = known.is_none_or(|known| known.seq == 0);
+    let head = chain::read_head(connection).await?;
+    let chain_start = chain_start(connection).await?;
+    let mut walker = ChainWalker {
+        next: chain_start.map_or(1, |(first, _)| first),
+        hash: chain_start.map_or(NO_ROW_HASH, |(_, hash)| hash),
+    };
+    let first = walker.next;
+    let mut has_passed_known_end = known_end.is_none_or(|known_end| known_end.seq == 0);
     // Also reads rows whose number is 0 or less. A chain has no such rows, so `step` refuses them.
-    let mut after = i64::MIN;
+    let mut after_seq = i64::MIN;
     loop {
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
-        let rows: Vec<Row> = page.bind(after).bind(PAGE_ROWS).fetch_all(connection).await?;
+        let rows: Vec<Row> = page.bind(after_seq).bind(PAGE_ROWS).fetch_all(connection).await?;
         let Some((newest, ..)) = rows.last() else { break };
-        after = *newest;
+        after_seq = *newest;
         for row in &rows {
-            if let Err(broken) = walk.step(row) {
+            if let Err(broken) = walker.check_next(row) {
                 return Ok(Err(broken));
             }
-            if let Some(known) = known.filter(|known| known.seq == row_number(row.0)) {
-                if known.hash != walk.hash {
-                    return Ok(Err(Break::HashMismatch { seq: known.seq }));
+            if let Some(known_end) = known_end.filter(|known_end| known_end.seq == row_number(row.0)) {
+                if known_end.hash != walker.hash {
+                    return Ok(Err(Break::HashMismatch { seq: known_end.seq }));
                 }
-                has_passed = true;
+                has_passed_known_end = true;
             }
         }
     }
-    let last = row_number(walk.next - 1);
+    let last = row_number(walker.next - 1);
     let Some(head) = head else {
         return Ok(Err(Break::End { seq: last }));
     };
-    if head.seq >= walk.next {
-        return Ok(Err(Break::Missing { from: row_number(walk.next), to: row_number(head.seq) }));
+    if head.seq >= walker.next {
+        return Ok(Err(Break::Missing { from: row_number(walker.next), to: row_number(head.seq) }));
     }
-    if differs(&head, &walk, first) {
+    if differs_from_rows(&head, &walker, first) {
         return Ok(Err(Break::End { seq: last }));
     }
-    match known {
-        Some(known) if !has_passed && known.seq > last => Ok(Err(Break::Missing { from: last + 1, to: known.seq })),
-        Some(known) if !has_passed => Ok(Err(Break::Forgotten { seq: known.seq })),
+    match known_end {
+        Some(known_end) if !has_passed_known_end && known_end.seq > last => {
+            Ok(Err(Break::Missing { from: last + 1, to: known_end.seq }))
+        }
+        Some(known_end) if !has_passed_known_end => Ok(Err(Break::Forgotten { seq: known_end.seq })),
         _ => {
-            let end = ChainEnd { seq: last, hash: walk.hash };
+            let end = ChainEnd { seq: last, hash: walker.hash };
             Ok(Ok(Chain { rows: (last + 1).saturating_sub(row_number(first)), first: row_number(first), end }))
         }
     }
 }
 
 /// Returns whether the stored state of the chain differs from what `walk` found in its rows.
-fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
-    head.seq != walk.next - 1 || head.hash != walk.hash || head.kept_from != first
+fn differs_from_rows(head: &Head, walker: &ChainWalker, first: i64) -> bool {
+    head.seq != walker.next - 1 || head.hash != walker.hash || head.kept_from != first
 }
 
 /// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
 /// itself a part of the chain; `None` when no row was forgotten.
-pub(super) async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
+pub(super) async fn chain_start(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
     let body: Option<TextBytes> =
         query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
             .fetch_optional(connection)
@@ -162,7 +167,7 @@ pub(super) async fn base(connection: &mut Transaction) -> Result<Option<(i64, [u
     let entry = body.and_then(|TextBytes(body)| serde_json::from_slice::<Entry>(&body).ok());
     Ok(entry.and_then(|entry| {
         let first = i64::try_from(entry.through?).ok()?.checked_add(1)?;
-        Some((first, unhex(entry.base.as_deref()?)?))
+        Some((first, parse_hash(entry.base.as_deref()?)?))
     }))
 }
 
@@ -172,16 +177,16 @@ pub(super) fn row_number(seq: i64) -> u64 {
 }
 
 /// A walk along the chain, which checks row after row.
-pub(super) struct Walk {
+pub(super) struct ChainWalker {
     /// The number that the next row must have.
     pub(super) next: i64,
     /// The hash of the row before it.
     pub(super) hash: [u8; 32],
 }
 
-impl Walk {
+impl ChainWalker {
     /// Checks that `row` is the next one of a valid chain.
-    pub(super) fn step(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
+    pub(super) fn check_next(&mut self, (seq, at, body, hash): &Row) -> Result<(), Break> {
         if *seq > self.next {
             return Err(Break::Missing { from: row_number(self.next), to: row_number(*seq - 1) });
         }

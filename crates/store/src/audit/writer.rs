@@ -37,7 +37,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// A fact in the queue: when it happened (in milliseconds since 1970, UTC), who acted, and what happened.
-type Queued = (i64, Actor, Fact);
+type QueuedFact = (i64, Actor, Fact);
 
 /// Who acted, and whose secrets to hide in what was done.
 #[derive(Clone, Default)]
@@ -50,7 +50,7 @@ struct Actor {
 
 /// Queues the facts that a host reports to its witness (the observer of what the host does). Never waits.
 pub struct AuditLog {
-    queue: mpsc::Sender<Queued>,
+    queue: mpsc::Sender<QueuedFact>,
     /// How many facts could not be stored since a row last recorded that number.
     lost: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
@@ -81,9 +81,9 @@ impl AuditLog {
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
-    pub fn set(&self, arguments_in_full: bool, keep: AuditRetention) {
+    pub fn set(&self, arguments_in_full: bool, retention: AuditRetention) {
         self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
-        self.retention.send_replace(keep);
+        self.retention.send_replace(retention);
     }
 
     /// Returns a witness for the host of `agent`. The rows of its facts name the agent.
@@ -144,7 +144,7 @@ impl Witness for ActorWitness {
 pub struct AuditWriter {
     store: Store,
     hide: Hide,
-    facts: mpsc::Receiver<Queued>,
+    facts: mpsc::Receiver<QueuedFact>,
     lost: Arc<AtomicU64>,
     retention: watch::Receiver<AuditRetention>,
     is_closed: watch::Receiver<bool>,
@@ -171,7 +171,7 @@ impl AuditWriter {
     }
 
     /// Waits for facts, and then [`COLLECT_TIME`] for more. Returns whether these are the last.
-    async fn gather(&mut self, batch: &mut Vec<Queued>) -> bool {
+    async fn gather(&mut self, batch: &mut Vec<QueuedFact>) -> bool {
         tokio::select! {
             received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
             // Also resolves when the log is dropped.
@@ -191,7 +191,7 @@ impl AuditWriter {
     }
 
     /// Closes the queue and takes what is left in it. Returns `true`: these are the last.
-    fn drain(&mut self, batch: &mut Vec<Queued>) -> bool {
+    fn drain(&mut self, batch: &mut Vec<QueuedFact>) -> bool {
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {
             batch.push(fact);
@@ -200,12 +200,12 @@ impl AuditWriter {
     }
 
     /// Stores `facts`, and how many were lost before them. If that fails, counts all of them as lost.
-    async fn write(&self, facts: Vec<Queued>) {
+    async fn write(&self, facts: Vec<QueuedFact>) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if facts.is_empty() && lost == 0 {
             return;
         }
-        let entry = |(at, Actor { agent, hide }, fact): Queued| {
+        let entry = |(at, Actor { agent, hide }, fact): QueuedFact| {
             (at, Entry::from_fact(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
         };
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
@@ -249,8 +249,8 @@ impl AuditWriter {
     async fn delete_old_rows(&self) -> Result<(), StoreError> {
         let now = Utc::now().timestamp_millis();
         if self.store.is_audit_retention_due(now).await? {
-            let keep = *self.retention.borrow();
-            self.store.forget_old_audit(keep, now).await?;
+            let retention = *self.retention.borrow();
+            self.store.forget_old_audit(retention, now).await?;
         }
         Ok(())
     }

@@ -18,11 +18,11 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// A column that is copied.
 struct Column {
     name: String,
-    kind: Kind,
+    kind: ColumnKind,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ColumnKind {
     Integer,
     Real,
     Bool,
@@ -41,42 +41,42 @@ async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Colum
     .fetch_all(transaction)
     .await?;
     let kind = |data_type: &str| match data_type {
-        "bigint" => Kind::Integer,
-        "double precision" => Kind::Real,
-        "boolean" => Kind::Bool,
-        "bytea" => Kind::Bytes,
-        _ => Kind::Text,
+        "bigint" => ColumnKind::Integer,
+        "double precision" => ColumnKind::Real,
+        "boolean" => ColumnKind::Bool,
+        "bytea" => ColumnKind::Bytes,
+        _ => ColumnKind::Text,
     };
     Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: kind(&data_type) }).collect())
 }
 
 /// Copies all rows of `table`, in the order in which they were added. Returns how many.
-pub(crate) async fn copy(table: &str, from: &mut Transaction, into: &mut Transaction) -> Result<u64, StoreError> {
-    let columns = columns(table, into).await?;
+pub(crate) async fn copy(table: &str, source: &mut Transaction, target: &mut Transaction) -> Result<u64, StoreError> {
+    let columns = columns(table, target).await?;
     let mut select = QueryBuilder::new("SELECT ");
     push_names(&mut select, &columns).push(" FROM ").push_name(table);
     if table == "server_log" {
         // The ids of these rows are not copied: Postgres assigns new ones, in the order in which the rows are added.
         select.push(" ORDER BY id");
     }
-    let context = from.context().clone();
-    let Connection::Sqlite(connection) = from.connection() else {
+    let context = source.context().clone();
+    let Connection::Sqlite(connection) = source.connection() else {
         return Err(context.error(sqlx::Error::Configuration("the rows to copy are not in a SQLite file".into())));
     };
     let mut rows = sqlx::query(AssertSqlSafe(select.into_sql()).into_sql_str()).fetch(connection);
     let (mut copied, mut batch, mut bytes) = (0, Vec::new(), 0);
     while let Some(row) = rows.try_next().await.map_err(|error| context.error(error))? {
-        let values = values(&row, &columns).map_err(|error| context.error(error))?;
-        bytes += values.iter().map(size).sum::<usize>();
+        let values = row_values(&row, &columns).map_err(|error| context.error(error))?;
+        bytes += values.iter().map(value_size).sum::<usize>();
         batch.push(values);
         copied += 1;
         if batch.len() == MAX_ROWS || bytes >= MAX_BYTES {
-            insert(table, &columns, std::mem::take(&mut batch), into).await?;
+            insert(table, &columns, std::mem::take(&mut batch), target).await?;
             bytes = 0;
         }
     }
     if !batch.is_empty() {
-        insert(table, &columns, batch, into).await?;
+        insert(table, &columns, batch, target).await?;
     }
     Ok(copied)
 }
@@ -106,31 +106,31 @@ async fn insert(
     table: &str,
     columns: &[Column],
     rows: Vec<Vec<Value>>,
-    into: &mut Transaction,
+    target: &mut Transaction,
 ) -> Result<(), StoreError> {
     let mut insert = QueryBuilder::new("INSERT INTO ");
     push_names(insert.push_name(table).push(" ("), columns).push(") VALUES ");
     for (index, row) in rows.into_iter().enumerate() {
         insert.push(if index == 0 { "(" } else { ", (" }).push_list(row).push(")");
     }
-    insert.build().execute(into).await.map(drop)
+    insert.build().execute(target).await.map(drop)
 }
 
 /// Returns the values of a row with the types of Postgres's columns, regardless of the types that SQLite reports.
-fn values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
+fn row_values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
     let value = |(index, column): (usize, &Column)| {
         Ok(match column.kind {
-            Kind::Integer => Value::Integer(row.try_get_unchecked(index)?),
-            Kind::Real => Value::Real(row.try_get_unchecked(index)?),
-            Kind::Bool => Value::Bool(row.try_get_unchecked(index)?),
-            Kind::Text => Value::Text(row.try_get_unchecked(index)?),
-            Kind::Bytes => Value::Bytes(row.try_get_unchecked(index)?),
+            ColumnKind::Integer => Value::Integer(row.try_get_unchecked(index)?),
+            ColumnKind::Real => Value::Real(row.try_get_unchecked(index)?),
+            ColumnKind::Bool => Value::Bool(row.try_get_unchecked(index)?),
+            ColumnKind::Text => Value::Text(row.try_get_unchecked(index)?),
+            ColumnKind::Bytes => Value::Bytes(row.try_get_unchecked(index)?),
         })
     };
     columns.iter().enumerate().map(value).collect()
 }
 
-fn size(value: &Value) -> usize {
+fn value_size(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.as_ref().map_or(0, String::len),
         Value::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::len),

@@ -59,7 +59,7 @@ impl Database {
     /// [`StoreError::Database`] says what is in the way, and what to do. No error contains the URL, which may contain a
     /// password.
     pub async fn connect(settings: DatabaseSettings) -> Result<Self, StoreError> {
-        let options = options(&settings)?;
+        let options = connect_options(&settings)?;
         let name: Arc<str> = database_name(&options).into();
         prepare(&options, &name, &settings).await?;
         let pool = PgPoolOptions::new()
@@ -86,15 +86,15 @@ impl Database {
         if tenant.is_empty() || tenant == FRONT_DOOR || tenant.contains('\0') {
             return Err(StoreError::of_database(&self.0.name, DatabaseProblem::Tenant, None));
         }
-        self.store_of(tenant).await
+        self.store_for(tenant).await
     }
 
     /// Opens the store of the rows that are read before the tenant is known.
     pub(crate) async fn front_door(&self) -> Result<Store, StoreError> {
-        self.store_of(FRONT_DOOR).await
+        self.store_for(FRONT_DOOR).await
     }
 
-    async fn store_of(&self, tenant: &str) -> Result<Store, StoreError> {
+    async fn store_for(&self, tenant: &str) -> Result<Store, StoreError> {
         let store = Store::from_backend(Backend::Postgres(Tenant::new(self, tenant)));
         store.begin_audit().await?;
         Ok(store)
@@ -148,8 +148,8 @@ impl Tenant {
 
     pub(crate) async fn write(&self, mode: WriteMode, context: &ErrorContext) -> Result<Session, StoreError> {
         let (scope, lock) = (&self.scope, self.lock);
-        let synchronous_commit = if mode.durably { "on" } else { "off" };
-        let take_lock = match mode.concurrent {
+        let synchronous_commit = if mode.is_durable { "on" } else { "off" };
+        let take_lock = match mode.is_concurrent {
             true => String::new(),
             false => format!("; SELECT pg_advisory_xact_lock({lock})"),
         };
@@ -159,7 +159,7 @@ impl Tenant {
 
     /// Begins a transaction with one message. A connection that has died since its last use is replaced: nothing has
     /// been done on it yet.
-    async fn begin(&self, begin: String, context: &ErrorContext) -> Result<Session, StoreError> {
+    async fn begin(&self, begin_sql: String, context: &ErrorContext) -> Result<Session, StoreError> {
         let Shared { pool, settings, .. } = &*self.database.0;
         let limit = settings.statement_timeout.max(settings.lock_timeout) + GRACE;
         let deadline = Instant::now() + settings.acquire_timeout;
@@ -167,9 +167,9 @@ impl Tenant {
             let connection = pool.acquire().await.map_err(|error| self.acquire_error(error, context))?;
             let keeps_statements = settings.prepared_statements;
             let mut session = Session { connection, limit, keeps_statements, may_still_run: false };
-            match session.begin(&begin).await {
+            match session.begin(&begin_sql).await {
                 Ok(()) => return Ok(session),
-                Err(error) if is_gone(&error) && Instant::now() < deadline => {}
+                Err(error) if is_connection_lost(&error) && Instant::now() < deadline => {}
                 Err(error) => return Err(context.error(error)),
             }
         }
@@ -262,7 +262,7 @@ pub(crate) fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-fn options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
+fn connect_options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
     // The error is dropped: it may repeat the URL.
     let parsed: Result<PgConnectOptions, _> = settings.url.parse();
     let options = parsed.map_err(|_| StoreError::of_database("[store]", DatabaseProblem::Url, None))?;
@@ -286,10 +286,10 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
         return Err(StoreError::of_database(name, DatabaseProblem::Unreachable, None));
     };
     let mut connection = connected.map_err(|error| context.error(error))?;
-    let checked = check(&mut connection, name, &context).await;
+    let checked = check_server(&mut connection, name, &context).await;
     let prepared = match checked {
         Ok(()) => migrations::run(&mut connection, name, settings).await,
-        refused => refused,
+        error => error,
     };
     // The schema is up to date, or the error is known, even if this connection does not close well.
     let _ = timeout(GRACE, connection.close()).await;
@@ -298,7 +298,7 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
 
 /// Refuses a version of Postgres that is too old, and a role that row-level security does not bind, because such a role
 /// reads the rows of all tenants.
-async fn check(connection: &mut PgConnection, name: &str, context: &ErrorContext) -> Result<(), StoreError> {
+async fn check_server(connection: &mut PgConnection, name: &str, context: &ErrorContext) -> Result<(), StoreError> {
     let (version, is_unbound): (i64, bool) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::bigint, \
          EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",
@@ -318,7 +318,7 @@ async fn check(connection: &mut PgConnection, name: &str, context: &ErrorContext
 }
 
 /// Returns whether the error means that the connection is lost, and not that the database has refused the statement.
-fn is_gone(error: &sqlx::Error) -> bool {
+fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
         sqlx::Error::Protocol(_) => true,

@@ -49,7 +49,7 @@ pub(crate) trait Bind {
 
 /// Implements [`Bind`] for each type: `TYPE => VARIANT(|value| expression)` converts a value of the type to that
 /// variant of [`Value`], with the expression in it.
-macro_rules! binds {
+macro_rules! impl_bind {
     ($($type:ty => $kind:ident(|$this:ident| $value:expr)),+ $(,)?) => {$(
         impl Bind for $type {
             const NULL: Value = Value::$kind(None);
@@ -62,7 +62,7 @@ macro_rules! binds {
     )+};
 }
 
-binds! {
+impl_bind! {
     i64 => Integer(|value| value),
     u32 => Integer(|value| value.into()),
     f64 => Real(|value| value),
@@ -109,22 +109,23 @@ macro_rules! bind_all {
 
 /// Runs a statement of sqlx on the connection of a transaction, of either database, and converts what it returns.
 macro_rules! run {
-    ($statement:ident, $transaction:ident, $kind:ident $(<$row:ty>)? . $run:ident => $convert:expr) => {{
-        let done = match $transaction.connection() {
+    ($statement:ident, $transaction:ident, $kind:ident $(<$row:ty>)? . $method:ident => $convert:expr) => {{
+        let result = match $transaction.connection() {
             Connection::Sqlite(connection) => {
                 let query = bind_all!(sqlx::$kind::<Sqlite $(, $row)?>($statement.sql), $statement.values);
-                query.$run(connection).await.map($convert)
+                query.$method(connection).await.map($convert)
             }
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
                 let sql = for_postgres($statement.sql);
                 let query = bind_all!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
                 let (connection, limit, keeps_statements) = session.start_statement();
-                let done = Box::pin(with_time_limit(limit, query.persistent(keeps_statements).$run(connection))).await;
-                session.end_statement(done).map($convert)
+                let result =
+                    Box::pin(with_time_limit(limit, query.persistent(keeps_statements).$method(connection))).await;
+                session.end_statement(result).map($convert)
             }
         };
-        done.map_err(|error| $transaction.context().error(error))
+        result.map_err(|error| $transaction.context().error(error))
     }};
 }
 
@@ -155,7 +156,7 @@ impl Query {
 
     /// Runs the statement, and returns how many rows it has changed.
     pub(crate) async fn execute(self, transaction: &mut Transaction) -> Result<u64, StoreError> {
-        run!(self, transaction, query.execute => |done| done.rows_affected())
+        run!(self, transaction, query.execute => |result| result.rows_affected())
     }
 
     pub(crate) async fn fetch_all<R: Row>(self, transaction: &mut Transaction) -> Result<Vec<R>, StoreError> {

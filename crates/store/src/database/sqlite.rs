@@ -20,7 +20,7 @@ use sqlx::{
 };
 use tokio::time::{Instant, sleep};
 
-pub(crate) use self::migrations::SCHEMA;
+pub(crate) use self::migrations::SCHEMA_VERSION;
 use self::migrations::migrator;
 use super::WriteMode;
 use crate::StoreError;
@@ -32,7 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const STATEMENT_CACHE: usize = 32;
 
 /// Up to this size in bytes, the next process reads the write-ahead log faster than this one moves it into the file.
-const MAX_LEFT_LOG_BYTES: u64 = 256 * 1024;
+const MAX_LOG_BYTES_AT_EXIT: u64 = 256 * 1024;
 
 /// An open file. Clones share its one connection.
 #[derive(Clone, Debug)]
@@ -47,9 +47,9 @@ impl File {
     /// Opens the file, creates it if there is none, and brings it to the newest schema.
     pub(crate) async fn open(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         prepare_file(path)?;
-        let pool = pool(path, busy_timeout).await?;
-        let error = |error| StoreError::from_sqlx("opening", path, error);
-        let mut connection = pool.acquire().await.map_err(error)?;
+        let pool = open_pool(path, busy_timeout).await?;
+        let to_store_error = |error| StoreError::from_sqlx("opening", path, error);
+        let mut connection = pool.acquire().await.map_err(to_store_error)?;
         let result = migrate_if_needed(&mut connection, path, busy_timeout).await;
         drop(connection);
         if result.is_err() {
@@ -63,12 +63,12 @@ impl File {
         if !path.is_file() {
             return Ok(None);
         }
-        let pool = pool(path, busy_timeout).await?;
-        let error = |error| StoreError::from_sqlx("opening", path, error);
-        let mut connection = pool.acquire().await.map_err(error)?;
-        let found = schema(&mut connection).await;
+        let pool = open_pool(path, busy_timeout).await?;
+        let to_store_error = |error| StoreError::from_sqlx("opening", path, error);
+        let mut connection = pool.acquire().await.map_err(to_store_error)?;
+        let found = schema_version(&mut connection).await;
         drop(connection);
-        if matches!(found, Ok(SCHEMA)) {
+        if matches!(found, Ok(SCHEMA_VERSION)) {
             return Ok(Some(Self::from_pool(pool, path)));
         }
         pool.close().await;
@@ -83,10 +83,10 @@ impl File {
     /// Returns the SQL that begins a write transaction (<https://www.sqlite.org/pragma.html#pragma_synchronous> and
     /// <https://www.sqlite.org/pragma.html#pragma_secure_delete>).
     pub(crate) fn begin_statement(&self, mode: WriteMode) -> &'static str {
-        if mode.erasing {
+        if mode.overwrites_deleted {
             self.has_erased.store(true, Ordering::Relaxed);
         }
-        match (mode.durably, mode.erasing) {
+        match (mode.is_durable, mode.overwrites_deleted) {
             (false, false) => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             (true, false) => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
             (false, true) => "PRAGMA secure_delete = ON; BEGIN IMMEDIATE",
@@ -97,7 +97,7 @@ impl File {
     /// Closes the file, or leaves a short write-ahead log beside it, and the connection open until the process exits.
     pub(crate) async fn close_at_exit(&self) {
         let log = std::fs::metadata(write_ahead_log(&self.path)).map_or(0, |log| log.len());
-        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
+        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LOG_BYTES_AT_EXIT {
             return self.pool.close().await;
         }
         if let Ok(connection) = self.pool.acquire().await {
@@ -114,7 +114,7 @@ pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
     name.into()
 }
 
-async fn pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreError> {
+async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(busy_timeout)
@@ -188,11 +188,13 @@ async fn migrate_if_needed(
     path: &Path,
     busy_timeout: Duration,
 ) -> Result<(), StoreError> {
-    let error = |error| StoreError::from_sqlx("reading the schema", path, error);
+    let to_store_error = |error| StoreError::from_sqlx("reading the schema", path, error);
     // The only query on a database that needs no migration, so that opening it is quick.
-    match schema(connection).await.map_err(error)? {
-        SCHEMA => Ok(()),
-        found if found > SCHEMA => Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA }),
+    match schema_version(connection).await.map_err(to_store_error)? {
+        SCHEMA_VERSION => Ok(()),
+        found if found > SCHEMA_VERSION => {
+            Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION })
+        }
         _ => {
             use_write_ahead_log(connection, path, busy_timeout).await?;
             migrate(connection, path).await
@@ -200,7 +202,7 @@ async fn migrate_if_needed(
     }
 }
 
-async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+async fn schema_version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
@@ -223,21 +225,21 @@ async fn use_write_ahead_log(
 
 /// Runs the missing migrations in one exclusive transaction, because sqlx takes no migration lock on SQLite.
 async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let error = |error| StoreError::from_sqlx("bringing the schema up to date", path, error);
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(error)?;
+    let to_store_error = |error| StoreError::from_sqlx("bringing the schema up to date", path, error);
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(to_store_error)?;
     // Another process may have migrated the file meanwhile.
-    let found = schema(&mut transaction).await.map_err(error)?;
-    if found == 0 && has_tables(&mut transaction).await.map_err(error)? {
+    let found = schema_version(&mut transaction).await.map_err(to_store_error)?;
+    if found == 0 && has_tables(&mut transaction).await.map_err(to_store_error)? {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
-    if found < SCHEMA {
+    if found < SCHEMA_VERSION {
         // Not `run`: it needs a connection of any lifetime, which the compiler cannot prove for one in a task.
         migrator().run_direct(None, &mut *transaction, false).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
         })?;
     }
-    transaction.commit().await.map_err(error)
+    transaction.commit().await.map_err(to_store_error)
 }
 
 async fn has_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {

@@ -82,11 +82,11 @@ impl StoreError {
     }
 
     /// Converts an error of Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
-    pub(crate) fn from_postgres(doing: &'static str, name: &str, error: sqlx::Error) -> Self {
+    pub(crate) fn from_postgres(operation: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
             Some(problem) => Self::of_database(name, problem, Some(error)),
             None if code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
-            None => Self::Other { path: PATH_PLACEHOLDER.into(), doing, source: Box::new(error) },
+            None => Self::Other { path: PATH_PLACEHOLDER.into(), operation, source: Box::new(error) },
         }
     }
 }

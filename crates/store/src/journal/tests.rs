@@ -207,7 +207,7 @@ async fn messages_and_calls_of_a_model_are_stored_without_secrets_and_can_contin
     assert_eq!(inputs[2].1, r#"{"key":["canary-7"]}"#);
     let lengths = json!(answer.blocks.as_ref().unwrap().blocks);
     assert_eq!((&lengths[1]["text"]["bytes"], &lengths[2]["text"]["bytes"]), (&json!(11), &json!(15)));
-    let resumed = Turn::resume(opened.messages, opened.open.unwrap(), Limits::default());
+    let resumed = Turn::resume(opened.messages, opened.interrupted_turn.unwrap(), Limits::default());
     assert_eq!(resumed.messages().len(), 5, "each call has its result");
 }
 

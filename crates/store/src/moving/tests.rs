@@ -157,13 +157,13 @@ mod needs_postgres {
         let (server, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
         let database = connect(&server).await;
         let acme = filled(&folder, "acme.db").await;
-        assert!(!database.is_moved(Some("acme"), &acme).await.unwrap());
+        assert!(!database.check_movable(Some("acme"), &acme).await.unwrap());
         database.move_rows(Some("acme"), &acme).await.unwrap();
-        assert!(database.is_moved(Some("acme"), &acme).await.unwrap());
+        assert!(database.check_movable(Some("acme"), &acme).await.unwrap());
         assert!(database.move_rows(Some("acme"), &acme).await.unwrap().were_already_moved);
         let other = filled(&folder, "other.db").await;
         for refused in [
-            database.is_moved(Some("acme"), &other).await.map(drop),
+            database.check_movable(Some("acme"), &other).await.map(drop),
             database.move_rows(Some("acme"), &other).await.map(drop),
         ] {
             assert!(matches!(refused, Err(MoveError::NotEmpty { .. })), "{refused:?}");

@@ -56,17 +56,17 @@ const MESSAGE_COLUMNS: &[(&str, bool)] = &[
 /// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Imported {
+pub struct ImportReport {
     /// How many sessions it added.
     pub sessions: u64,
     /// How many messages it added, including those to sessions that were here already.
     pub messages: u64,
     /// How many sessions were here already.
-    pub known: u64,
+    pub already_present: u64,
 }
 
 #[derive(Debug)]
-struct OldSession {
+struct SourceSession {
     row: i64,
     id: String,
     name: Option<String>,
@@ -77,10 +77,10 @@ struct OldSession {
     updated_at: Option<String>,
 }
 
-from_row!(OldSession { row, id, name, title, provider, model, created_at, updated_at });
+from_row!(SourceSession { row, id, name, title, provider, model, created_at, updated_at });
 
 #[derive(Debug)]
-struct OldMessage {
+struct SourceMessage {
     id: String,
     role: String,
     content: Option<String>,
@@ -90,7 +90,7 @@ struct OldMessage {
     body: Option<String>,
 }
 
-from_row!(OldMessage { id, role, content, tool_calls, tool_results, timestamp, body });
+from_row!(SourceMessage { id, role, content, tool_calls, tool_results, timestamp, body });
 
 /// A file of another program, opened for reading only.
 struct Source {
@@ -131,16 +131,20 @@ impl Source {
         StoreError::NoSessions { path: self.path.clone(), why }
     }
 
-    async fn sessions(&mut self) -> Result<Vec<OldSession>, StoreError> {
+    async fn sessions(&mut self) -> Result<Vec<SourceSession>, StoreError> {
         let query = sqlx::query_as(AssertSqlSafe(format!("{} ORDER BY rowid", self.select_sessions)));
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
     /// Returns the messages of a session in the order of time. Messages of the same time stay in the order of the file.
-    async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
-        let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
-        let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.select_messages))).bind(session.row);
-        let rows: Vec<OldMessage> = query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
+    async fn messages(
+        &mut self,
+        session: &SourceSession,
+    ) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
+        let condition = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
+        let query = sqlx::query_as(AssertSqlSafe(format!("{} {condition}", self.select_messages))).bind(session.row);
+        let rows: Vec<SourceMessage> =
+            query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
         let mut at = parse_time(session.created_at.as_deref()).unwrap_or_default();
         let mut messages = Vec::with_capacity(rows.len());
         for row in rows {
@@ -195,12 +199,12 @@ async fn select(
 ) -> sqlx::Result<Option<String>> {
     let found: Vec<String> =
         sqlx::query_scalar("SELECT lower(name) FROM pragma_table_info(?)").bind(table).fetch_all(connection).await?;
-    let has = |name: &str| found.iter().any(|found| found == name);
-    if columns.iter().any(|(name, is_optional)| !is_optional && !has(name)) {
+    let has_column = |name: &str| found.iter().any(|found| found == name);
+    if columns.iter().any(|(name, is_optional)| !is_optional && !has_column(name)) {
         return Ok(None);
     }
     let columns = columns.iter().map(|(name, _)| match *name {
-        name if !has(name) => format!("NULL AS {name}"),
+        name if !has_column(name) => format!("NULL AS {name}"),
         // A UUID may be stored as its 16 bytes.
         "id" => "CASE typeof(id) WHEN 'blob' THEN hex(id) ELSE CAST(id AS TEXT) END AS id".to_owned(),
         name => format!("CAST({name} AS TEXT) AS {name}"),
@@ -242,42 +246,42 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSessions`] when the file is not there or holds something else; others when it is in use, or when
     /// this database fails.
-    pub async fn import_sessions(&self, path: &Path) -> Result<Imported, StoreError> {
+    pub async fn import_sessions(&self, path: &Path) -> Result<ImportReport, StoreError> {
         let mut source = Source::open(path, LOCK_TIMEOUT).await?;
-        let read = self.import_from(&mut source).await;
+        let imported = self.import_from(&mut source).await;
         // The file was only read, so that a failure to close it loses nothing.
         let _ = source.connection.close().await;
-        read
+        imported
     }
 
-    async fn import_from(&self, source: &mut Source) -> Result<Imported, StoreError> {
-        let doing = "importing sessions";
+    async fn import_from(&self, source: &mut Source) -> Result<ImportReport, StoreError> {
+        let operation = "importing sessions";
         // A transaction, to read a snapshot of the file even while other programs write to it.
         sqlx::query("BEGIN").execute(&mut source.connection).await.map_err(|error| source.failed(error))?;
-        let mut transaction = self.begin_durably(doing).await?;
-        let mut imported = Imported::default();
+        let mut transaction = self.begin_durably(operation).await?;
+        let mut imported = ImportReport::default();
         for session in source.sessions().await? {
             let id = Uuid::try_parse(&session.id).map_err(|_| source.unexpected("session's id", &session.id))?;
             let messages = source.messages(&session).await?;
             let key = id.to_string();
             let is_new = insert(&key, &session, &messages, &mut transaction).await?;
-            let known_here: Vec<String> =
+            let stored_ids: Vec<String> =
                 query_scalar("SELECT id FROM messages WHERE session_id = $1 ORDER BY position")
                     .bind(&key)
                     .fetch_all(&mut transaction)
                     .await?;
             imported.sessions += u64::from(is_new);
-            imported.known += u64::from(!is_new);
+            imported.already_present += u64::from(!is_new);
             let ids_in_file = messages.iter().map(|(_, id, _)| id.to_string());
             // Leave the conversation as it is if the file has nothing new, or if it has also grown here.
-            if known_here.len() >= messages.len() || !known_here.iter().cloned().eq(ids_in_file.take(known_here.len()))
+            if stored_ids.len() >= messages.len() || !stored_ids.iter().cloned().eq(ids_in_file.take(stored_ids.len()))
             {
                 continue;
             }
-            for (position, (at, id, message)) in messages.iter().enumerate().skip(known_here.len()) {
-                let placed =
+            for (position, (at, id, message)) in messages.iter().enumerate().skip(stored_ids.len()) {
+                let positioned =
                     PositionedMessage { id: *id, at: at.timestamp_millis(), position: position as u64, message };
-                placed.insert(&key, &mut transaction).await?;
+                positioned.insert(&key, &mut transaction).await?;
                 imported.messages += 1;
             }
             if let (false, Some((last, ..))) = (is_new, messages.last()) {
@@ -296,12 +300,12 @@ impl Store {
 /// Adds the session unless it is here already; returns whether it was added.
 async fn insert(
     key: &str,
-    session: &OldSession,
+    session: &SourceSession,
     messages: &[(DateTime<Utc>, Uuid, NewMessage)],
     transaction: &mut Transaction,
 ) -> Result<bool, StoreError> {
-    let named = [&session.title, &session.name].into_iter().flatten().find(|title| !title.trim().is_empty());
-    let title = named.map_or_else(|| title_of(messages), |title| title.trim().to_owned());
+    let own_title = [&session.title, &session.name].into_iter().flatten().find(|title| !title.trim().is_empty());
+    let title = own_title.map_or_else(|| title_of(messages), |title| title.trim().to_owned());
     let model = match (&session.provider, &session.model) {
         (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
         (_, model) => model.clone(),

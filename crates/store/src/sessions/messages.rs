@@ -5,10 +5,10 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{ModelUse, SpentRow, time};
+use super::{ModelUse, ModelUseRow, time_from_millis};
 use crate::{
     Store, StoreError,
-    database::{Transaction, query, query_scalar},
+    database::{Transaction, query},
     rows::from_row,
 };
 
@@ -157,7 +157,7 @@ impl MessageRow {
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
             let (cache_write, reasoning) = (self.cache_write.unwrap_or(0), self.reasoning.unwrap_or(0));
-            SpentRow { input, output, cached_read, cache_write, reasoning, cost: self.cost }.into()
+            ModelUseRow { input, output, cached_read, cache_write, reasoning, cost: self.cost }.into()
         });
         Some(StoredMessage {
             id: Uuid::try_parse(&self.id).ok()?,
@@ -166,7 +166,7 @@ impl MessageRow {
             content: self.content,
             tool_calls: self.tool_calls,
             tool_results: self.tool_results,
-            timestamp: time(self.timestamp),
+            timestamp: time_from_millis(self.timestamp),
             position: u64::try_from(self.position).ok()?,
             body: self.body,
             spent,
@@ -188,7 +188,7 @@ impl PositionedMessage<'_> {
     /// Adds the message to `session`, within a transaction.
     pub(super) async fn insert(&self, session: &str, connection: &mut Transaction) -> Result<(), StoreError> {
         let message = self.message;
-        let spent = message.spent.map(SpentRow::from);
+        let spent = message.spent.map(ModelUseRow::from);
         query(
             "INSERT INTO messages (id, session_id, role, content, tool_calls, tool_results, timestamp, position, body, \
              input, output, cached_read, cache_write, reasoning, cost) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
@@ -223,8 +223,8 @@ impl Store {
     /// process has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails.
     /// Nothing of the step is stored then.
     pub async fn append(&self, id: Uuid, step: &Step) -> Result<u64, StoreError> {
-        let doing = "adding to a session";
-        let mut transaction = self.begin_durably(doing).await?;
+        let operation = "adding to a session";
+        let mut transaction = self.begin_durably(operation).await?;
         let session = self.read_session(id, &mut transaction).await?;
         if session.messages != step.position {
             return Err(StoreError::SessionMoved {
@@ -234,14 +234,14 @@ impl Store {
             });
         }
         let at = Utc::now().timestamp_millis();
-        let (key, mut next, mut spent) = (id.to_string(), step.position, session.spent);
+        let (key, mut position, mut spent) = (id.to_string(), step.position, session.spent);
         for message in &step.messages {
-            let placed = PositionedMessage { id: Uuid::now_v7(), at, position: next, message };
-            placed.insert(&key, &mut transaction).await?;
+            let positioned = PositionedMessage { id: Uuid::now_v7(), at, position, message };
+            positioned.insert(&key, &mut transaction).await?;
             spent = message.spent.map_or(spent, |more| spent.plus(more));
-            next += 1;
+            position += 1;
         }
-        let spent = SpentRow::from(spent);
+        let spent = ModelUseRow::from(spent);
         query(
             "UPDATE sessions SET updated_at = CASE WHEN updated_at > $1 THEN updated_at ELSE $1 END, open_turn = $2, model = coalesce($3, model), \
              input = $4, output = $5, cached_read = $6, cache_write = $7, reasoning = $8, cost = $9 WHERE id = $10",
@@ -259,7 +259,7 @@ impl Store {
         .execute(&mut transaction)
         .await?;
         transaction.commit().await?;
-        Ok(next)
+        Ok(position)
     }
 
     /// Returns at most `limit` messages of the session `id` from the position `from` on, in their order. A session that
@@ -288,10 +288,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is no such session; others when the database fails.
     pub async fn open_turn(&self, id: Uuid) -> Result<Option<String>, StoreError> {
-        let found: Option<Option<String>> = query_scalar("SELECT open_turn FROM sessions WHERE id = $1")
+        let row: Option<(Option<String>,)> = query("SELECT open_turn FROM sessions WHERE id = $1")
             .bind(id.to_string())
             .fetch_optional(&mut self.read("reading a session").await?)
             .await?;
-        found.ok_or_else(|| self.unknown_session(&id.to_string()))
+        let (open_turn,) = row.ok_or_else(|| self.unknown_session(&id.to_string()))?;
+        Ok(open_turn)
     }
 }

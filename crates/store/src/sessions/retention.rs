@@ -36,7 +36,7 @@ impl Store {
         retention: Retention,
         in_use: Option<Uuid>,
     ) -> Result<u64, StoreError> {
-        let doing = "deleting old sessions";
+        let operation = "deleting old sessions";
         let day = Duration::days(1);
         if retention == Retention::default() {
             return Ok(0);
@@ -44,13 +44,13 @@ impl Store {
         // Check without a lock first: all calls but one a day have nothing to do.
         let select_done_at = "SELECT done_at FROM chores WHERE name = $1";
         let done_at: Option<i64> =
-            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.read(doing).await?).await?;
+            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.read(operation).await?).await?;
         // A time in the future comes from a clock that was wrong then.
         let is_recent = |done_at: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done_at);
         if done_at.is_some_and(is_recent) {
             return Ok(0);
         }
-        let mut transaction = self.begin_erasing(doing).await?;
+        let mut transaction = self.begin_erasing(operation).await?;
         query("INSERT INTO chores (name, done_at) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET done_at = excluded.done_at")
             .bind(CHORE)
             .bind(now.timestamp_millis())

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};
 
-use super::{MemberIdentity, given_role, member, removed};
+use super::{MemberIdentity, find_member, removed, role_by_admin};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
@@ -24,7 +24,7 @@ pub enum MemberChange {
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum MemberChanged {
+pub enum MemberChangeOutcome {
     /// The change is made.
     Done,
     /// The tenant has no such member.
@@ -45,34 +45,36 @@ impl TeamStore {
         owner: MemberIdentity<'_>,
         change: MemberChange,
         caller: &Caller,
-    ) -> Result<MemberChanged, StoreError> {
-        let doing = "changing a member of the team";
-        let mut transaction = self.begin(doing).await?;
-        let found = member(&mut transaction, owner).await?;
-        let Some(found) = found.filter(|found| found.tenant() == tenant) else { return Ok(MemberChanged::NoMember) };
+    ) -> Result<MemberChangeOutcome, StoreError> {
+        let operation = "changing a member of the team";
+        let mut transaction = self.begin(operation).await?;
+        let member = find_member(&mut transaction, owner).await?;
+        let Some(member) = member.filter(|member| member.tenant() == tenant) else {
+            return Ok(MemberChangeOutcome::NoMember);
+        };
         let stays_admin = change == MemberChange::Role(Role::Admin);
-        if found.role() == Role::Admin && !stays_admin {
+        if member.role() == Role::Admin && !stays_admin {
             let admins = count_admins(&mut transaction, tenant).await?;
             if admins <= 1 {
-                return Ok(MemberChanged::LastAdmin);
+                return Ok(MemberChangeOutcome::LastAdmin);
             }
         }
-        let role_by_admin = given_role(&mut transaction, owner, tenant).await?;
+        let role_by_admin = role_by_admin(&mut transaction, owner, tenant).await?;
         let entry = match change {
-            MemberChange::Role(role) if role_by_admin == Some(role) => return Ok(MemberChanged::Done),
+            MemberChange::Role(role) if role_by_admin == Some(role) => return Ok(MemberChangeOutcome::Done),
             // Store the role even if it is the same as before: from now on, the provider no longer decides it.
             MemberChange::Role(role) => {
-                give_role(&mut transaction, owner, role).await?;
-                Entry::of_member("member_changed", caller, &found.with_role(role))
+                set_role_by_admin(&mut transaction, owner, role).await?;
+                Entry::of_member("member_changed", caller, &member.with_role(role))
             }
             MemberChange::Remove => {
-                remove(&mut transaction, &found).await?;
-                Entry::of_member("member_removed", caller, &found)
+                remove(&mut transaction, &member).await?;
+                Entry::of_member("member_removed", caller, &member)
             }
         };
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await?;
-        Ok(MemberChanged::Done)
+        Ok(MemberChangeOutcome::Done)
     }
 
     /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether the
@@ -81,9 +83,9 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn remove_member(&self, owner: MemberIdentity<'_>, caller: &Caller) -> Result<bool, StoreError> {
-        let doing = "removing a member of the team";
-        let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, owner).await? else { return Ok(false) };
+        let operation = "removing a member of the team";
+        let mut transaction = self.begin(operation).await?;
+        let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(false) };
         remove(&mut transaction, &member).await?;
         let entry = Entry::of_member("member_removed", caller, &member);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
@@ -100,7 +102,11 @@ async fn count_admins(transaction: &mut Transaction, tenant: &str) -> Result<i64
         .await
 }
 
-async fn give_role(transaction: &mut Transaction, owner: MemberIdentity<'_>, role: Role) -> Result<(), StoreError> {
+async fn set_role_by_admin(
+    transaction: &mut Transaction,
+    owner: MemberIdentity<'_>,
+    role: Role,
+) -> Result<(), StoreError> {
     query(
         "UPDATE team_members SET role = $1, role_is_given = TRUE, changed_at = $2 WHERE issuer = $3 AND subject = $4",
     )

@@ -5,7 +5,7 @@ use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
-use super::{MemberIdentity, MemberRow, TokenHash, member};
+use super::{MemberIdentity, MemberRow, TokenHash, find_member};
 use crate::{
     StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
@@ -95,7 +95,7 @@ pub struct Grant {
 
 /// A selection of grants.
 #[derive(Clone, Copy, Debug)]
-pub enum Grants<'a> {
+pub enum GrantFilter<'a> {
     /// The grants of one tenant.
     OfTenant(&'a str),
     /// The grants of one member.
@@ -105,7 +105,7 @@ pub enum Grants<'a> {
 /// The outcome of using a code.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Code {
+pub enum CodeUse {
     /// The code is valid, this one time.
     Good(Box<Grant>),
     /// The code was used before: a copy of it may be in the wrong hands.
@@ -117,7 +117,7 @@ pub enum Code {
 /// The outcome of using a refresh token.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Refresh {
+pub enum RefreshUse {
     /// The token is valid, and another one replaces it.
     Good(Box<Grant>),
     /// The token was used before: a copy of it may be in the wrong hands.
@@ -154,10 +154,10 @@ from_row!(GrantRow {
 } flatten member);
 
 impl GrantRow {
-    fn grant(self) -> Option<Grant> {
+    fn into_grant(self) -> Option<Grant> {
         Some(Grant {
             family: self.family,
-            member: self.member.principal().ok()?,
+            member: self.member.into_principal().ok()?,
             client: self.client,
             client_name: self.client_name,
             redirect_uri: self.redirect_uri,
@@ -179,7 +179,7 @@ const SELECT_GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirec
 const WRITING_REFRESH: &str = "writing a refresh token of the team";
 
 /// Returns the time that is `delta` from now, in seconds since 1970.
-fn from_now(delta: TimeDelta) -> i64 {
+fn time_from_now(delta: TimeDelta) -> i64 {
     now().saturating_add(delta.num_seconds())
 }
 
@@ -190,16 +190,16 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_client(&self, client: &RegisteredClient) -> Result<(), StoreError> {
-        let doing = "writing a client of the team";
+        let operation = "writing a client of the team";
         let uris = serde_json::to_string(&client.redirect_uris).unwrap_or_default();
-        let mut transaction = self.begin(doing).await?;
-        make_room(&mut transaction).await?;
+        let mut transaction = self.begin(operation).await?;
+        make_room_for_client(&mut transaction).await?;
         query("INSERT INTO team_clients (id, name, redirect_uris, made_at, ends_at) VALUES ($1, $2, $3, $4, $5)")
             .bind(&client.id)
             .bind(&client.name)
             .bind(uris)
             .bind(now())
-            .bind(from_now(UNUSED_CLIENT_LIFE))
+            .bind(time_from_now(UNUSED_CLIENT_LIFE))
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
@@ -228,34 +228,34 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn begin_grant(&self, grant: &NewGrant<'_>, by: &Caller) -> Result<bool, StoreError> {
-        let doing = "writing a grant of the team";
-        let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, grant.owner).await? else {
+        let operation = "writing a grant of the team";
+        let mut transaction = self.begin(operation).await?;
+        let Some(member) = find_member(&mut transaction, grant.owner).await? else {
             return Ok(false);
         };
-        insert(&mut transaction, grant).await?;
+        insert_grant(&mut transaction, grant).await?;
         let entry = Entry::of_grant("client_allowed", by, &member, grant.client_name);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await?;
         Ok(true)
     }
 
-    /// Marks the code with this hash as used, and returns its grant. A second use is [`Code::Used`], even if the caller
-    /// issued no tokens after the first.
+    /// Marks the code with this hash as used, and returns its grant. A second use is [`CodeUse::Used`], even if the
+    /// caller issued no tokens after the first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn take_code(&self, code: TokenHash) -> Result<Code, StoreError> {
-        let doing = "reading a code of the team";
+    pub async fn take_code(&self, code: TokenHash) -> Result<CodeUse, StoreError> {
+        let operation = "reading a code of the team";
         let take = query(
             "UPDATE team_grants SET code_used_at = $1 WHERE code = $2 AND code_used_at IS NULL AND code_ends_at > $1",
         );
-        let taken = self.write(take.bind(now()).bind(&code.0[..]), doing).await?;
+        let taken = self.write(take.bind(now()).bind(&code.0[..]), operation).await?;
         let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
-            Some(grant) if taken > 0 => Code::Good(Box::new(grant)),
-            Some(grant) => Code::Used(Box::new(grant)),
-            None => Code::Unknown,
+            Some(grant) if taken > 0 => CodeUse::Good(Box::new(grant)),
+            Some(grant) => CodeUse::Used(Box::new(grant)),
+            None => CodeUse::Unknown,
         })
     }
 
@@ -263,7 +263,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
+    pub async fn set_first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
         let update = query(
             "UPDATE team_grants SET handle = $1, refresh = $2, renewed_at = $3, \
              ends_at = CASE WHEN ends_for_good_at < $4 THEN ends_for_good_at ELSE $4 END \
@@ -272,24 +272,24 @@ impl TeamStore {
         .bind(&new.handle.0[..])
         .bind(&new.token.0[..])
         .bind(now())
-        .bind(from_now(IDLE_GRANT_LIFE))
+        .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(family);
         Ok(self.write(update, WRITING_REFRESH).await? > 0)
     }
 
-    /// Returns the grant of a refresh token: as [`Refresh::Good`] if the token is the grant's current token, and as
-    /// [`Refresh::Used`] if it is an earlier token.
+    /// Returns the grant of a refresh token: as [`RefreshUse::Good`] if the token is the grant's current token, and as
+    /// [`RefreshUse::Used`] if it is an earlier token.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn find_refresh(&self, old: RefreshHash) -> Result<Refresh, StoreError> {
-        let Some(grant) = self.grant_where("g.handle = ", &old.handle).await? else { return Ok(Refresh::Unknown) };
+    pub async fn find_refresh(&self, old: RefreshHash) -> Result<RefreshUse, StoreError> {
+        let Some(grant) = self.grant_where("g.handle = ", &old.handle).await? else { return Ok(RefreshUse::Unknown) };
         let current: Option<Vec<u8>> = query_scalar("SELECT refresh FROM team_grants WHERE family = $1")
             .bind(&grant.family)
             .fetch_optional(&mut self.read("reading a refresh token of the team").await?)
             .await?;
         let is_current = current.is_some_and(|current| current == old.token.0);
-        Ok(if is_current { Refresh::Good(Box::new(grant)) } else { Refresh::Used(Box::new(grant)) })
+        Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
     /// Replaces the refresh token `old` of a grant by `new`. Returns whether `old` was still the current one: of two
@@ -305,7 +305,7 @@ impl TeamStore {
         )
         .bind(&new.0[..])
         .bind(now())
-        .bind(from_now(IDLE_GRANT_LIFE))
+        .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..]);
         Ok(self.write(update, WRITING_REFRESH).await? > 0)
@@ -317,12 +317,12 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
-        let doing = "ending a grant of the team";
-        let mut transaction = self.begin(doing).await?;
+        let operation = "ending a grant of the team";
+        let mut transaction = self.begin(operation).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push("g.family = ").push_bind(family);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;
-        let Some(grant) = row.and_then(GrantRow::grant) else { return Ok(false) };
+        let Some(grant) = row.and_then(GrantRow::into_grant) else { return Ok(false) };
         query("DELETE FROM team_grants WHERE family = $1").bind(family).execute(&mut transaction).await?;
         let entry = Entry::of_grant("client_ended", by, &grant.member, &grant.client_name);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
@@ -330,22 +330,22 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// Returns the valid grants that `which` selects, the newest first.
+    /// Returns the valid grants that `filter` selects, the newest first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn grants(&self, which: Grants<'_>) -> Result<Vec<Grant>, StoreError> {
+    pub async fn grants(&self, filter: GrantFilter<'_>) -> Result<Vec<Grant>, StoreError> {
         let mut query = QueryBuilder::new(SELECT_GRANTS);
-        match which {
-            Grants::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant),
-            Grants::Of(owner) => {
+        match filter {
+            GrantFilter::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant),
+            GrantFilter::Of(owner) => {
                 query.push("g.issuer = ").push_bind(owner.issuer).push(" AND g.subject = ").push_bind(owner.subject)
             }
         };
         query.push(" AND g.handle IS NOT NULL AND g.ends_at > ").push_bind(now());
         query.push(" ORDER BY g.made_at DESC, g.family DESC");
         let rows: Vec<GrantRow> = query.build().fetch_all(&mut self.read("reading grants of the team").await?).await?;
-        Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
+        Ok(rows.into_iter().filter_map(GrantRow::into_grant).collect())
     }
 
     /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit how often
@@ -353,10 +353,10 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) -> Result<(), StoreError> {
-        let doing = "writing what the door refused";
-        let mut transaction = self.begin(doing).await?;
-        let entry = Entry::of_door(refusal);
+    pub async fn record_door_refusal(&self, refusal: &DoorRefusal<'_>) -> Result<(), StoreError> {
+        let operation = "writing what the door refused";
+        let mut transaction = self.begin(operation).await?;
+        let entry = Entry::of_door_refusal(refusal);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await
     }
@@ -367,12 +367,12 @@ impl TeamStore {
         select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
         let mut connection = self.read("reading a grant of the team").await?;
         let row: Option<GrantRow> = select.build().fetch_optional(&mut connection).await?;
-        Ok(row.and_then(GrantRow::grant))
+        Ok(row.and_then(GrantRow::into_grant))
     }
 }
 
 /// Removes the clients that have ended, and then the oldest clients, until the limits allow one more.
-async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
+async fn make_room_for_client(transaction: &mut Transaction) -> Result<(), StoreError> {
     query("DELETE FROM team_clients WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(
         "DELETE FROM team_clients WHERE used_at IS NULL AND id NOT IN (SELECT id FROM team_clients \
@@ -393,7 +393,7 @@ async fn make_room(transaction: &mut Transaction) -> Result<(), StoreError> {
 
 /// Inserts a grant, and marks the client as used. Removes grants that have ended, and the oldest grants beyond the
 /// limit.
-async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
+async fn insert_grant(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
     query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
     query(
         "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2 AND family NOT IN (SELECT family \
@@ -418,15 +418,15 @@ async fn insert(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(
     .bind(grant.resource)
     .bind(grant.scope)
     .bind(&grant.code.0[..])
-    .bind(from_now(CODE_LIFE))
+    .bind(time_from_now(CODE_LIFE))
     .bind(now())
-    .bind(from_now(LATE_CODE_LIFE))
-    .bind(from_now(GRANT_LIFE))
+    .bind(time_from_now(LATE_CODE_LIFE))
+    .bind(time_from_now(GRANT_LIFE))
     .execute(transaction)
     .await?;
     query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
         .bind(now())
-        .bind(from_now(USED_CLIENT_LIFE))
+        .bind(time_from_now(USED_CLIENT_LIFE))
         .bind(grant.client)
         .execute(transaction)
         .await?;

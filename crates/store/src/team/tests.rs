@@ -64,10 +64,10 @@ async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit
     store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
     store.keep_token(ANN, &NewToken { family: Some("f".to_owned()), ..new("t-3") }, &by()).await.unwrap();
     let version = store.team_version().await.unwrap();
-    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 1);
-    assert_eq!(store.revoke_tokens(Tokens::Family("f"), &by()).await.unwrap(), 1);
-    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 0);
-    assert_eq!(store.revoke_tokens(Tokens::OfTenant("bolt"), &by()).await.unwrap(), 0);
+    assert_eq!(store.revoke_tokens(TokenFilter::Id(&first), &by()).await.unwrap(), 1);
+    assert_eq!(store.revoke_tokens(TokenFilter::Family("f"), &by()).await.unwrap(), 1);
+    assert_eq!(store.revoke_tokens(TokenFilter::Id(&first), &by()).await.unwrap(), 0);
+    assert_eq!(store.revoke_tokens(TokenFilter::OfTenant("bolt"), &by()).await.unwrap(), 0);
     assert!(store.team_version().await.unwrap() > version);
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_some());
@@ -75,7 +75,7 @@ async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit
     assert!(store.remove_member(ANN, &by()).await.unwrap());
     assert!(!store.remove_member(ANN, &by()).await.unwrap());
     assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_none());
-    assert!(store.team_tokens(Tokens::All).await.unwrap().is_empty());
+    assert!(store.team_tokens(TokenFilter::All).await.unwrap().is_empty());
     let expected = [
         "member_changed",
         "token_made",
@@ -138,16 +138,16 @@ async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the
         async move { store.change_member(tenant, ANN, change, &by()).await.unwrap() }
     };
     let lowered = MemberChange::Role(Role::User);
-    assert_eq!(change("bolt", MemberChange::Remove).await, MemberChanged::NoMember);
-    assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::LastAdmin);
-    assert_eq!(change("acme", lowered).await, MemberChanged::LastAdmin);
-    assert_eq!(change("acme", MemberChange::Role(Role::Admin)).await, MemberChanged::Done);
+    assert_eq!(change("bolt", MemberChange::Remove).await, MemberChangeOutcome::NoMember);
+    assert_eq!(change("acme", MemberChange::Remove).await, MemberChangeOutcome::LastAdmin);
+    assert_eq!(change("acme", lowered).await, MemberChangeOutcome::LastAdmin);
+    assert_eq!(change("acme", MemberChange::Role(Role::Admin)).await, MemberChangeOutcome::Done);
     assert_eq!(kinds(&store).await, ["member_changed"; 2], "only that the role is given now");
 
     let bob = Principal::new(Kind::Person, "acme", ANN.issuer, "bob").unwrap().with_role(Role::Admin);
     store.put_member(&bob, &by()).await.unwrap();
-    assert_eq!(change("acme", lowered).await, MemberChanged::Done);
-    assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::Done);
+    assert_eq!(change("acme", lowered).await, MemberChangeOutcome::Done);
+    assert_eq!(change("acme", MemberChange::Remove).await, MemberChangeOutcome::Done);
     assert_eq!(store.member(ANN).await.unwrap(), None);
     assert_eq!(kinds(&store).await[3..], ["member_changed", "member_removed"]);
 }
@@ -170,11 +170,11 @@ async fn a_role_that_is_given_counts_also_where_the_provider_gave_the_same_befor
     let store = stage.team().await;
     store.put_signed_in(&ann().with_role(Role::User), &by()).await.unwrap();
     let give = async || store.change_member("acme", ANN, MemberChange::Role(Role::User), &by()).await.unwrap();
-    assert_eq!(give().await, MemberChanged::Done);
+    assert_eq!(give().await, MemberChangeOutcome::Done);
     store.put_signed_in(&ann().with_role(Role::Operator), &by()).await.unwrap();
     assert_eq!(store.member(ANN).await.unwrap().unwrap().role(), Role::User, "the provider made her an operator since");
     let rows = kinds(&store).await.len();
-    assert_eq!(give().await, MemberChanged::Done);
+    assert_eq!(give().await, MemberChangeOutcome::Done);
     assert_eq!(kinds(&store).await.len(), rows, "a role that is given already changes nothing");
 }
 
@@ -234,11 +234,11 @@ async fn a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_
     store.put_member(&eve, &by()).await.unwrap();
     // The other tenant has an administrator, too, who does not count for this one.
     let lowered = store.change_member("acme", ANN, MemberChange::Role(Role::User), &by()).await.unwrap();
-    assert_eq!(lowered, MemberChanged::LastAdmin);
+    assert_eq!(lowered, MemberChangeOutcome::LastAdmin);
     assert_eq!(store.members(Some("bolt")).await.unwrap(), [eve]);
     let names: Vec<_> = store.members(None).await.unwrap().iter().map(|member| member.tenant().to_owned()).collect();
     assert_eq!(names, ["acme", "bolt"]);
-    let (ours, theirs) = (Tokens::OfTenant("acme"), Tokens::OfTenant("bolt"));
+    let (ours, theirs) = (TokenFilter::OfTenant("acme"), TokenFilter::OfTenant("bolt"));
     store.keep_token(ANN, &new("t-1"), &by()).await.unwrap();
     assert_eq!((store.team_tokens(ours).await.unwrap().len(), store.team_tokens(theirs).await.unwrap().len()), (1, 0));
     assert_eq!(store.revoke_tokens(theirs, &by()).await.unwrap(), 0);
@@ -253,10 +253,10 @@ async fn a_token_takes_those_along_that_were_made_with_it(stage: &Stage) {
     let second = keep(new("t-2").made_with(&first)).await;
     let third = keep(new("t-3").made_with(&second)).await;
     keep(new("t-4")).await;
-    assert_eq!(store.revoke_tokens(Tokens::Id(&third), &by()).await.unwrap(), 1);
+    assert_eq!(store.revoke_tokens(TokenFilter::Id(&third), &by()).await.unwrap(), 1);
     keep(new("t-5").made_with(&second)).await;
-    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 3);
-    let left = store.team_tokens(Tokens::Of(ANN)).await.unwrap();
+    assert_eq!(store.revoke_tokens(TokenFilter::Id(&first), &by()).await.unwrap(), 3);
+    let left = store.team_tokens(TokenFilter::Of(ANN)).await.unwrap();
     assert_eq!(left.len(), 1);
     assert!(store.team_token(TokenHash::of("t-4")).await.unwrap().is_some());
 }

@@ -7,7 +7,7 @@ use chrono::SecondsFormat;
 use serde_json::Value;
 use toolrack_host::text;
 
-use super::{TranscriptMessage, tool_of};
+use super::{TranscriptMessage, tool_name};
 use crate::Session;
 
 /// Writes the whole document, with the session's title as given.
@@ -15,38 +15,38 @@ use crate::Session;
 pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
     let title = session.title.trim();
     let title = if title.is_empty() { "(without a title)".into() } else { text::for_line(title) };
-    let mut page = format!("# {}\n\n", code(&title));
+    let mut page = format!("# {}\n\n", code_span(&title));
     // Writing to a `String` cannot fail, so the results are ignored.
-    let mut fact = |name: &str, value: &str| {
-        let _ = writeln!(page, "- {name}: {}", code(&text::for_line(value)));
+    let mut write_property = |name: &str, value: &str| {
+        let _ = writeln!(page, "- {name}: {}", code_span(&text::for_line(value)));
     };
-    fact("Session", &session.id.to_string());
+    write_property("Session", &session.id.to_string());
     for (name, value) in [("Model", &session.model), ("Agent", &session.agent)] {
         if let Some(value) = value {
-            fact(name, value);
+            write_property(name, value);
         }
     }
     for (name, at) in [("Began", session.created_at), ("Last used", session.updated_at)] {
-        fact(name, &at.to_rfc3339_opts(SecondsFormat::Millis, true));
+        write_property(name, &at.to_rfc3339_opts(SecondsFormat::Millis, true));
     }
     for (index, message) in messages.iter().enumerate() {
         let _ = write!(page, "\n## {}", heading(message));
-        if let Some(tool) = tool_of(messages, index) {
-            let _ = write!(page, ": {}", code(&text::for_line(tool)));
+        if let Some(tool) = tool_name(messages, index) {
+            let _ = write!(page, ": {}", code_span(&text::for_line(tool)));
         }
         let _ = write!(page, "{}\n\n{}\n", if message.is_error { " (failed)" } else { "" }, message.timestamp);
         if !message.content.trim().is_empty() {
-            page += &fenced("text", &message.content);
+            page += &code_block("text", &message.content);
         }
         for part in &message.parts {
-            let _ = write!(page, "\n{}\n", code(&label(part)));
+            let _ = write!(page, "\n{}\n", code_span(&part_label(part)));
         }
         for call in &message.tool_calls {
-            let _ = write!(page, "\nCalls {}\n", code(&text::for_line(&call.name)));
+            let _ = write!(page, "\nCalls {}\n", code_span(&text::for_line(&call.name)));
             page += &match &call.input {
                 Value::Null => String::new(),
-                Value::String(not_json) => fenced("text", not_json),
-                input => fenced("json", &serde_json::to_string_pretty(input).unwrap_or_default()),
+                Value::String(not_json) => code_block("text", not_json),
+                input => code_block("json", &serde_json::to_string_pretty(input).unwrap_or_default()),
             };
         }
     }
@@ -54,7 +54,7 @@ pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
 }
 
 /// Describes a part of a message, such as `[image image/png, 12034 bytes]`.
-fn label(part: &Value) -> String {
+fn part_label(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
     let media_type = media_type.map_or_else(String::new, |media_type| format!(" {}", text::for_line(media_type)));
@@ -79,7 +79,7 @@ fn longest_run(text: &str) -> usize {
 
 /// A block of code. CommonMark ends one only at a fence that is at least as long as the first
 /// (<https://spec.commonmark.org/0.31.2/#fenced-code-blocks>).
-fn fenced(language: &str, content: &str) -> String {
+fn code_block(language: &str, content: &str) -> String {
     let content = text::for_terminal(content);
     let fence = "`".repeat(3.max(longest_run(&content) + 1));
     let end = if content.ends_with('\n') { "" } else { "\n" };
@@ -87,7 +87,7 @@ fn fenced(language: &str, content: &str) -> String {
 }
 
 /// A code span (<https://spec.commonmark.org/0.31.2/#code-spans>). The spaces separate it from a backtick at its ends.
-fn code(line: &str) -> String {
+fn code_span(line: &str) -> String {
     let fence = "`".repeat(longest_run(line) + 1);
     let gap = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
     format!("{fence}{gap}{line}{gap}{fence}")
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn no_text_of_a_message_ends_its_code_block() {
         for text in ["plain", "```\n# out\n", "````text\n```\n`````\nx", "~~~\nout", "`", "", "a\r\n```\rb\u{1b}[2J"] {
-            let block = fenced("text", text);
+            let block = code_block("text", text);
             let lines: Vec<_> = block.trim_start_matches('\n').lines().collect();
             let fence = lines[0].strip_suffix("text").unwrap();
             assert!(fence.len() >= 3 && fence.chars().all(|c| c == '`'), "{block}");
@@ -184,6 +184,9 @@ mod tests {
             assert_eq!(ends, [lines.len() - 1], "{block}");
             assert!(!block.contains(['\u{1b}', '\r']), "{block}");
         }
-        assert_eq!([code("a"), code("`"), code("a``b"), code("``")], ["`a`", "`` ` ``", "```a``b```", "``` `` ```"]);
+        assert_eq!(
+            [code_span("a"), code_span("`"), code_span("a``b"), code_span("``")],
+            ["`a`", "`` ` ``", "```a``b```", "``` `` ```"]
+        );
     }
 }

@@ -95,7 +95,7 @@ fn the_tool_of_a_result_is_the_one_that_was_called_last_by_that_id() {
     let answers = |id: &str| transcript_of(stored(Role::Tool, "x", Some(json!({"tool_call_id": id}))));
     // Some providers count their calls from one in each answer.
     let all = [asks("1", "first"), answers("1"), asks("1", "second"), answers("1"), answers("2"), asks("2", "late")];
-    let tools: Vec<_> = (0..7).map(|index| tool_of(&all, index)).collect();
+    let tools: Vec<_> = (0..7).map(|index| tool_name(&all, index)).collect();
     assert_eq!(tools, [None, Some("first"), None, Some("second"), None, None, None]);
 }
 

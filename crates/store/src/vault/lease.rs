@@ -93,8 +93,8 @@ impl Lease {
     /// # Errors
     /// When the database fails; the lease then stays taken until it expires.
     pub async fn release(self) -> Result<(), VaultError> {
-        let doing = "giving a lease back";
-        let mut transaction = self.store.begin(doing).await?;
+        let operation = "giving a lease back";
+        let mut transaction = self.store.begin(operation).await?;
         query("DELETE FROM leases WHERE space = $1 AND name = $2 AND holder = $3")
             .bind(self.space.as_str())
             .bind(&self.name)
@@ -106,8 +106,8 @@ impl Lease {
     }
 
     /// Fails if the lease is lost. Call it in the transaction whose write depends on the lease.
-    pub(super) async fn check(&self, transaction: &mut Transaction) -> Result<(), VaultError> {
-        let now = transaction.clock().await?;
+    pub(super) async fn check_held(&self, transaction: &mut Transaction) -> Result<(), VaultError> {
+        let now = transaction.now_millis().await?;
         let holder: Option<Vec<u8>> =
             query_scalar("SELECT holder FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3")
                 .bind(self.space.as_str())
@@ -125,7 +125,7 @@ impl Lease {
 impl Store {
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
         let mut transaction = self.read(TAKING).await?;
-        let now = transaction.clock().await?;
+        let now = transaction.now_millis().await?;
         query_scalar(
             "SELECT EXISTS (SELECT 1 FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3 AND ends_at <= $4)",
         )
@@ -141,7 +141,7 @@ impl Store {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(TAKING).await?;
         // Read the clock only now: beginning the transaction may have taken seconds.
-        let now = transaction.clock().await?;
+        let now = transaction.now_millis().await?;
         let changed_rows = query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (space, name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at \

@@ -25,10 +25,12 @@ impl Vault {
     /// or was in use, [`VaultError::OtherKey`] and [`VaultError::Damaged`] with the name of the first row that does not
     /// open, [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
     pub async fn change_key(&self, key: VaultKey) -> Result<usize, VaultError> {
-        let new = key.sealer(&self.store).await?;
+        let new_sealer = key.sealer(&self.store).await?;
         let mut transaction = self.store.begin_erasing_durably(CHANGING).await?;
         self.check_key(&mut transaction).await?;
-        if new.key_id() == self.sealer.key_id() || self.store.is_retired(&mut transaction, new.key_id()).await? {
+        if new_sealer.key_id() == self.sealer.key_id()
+            || self.store.is_retired(&mut transaction, new_sealer.key_id()).await?
+        {
             return Err(VaultError::NotNew);
         }
         let mut count = 0;
@@ -38,13 +40,13 @@ impl Vault {
                 .fetch_all(&mut transaction)
                 .await?;
             for name in &names {
-                self.reseal(&mut transaction, &new, space, name).await?;
+                self.reseal(&mut transaction, &new_sealer, space, name).await?;
             }
             count += names.len();
         }
         query("INSERT INTO vault_retired (key_id, successor, retired_at) VALUES ($1, $2, $3)")
             .bind(self.sealer.key_id())
-            .bind(new.key_id())
+            .bind(new_sealer.key_id())
             .bind(now())
             .execute(&mut transaction)
             .await?;
@@ -55,7 +57,7 @@ impl Vault {
     async fn reseal(
         &self,
         transaction: &mut Transaction,
-        new: &Sealer,
+        new_sealer: &Sealer,
         space: Space,
         name: &str,
     ) -> Result<(), VaultError> {
@@ -70,10 +72,10 @@ impl Vault {
         }
         let value = self.sealer.open(space, name, &nonce, &sealed);
         let value = value.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
-        let (nonce, sealed) = new.seal(space, name, &value)?;
+        let (nonce, sealed) = new_sealer.seal(space, name, &value)?;
         // `changed_at` stays: the value has not changed.
         query("UPDATE vault SET key_id = $1, nonce = $2, sealed = $3 WHERE space = $4 AND name = $5")
-            .bind(new.key_id())
+            .bind(new_sealer.key_id())
             .bind(nonce)
             .bind(sealed)
             .bind(space.as_str())

@@ -32,9 +32,9 @@ const MIN_PASSPHRASE_CHARS: usize = 12;
 const KEY_ID_PREFIX: &[u8] = b"toolrack vault key 1\0";
 
 /// The key that seals rows. Its `Debug` does not show it, and dropping it overwrites its memory.
-pub struct VaultKey(Kind);
+pub struct VaultKey(KeySource);
 
-enum Kind {
+enum KeySource {
     Bytes(Zeroizing<[u8; KEY_BYTES]>),
     Passphrase(Zeroizing<String>),
 }
@@ -43,7 +43,7 @@ impl VaultKey {
     /// Creates a key from 32 random bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(Kind::Bytes(Zeroizing::new(bytes)))
+        Self(KeySource::Bytes(Zeroizing::new(bytes)))
     }
 
     /// Creates a key from a passphrase of at least 12 characters. When the vault opens, it derives its key from the
@@ -51,7 +51,7 @@ impl VaultKey {
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
     pub fn from_passphrase(passphrase: &str) -> Self {
-        Self(Kind::Passphrase(Zeroizing::new(passphrase.to_owned())))
+        Self(KeySource::Passphrase(Zeroizing::new(passphrase.to_owned())))
     }
 
     /// Generates a key of random bytes.
@@ -66,15 +66,15 @@ impl VaultKey {
     #[must_use]
     pub fn expose(&self) -> Option<&[u8; KEY_BYTES]> {
         match &self.0 {
-            Kind::Bytes(bytes) => Some(bytes),
-            Kind::Passphrase(_) => None,
+            KeySource::Bytes(bytes) => Some(bytes),
+            KeySource::Passphrase(_) => None,
         }
     }
 
     pub(super) async fn sealer(self, store: &Store) -> Result<Sealer, VaultError> {
         let passphrase = match self.0 {
-            Kind::Bytes(bytes) => return Ok(Sealer::new(&bytes)),
-            Kind::Passphrase(passphrase) => passphrase,
+            KeySource::Bytes(bytes) => return Ok(Sealer::new(&bytes)),
+            KeySource::Passphrase(passphrase) => passphrase,
         };
         if passphrase.chars().count() < MIN_PASSPHRASE_CHARS {
             return Err(VaultError::Passphrase);
@@ -100,11 +100,11 @@ impl fmt::Debug for VaultKey {
 /// Returns the salt of `store`, and creates it if there is none. If two processes create a salt at once, both use the
 /// salt that was stored first.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
-    let doing = "reading the salt of the vault";
-    let fresh: [u8; SALT_BYTES] = random()?;
-    let mut transaction = store.begin_durably(doing).await?;
+    let operation = "reading the salt of the vault";
+    let new_salt: [u8; SALT_BYTES] = random()?;
+    let mut transaction = store.begin_durably(operation).await?;
     query("INSERT INTO vault_salt (\"only\", salt) VALUES (1, $1) ON CONFLICT DO NOTHING")
-        .bind(&fresh[..])
+        .bind(&new_salt[..])
         .execute(&mut transaction)
         .await?;
     let salt = query_scalar("SELECT salt FROM vault_salt").fetch_one(&mut transaction).await?;

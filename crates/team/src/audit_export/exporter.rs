@@ -21,7 +21,7 @@ use super::{
     head::{Head, LogName, head_name, sha256},
     key::{PublicKey, SigningKey},
     object_store::{ObjectStore, ObjectStoreError},
-    reading::{ObjectBounds, Rows},
+    reading::{ObjectBounds, RowReader},
 };
 
 /// The maximum number of objects of one head. Further objects get another head in the same round.
@@ -51,7 +51,7 @@ pub enum ExportError {
     Unwritable,
     /// The log could not be opened, for this reason.
     #[error("{0}")]
-    Closed(String),
+    NotOpened(String),
 }
 
 /// How logs are written: the object store, the key, and the settings of `[audit_export]`.
@@ -120,7 +120,7 @@ impl LogExport<'_> {
         // A little less than the time between two rounds, because rounds are not equally long: the next round must not
         // come too early.
         let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
-        let ended = self.store.end_audit_export(&self.exporter.name, pause).await;
+        let ended = self.store.release_audit_export(&self.exporter.name, pause).await;
         written?;
         Ok(ended?)
     }
@@ -145,8 +145,8 @@ impl LogExport<'_> {
             let end = pending.head.end().map_or(0, |end| end.seq);
             // After an unfinished head, or one that is full, there may be more rows.
             let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
-            self.store.finish_audit_export(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
-            (self.progress.head, self.progress.pending, self.progress.through) = (Some(pending.text), None, end);
+            self.store.record_exported_head(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
+            (self.progress.head, self.progress.pending, self.progress.last_exported) = (Some(pending.text), None, end);
             if is_last {
                 self.progress.newest = self.progress.newest.max(end);
                 return Ok(());
@@ -159,11 +159,15 @@ impl LogExport<'_> {
     fn unfinished_head(&self) -> Option<SignedHead> {
         let text = self.progress.pending.clone()?;
         let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
-        (head.log == self.log.to_string() && head.previous == self.previous()).then_some(SignedHead { head, key, text })
+        (head.log == self.log.to_string() && head.previous == self.previous_hash()).then_some(SignedHead {
+            head,
+            key,
+            text,
+        })
     }
 
     /// The hash of the last head, which the next one names.
-    fn previous(&self) -> Option<String> {
+    fn previous_hash(&self) -> Option<String> {
         self.progress.head.as_deref().map(|head| sha256(head.as_bytes()))
     }
 
@@ -171,13 +175,13 @@ impl LogExport<'_> {
     /// or if another process has stored one meanwhile.
     async fn plan(&self) -> Result<Option<SignedHead>, ExportError> {
         let last = self.progress.head.as_deref().and_then(Head::unverified);
-        let mut rows = Rows::starting_after(self.store, last.as_ref().and_then(Head::end)).await?;
+        let mut rows = RowReader::starting_after(self.store, last.as_ref().and_then(Head::end)).await?;
         let (mut objects, mut end) = (Vec::new(), rows.after);
         while objects.len() < MAX_OBJECTS
-            && let Some(part) = rows.next_object(self.log, self.exporter.object_bounds).await?
+            && let Some(prepared) = rows.next_object(self.log, self.exporter.object_bounds).await?
         {
-            end = part.end;
-            objects.push(part.object);
+            end = prepared.end;
+            objects.push(prepared.object);
         }
         let now = Utc::now();
         let age = last.as_ref().map(|last| (now - last.at).to_std().unwrap_or_default());
@@ -188,7 +192,7 @@ impl LogExport<'_> {
             log: self.log.to_string(),
             number: last.map_or(1, |last| last.number + 1),
             at: now,
-            previous: self.previous(),
+            previous: self.previous_hash(),
             after: rows.after.to_string(),
             end: end.to_string(),
             objects,
@@ -209,15 +213,16 @@ impl LogExport<'_> {
             self.exporter.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
-            let mut rows = Rows::starting_after(self.store, Some(after)).await?;
+            let mut rows = RowReader::starting_after(self.store, Some(after)).await?;
             for object in &head.objects {
                 let length = object.last.saturating_sub(object.first).saturating_add(1);
                 let bounds = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
-                let part = rows.next_object(self.log, bounds).await?;
-                let Some(part) = part.filter(|part| rows.after == after && part.object == *object) else {
+                let prepared = rows.next_object(self.log, bounds).await?;
+                let Some(prepared) = prepared.filter(|prepared| rows.after == after && prepared.object == *object)
+                else {
                     return Ok(false);
                 };
-                self.put(&object.name, part.content.into()).await?;
+                self.put(&object.name, prepared.content.into()).await?;
             }
         }
         self.put(&head_name(self.log, head.number), text.clone().into()).await?;
@@ -229,12 +234,12 @@ impl LogExport<'_> {
         let (mut pause, longest) = PAUSES;
         loop {
             let limit = self.exporter.timeout;
-            let put =
+            let result =
                 timeout(limit, self.exporter.object_store.put(name, content.clone())).await.unwrap_or_else(|_| {
                     let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
                     Err(ObjectStoreError::Failed { why })
                 });
-            match put {
+            match result {
                 Err(ObjectStoreError::Failed { why }) if self.retries.0 == 0 => {
                     let tried = match self.exporter.retries {
                         0 => String::new(),
@@ -247,7 +252,7 @@ impl LogExport<'_> {
                     sleep(pause).await;
                     pause = longest.min(2 * pause);
                 }
-                put => return put,
+                result => return result,
             }
         }
     }
@@ -263,5 +268,5 @@ struct SignedHead {
 
 /// Returns how many rows of a log are not exported yet.
 pub(super) fn rows_behind(progress: &AuditExport) -> u64 {
-    progress.newest.saturating_sub(progress.through)
+    progress.newest.saturating_sub(progress.last_exported)
 }

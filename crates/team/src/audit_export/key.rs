@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// The beginning of an Ed25519 public key in DER (RFC 8410, 4), before its 32 bytes.
-const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Why a text is not a key of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +92,7 @@ impl PublicKey {
 
     fn from_pem(text: &str) -> Option<Self> {
         let der = SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).ok()?;
-        Some(Self(der.strip_prefix(&SPKI)?.try_into().ok()?))
+        Some(Self(der.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
 
     /// Returns the key as JWK, with its id.

@@ -23,7 +23,7 @@ pub(super) struct ObjectBounds {
 }
 
 /// Reads the rows of a log in their order, each with its hash checked.
-pub(super) struct Rows<'a> {
+pub(super) struct RowReader<'a> {
     store: &'a Store,
     /// The end of the chain before the first row.
     pub(super) after: ChainEnd,
@@ -33,13 +33,13 @@ pub(super) struct Rows<'a> {
     page: VecDeque<AuditRow>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowReader<'a> {
     /// Reads the rows after `end`, or if that is `None`, all rows. The field `after` is later than `end` if the store
     /// has deleted rows after `end` because of their age.
     pub(super) async fn starting_after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
-        let found = store.audit_after(end, PAGE_ROWS).await??;
-        let mut rows = Self { store, after: found.after, read_up_to: found.after, page: VecDeque::new() };
-        rows.add(found.rows);
+        let read = store.audit_after(end, PAGE_ROWS).await??;
+        let mut rows = Self { store, after: read.after, read_up_to: read.after, page: VecDeque::new() };
+        rows.add(read.rows);
         Ok(rows)
     }
 
@@ -53,9 +53,9 @@ impl<'a> Rows<'a> {
     /// none.
     async fn fill(&mut self) -> Result<(), ExportError> {
         if self.page.is_empty() {
-            let found = self.store.audit_after(Some(self.read_up_to), PAGE_ROWS).await??;
-            if found.after == self.read_up_to {
-                self.add(found.rows);
+            let read = self.store.audit_after(Some(self.read_up_to), PAGE_ROWS).await??;
+            if read.after == self.read_up_to {
+                self.add(read.rows);
             }
         }
         Ok(())
@@ -66,7 +66,7 @@ impl<'a> Rows<'a> {
         &mut self,
         log: &LogName,
         bounds: ObjectBounds,
-    ) -> Result<Option<Part>, ExportError> {
+    ) -> Result<Option<PreparedObject>, ExportError> {
         let (mut content, mut rows, mut first, mut end) = (Vec::new(), 0, 0, None);
         loop {
             self.fill().await?;
@@ -85,14 +85,14 @@ impl<'a> Rows<'a> {
         }
         let object = |end: ChainEnd| {
             let object = NamedObject::new(log, (first, end.seq), &content);
-            Part { object, content, end }
+            PreparedObject { object, content, end }
         };
         Ok(end.map(object))
     }
 }
 
 /// An object with its content.
-pub(super) struct Part {
+pub(super) struct PreparedObject {
     pub(super) object: NamedObject,
     pub(super) content: Vec<u8>,
     /// The end of the chain after the last row of the object.

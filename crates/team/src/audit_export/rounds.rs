@@ -37,7 +37,7 @@ const RETRY_AFTER: Duration = Duration::from_mins(1);
 const HOLD: Duration = Duration::from_hours(7 * 24);
 
 /// The shortest pause between two rounds.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// An audit log, opened for one round.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct OpenedLog {
     /// The database with the rows of the log.
     pub store: Store,
     /// Whether the exporter closes the store after the round.
-    pub closes: bool,
+    pub close_after_round: bool,
 }
 
 /// Opens a log. `None` if the log does not exist yet. The error says why the log cannot be opened.
@@ -177,7 +177,7 @@ impl AuditExporter {
         loop {
             let began = Instant::now();
             let next = self.round().await;
-            sleep(next.saturating_sub(began.elapsed()).max(SHORTEST_PAUSE)).await;
+            sleep(next.saturating_sub(began.elapsed()).max(MIN_PAUSE)).await;
         }
     }
 
@@ -242,10 +242,10 @@ impl AuditExporter {
         progress: &mut AuditExport,
         retries: &mut Retries,
     ) -> Result<(), ExportError> {
-        let opened = (self.open)(log.clone()).await.map_err(ExportError::Closed)?;
-        let Some(OpenedLog { store, closes }) = opened else { return Ok(()) };
+        let opened = (self.open)(log.clone()).await.map_err(ExportError::NotOpened)?;
+        let Some(OpenedLog { store, close_after_round }) = opened else { return Ok(()) };
         let exported = LogExport { exporter: &self.exporter, log, store: &store, progress, retries }.run().await;
-        if closes {
+        if close_after_round {
             store.close().await;
         }
         exported

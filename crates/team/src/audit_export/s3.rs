@@ -132,9 +132,9 @@ impl S3Store {
 
     /// Returns the credentials that were read last. Reads them if none were read yet.
     async fn credentials(&self) -> Result<Arc<Credentials>, ObjectStoreError> {
-        let known = self.credentials.borrow().clone();
-        match known {
-            Some(known) => Ok(known),
+        let credentials = self.credentials.borrow().clone();
+        match credentials {
+            Some(credentials) => Ok(credentials),
             None => self.read_credentials().await,
         }
     }

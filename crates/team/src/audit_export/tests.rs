@@ -103,7 +103,7 @@ impl Stage {
         let (key, store) = (SigningKey::from_pem(key).unwrap(), self.store.clone());
         let open: OpenLog = Box::new(move |log| {
             let store = store.clone();
-            let opened = (log != LogName::Team).then_some(OpenedLog { store, closes: false });
+            let opened = (log != LogName::Team).then_some(OpenedLog { store, close_after_round: false });
             Box::pin(async move { Ok(opened) })
         });
         let logs = vec![LogName::Team, LogName::Tenant("acme".to_owned())];
@@ -112,7 +112,7 @@ impl Stage {
 
     /// Runs one round of a new process, whether or not a round is due.
     async fn round(&self, key: &str, settings: &str) -> Arc<AuditExportStatus> {
-        self.store.end_audit_export("file:///out", Duration::ZERO).await.unwrap();
+        self.store.release_audit_export("file:///out", Duration::ZERO).await.unwrap();
         let mut exporter = self.exporter(key, settings);
         exporter.round().await;
         exporter.status()
@@ -312,7 +312,7 @@ async fn a_key_that_changes_while_the_process_runs_signs_the_next_head() {
     let mut exporter = stage.exporter(PRIVATE, "retries = 0").with_changing_key(read);
     let mut round = async |rows| {
         stage.rows(rows).await;
-        stage.store.end_audit_export("file:///out", Duration::ZERO).await.unwrap();
+        stage.store.release_audit_export("file:///out", Duration::ZERO).await.unwrap();
         exporter.round().await;
         exporter.status().failures()
     };
@@ -351,6 +351,6 @@ async fn two_processes_write_one_head() {
 fn a_line_of_an_export_fits_only_behind_its_own_row() {
     let end = ChainEnd { seq: 0, hash: [0; 32] };
     for line in ["", "{}", "{\"seq\":1,\"at_ms\":0,\"body\":{},\"hash\":\"00\"}"] {
-        assert_eq!(end.followed_by(line), None, "{line}");
+        assert_eq!(end.after_line(line), None, "{line}");
     }
 }

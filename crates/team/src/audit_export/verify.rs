@@ -82,7 +82,7 @@ struct Verification<'a> {
     keys: &'a [PublicKey],
     report: LogReport,
     /// The objects that the heads name.
-    named: BTreeSet<String>,
+    named_objects: BTreeSet<String>,
     /// The number of the last head that was read, and its SHA-256.
     previous: Option<(u64, String)>,
     /// Where the chain ends according to that head.
@@ -93,7 +93,7 @@ impl<'a> Verification<'a> {
     fn new(files: &'a dyn ExportedFiles, keys: &'a [PublicKey], log: LogName) -> Self {
         let report =
             LogReport { log, heads: 0, rows: 0, first: None, end: None, unnamed: Vec::new(), problems: Vec::new() };
-        Self { files, keys, report, named: BTreeSet::new(), previous: None, end: None }
+        Self { files, keys, report, named_objects: BTreeSet::new(), previous: None, end: None }
     }
 
     fn run(mut self) -> Result<LogReport, String> {
@@ -102,12 +102,12 @@ impl<'a> Verification<'a> {
             self.check_head(&format!("{folder}/{file}"))?;
         }
         if self.report.heads == 0 {
-            self.problem(&folder, "has no head with a right signature, so that nothing is proved");
+            self.add_problem(&folder, "has no head with a right signature, so that nothing is proved");
         }
         let folder = format!("{}/rows", self.report.log);
         for file in self.files.names(&folder)? {
             let name = format!("{folder}/{file}");
-            if !self.named.contains(&name) {
+            if !self.named_objects.contains(&name) {
                 self.report.unnamed.push(text::for_line(&name).into_owned());
             }
         }
@@ -115,7 +115,7 @@ impl<'a> Verification<'a> {
     }
 
     /// Adds a problem to the report.
-    fn problem(&mut self, name: &str, why: impl Into<String>) {
+    fn add_problem(&mut self, name: &str, why: impl Into<String>) {
         self.report.problems.push(Problem { name: text::for_line(name).into_owned(), why: why.into() });
     }
 
@@ -126,17 +126,17 @@ impl<'a> Verification<'a> {
         let head = match read.and_then(|text| Head::read(text, self.keys)) {
             Ok((head, _)) => head,
             Err(why) => {
-                self.problem(name, why);
+                self.add_problem(name, why);
                 return Ok(());
             }
         };
         let (Some(after), Some(end)) = (head.after(), head.end()) else {
-            self.problem(name, "names no end of a chain");
+            self.add_problem(name, "names no end of a chain");
             return Ok(());
         };
         if head.log != self.report.log.to_string() || head_name(&self.report.log, head.number) != name {
             let log = text::for_line(&head.log).into_owned();
-            self.problem(name, format!("is head {} of `{log}`, and not in its place", head.number));
+            self.add_problem(name, format!("is head {} of `{log}`, and not in its place", head.number));
             return Ok(());
         }
         self.report.heads += 1;
@@ -157,19 +157,19 @@ impl<'a> Verification<'a> {
                 true => format!("has no right head {last}"),
                 false => format!("has no right heads {} to {last}", previous_number + 1),
             };
-            self.problem(&log, missing);
+            self.add_problem(&log, missing);
             return;
         }
         let previous = self.previous.as_ref().map(|(_, hash)| hash.clone());
         if head.previous != previous {
-            self.problem(name, "was signed after another head than the one before it");
+            self.add_problem(name, "was signed after another head than the one before it");
         }
         match self.end {
             Some(end) if after.seq > end.seq => {
                 let (from, to) = (end.seq + 1, after.seq);
-                self.problem(name, format!("rows {from} to {to} were deleted before they were exported"));
+                self.add_problem(name, format!("rows {from} to {to} were deleted before they were exported"));
             }
-            Some(end) if after != end => self.problem(name, "does not go on where the head before it ended"),
+            Some(end) if after != end => self.add_problem(name, "does not go on where the head before it ended"),
             _ => {}
         }
     }
@@ -180,11 +180,11 @@ impl<'a> Verification<'a> {
         let (mut chain_end, mut is_whole) = (Some(after), true);
         for object in &head.objects {
             if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
-                self.problem(&object.name, "is not a name of this log");
+                self.add_problem(&object.name, "is not a name of this log");
                 (chain_end, is_whole) = (None, false);
                 continue;
             }
-            self.named.insert(object.name.clone());
+            self.named_objects.insert(object.name.clone());
             match self.check_object(object, chain_end)? {
                 Ok(next) => {
                     self.report.first = self.report.first.or(Some(object.first));
@@ -192,14 +192,14 @@ impl<'a> Verification<'a> {
                     chain_end = Some(next);
                 }
                 Err(why) => {
-                    self.problem(&object.name, why);
+                    self.add_problem(&object.name, why);
                     (chain_end, is_whole) = (None, false);
                 }
             }
         }
         if is_whole && chain_end != Some(end) {
             let name = head_name(&self.report.log, head.number);
-            self.problem(&name, "its objects do not end where it says");
+            self.add_problem(&name, "its objects do not end where it says");
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ fn follow_rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) ->
     let mut end = after;
     for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line = std::str::from_utf8(line).unwrap_or_default();
-        let next = end.map_or_else(|| ChainEnd::stated_by(line), |end| end.followed_by(line));
+        let next = end.map_or_else(|| ChainEnd::after_unchecked_line(line), |end| end.after_line(line));
         let row = end.map_or(object.first, |end| end.seq + 1);
         end = Some(next.ok_or_else(|| format!("row {row} does not follow from the one before it"))?);
     }

@@ -5,7 +5,7 @@ use toolrack_host::{
     Caller, Way,
     principal::{Kind, Role},
 };
-use toolrack_store::{MemberIdentity, NewToken, Store, Tokens};
+use toolrack_store::{MemberIdentity, NewToken, Store, TokenFilter};
 
 use super::*;
 use crate::tokens::Secret;
@@ -68,7 +68,7 @@ async fn a_revoked_token_ends_running_requests_and_opens_no_new_ones() {
     let team = Team::new().await;
     let ((one, id), (other, _)) = (team.token(None).await, team.token(None).await);
     let (proved, kept) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
-    assert_eq!(team.store.revoke_tokens(Tokens::Id(&id), &by()).await.unwrap(), 1);
+    assert_eq!(team.store.revoke_tokens(TokenFilter::Id(&id), &by()).await.unwrap(), 1);
     ends_within_a_second(&proved).await;
     assert!(team.prove(&one).await.is_none());
     assert!(!kept.0.ended.is_cancelled() && team.prove(&other).await.is_some());
@@ -96,7 +96,7 @@ async fn an_unreadable_token_does_not_keep_other_tokens_from_ending() {
     let [(_, unreadable), revoked @ ..] = &tokens;
     team.damage(unreadable).await;
     for (_, id) in revoked {
-        assert_eq!(team.store.revoke_tokens(Tokens::Id(id), &by()).await.unwrap(), 1);
+        assert_eq!(team.store.revoke_tokens(TokenFilter::Id(id), &by()).await.unwrap(), 1);
         ends_within_a_second(&proved.remove(1)).await;
     }
 }
@@ -130,12 +130,12 @@ async fn only_tokens_in_use_are_kept_beyond_the_bound() {
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
     let proved = || ProvedToken::new(Proof::Stored(token.clone()));
-    let mut known = KnownTokens::default();
+    let mut known = TokensInMemory::default();
     let in_use = known.keep(TokenHash::of("in use"), proved()).unwrap();
-    for number in 1..=MAX_KNOWN {
+    for number in 1..=MAX_TOKENS_IN_MEMORY {
         assert!(known.keep(TokenHash::of(&number.to_string()), proved()).is_some());
     }
-    assert!(known.by_hash.len() <= MAX_KNOWN);
+    assert!(known.by_hash.len() <= MAX_TOKENS_IN_MEMORY);
     assert!(known.by_hash.contains_key(&TokenHash::of("in use")) && !in_use.0.ended.is_cancelled());
 }
 
@@ -146,7 +146,7 @@ async fn many_revoked_tokens_all_end_within_a_second() {
     for _ in 0..TOKENS_PER_QUERY + 10 {
         proved.push(team.prove(&team.token(None).await.0).await.unwrap());
     }
-    team.store.revoke_tokens(Tokens::Of(ANN), &by()).await.unwrap();
+    team.store.revoke_tokens(TokenFilter::Of(ANN), &by()).await.unwrap();
     let all = futures::future::join_all(proved.iter().map(ProvedToken::ended));
     timeout(Duration::from_secs(1), all).await.unwrap();
 }

@@ -14,7 +14,7 @@ use toolrack_host::{
     principal::{BadPrincipal, Kind},
     text,
 };
-use toolrack_store::{MemberIdentity, NewToken, Purpose, TeamStore, Tokens};
+use toolrack_store::{MemberIdentity, NewToken, Purpose, TeamStore, TokenFilter};
 use toolrack_team::{Endpoint, Secret};
 
 use crate::{
@@ -130,7 +130,7 @@ async fn members(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> 
 }
 
 async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
-    let selection = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
+    let selection = args.tenant.as_deref().map_or(TokenFilter::All, TokenFilter::OfTenant);
     let tokens = team_store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
     let list = render::TokensDocument { tokens: tokens.iter().map(MemberToken::from).collect() };
     show(&list, render::tokens_page(&list), "tokens", context).await
@@ -151,8 +151,8 @@ async fn show(list: &impl Serialize, page: String, plural: &str, context: &Conte
 
 async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
     let selection = match (&args.id, &args.member) {
-        (_, Some(member)) => Tokens::Of(MemberIdentity { issuer: &args.issuer, subject: member }),
-        (Some(id), None) => Tokens::Id(id),
+        (_, Some(member)) => TokenFilter::Of(MemberIdentity { issuer: &args.issuer, subject: member }),
+        (Some(id), None) => TokenFilter::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
     let revoked = team_store(context)

@@ -82,7 +82,7 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
         Some(typed) => sessions::resume(typed, chosen.model.name(), context).await?,
         None => (Journal::new(store(), chosen.model.name(), context.conceal()), OpenedSession::default()),
     };
-    if prompt.is_none() && opened.open.is_none() {
+    if prompt.is_none() && opened.interrupted_turn.is_none() {
         return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
     context.forget_old_sessions(&loaded, journal.id()).await;
@@ -138,7 +138,7 @@ async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
 fn new_or_resumed_turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
-    let OpenedSession { messages, open } = opened;
+    let OpenedSession { messages, interrupted_turn: open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
         (None, Some(turn)) => turn,

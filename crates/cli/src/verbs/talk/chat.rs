@@ -127,7 +127,7 @@ impl Conversation {
     /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
     /// interruption.
     fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
-        let OpenedSession { messages, open } = opened;
+        let OpenedSession { messages, interrupted_turn: open } = opened;
         let messages = match open {
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
             None => messages,

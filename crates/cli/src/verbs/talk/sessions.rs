@@ -261,7 +261,7 @@ async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Fai
     let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
     if context.screen.json() {
         let file = args.file.display().to_string();
-        let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
+        let (sessions, messages, known) = (imported.sessions, imported.messages, imported.already_present);
         context.screen.document(&ImportDocument { file, sessions, messages, known }).await?;
     } else {
         context.screen.page(render::import_outcome(imported)).await?;

@@ -56,7 +56,7 @@ impl Stage {
 
     async fn tokens_of(&self, name: &str) -> usize {
         let member = owner_of(name);
-        self.store.team_tokens(Tokens::Of(identity_of(&member))).await.unwrap().len()
+        self.store.team_tokens(TokenFilter::Of(identity_of(&member))).await.unwrap().len()
     }
 }
 

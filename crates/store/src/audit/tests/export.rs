@@ -11,21 +11,21 @@ async fn one_process_begins_and_another_goes_on_with_what_it_left(stage: &Stage)
     assert!(!empty.is_due, "nothing is to be written");
     add_calls(&store, &["a", "b"]).await;
     let begun = store.begin_audit_export(PLACE, LONG).await.unwrap();
-    assert_eq!((begun.is_due, begun.newest, begun.through, begun.due_in), (true, 2, 0, None));
+    assert_eq!((begun.is_due, begun.newest, begun.last_exported, begun.due_in), (true, 2, 0, None));
     let other = store.begin_audit_export(PLACE, LONG).await.unwrap();
     assert!(!other.is_due && other.due_in.is_some_and(|left| left <= LONG && !left.is_zero()), "{other:?}");
     assert!(store.begin_audit_export("file:///other", LONG).await.unwrap().is_due, "each place has its own row");
 
     assert!(store.plan_audit_export(PLACE, None, Some("one")).await.unwrap());
     assert!(!store.plan_audit_export(PLACE, Some("none"), Some("two")).await.unwrap(), "another process was faster");
-    store.end_audit_export(PLACE, Duration::ZERO).await.unwrap();
+    store.release_audit_export(PLACE, Duration::ZERO).await.unwrap();
     let next = store.begin_audit_export(PLACE, LONG).await.unwrap();
     assert_eq!((next.is_due, next.head, next.pending.as_deref()), (true, None, Some("one")));
-    store.finish_audit_export(PLACE, "other", 9, LONG).await.unwrap();
-    store.finish_audit_export(PLACE, "one", 2, LONG).await.unwrap();
-    store.end_audit_export(PLACE, Duration::ZERO).await.unwrap();
+    store.record_exported_head(PLACE, "other", 9, LONG).await.unwrap();
+    store.record_exported_head(PLACE, "one", 2, LONG).await.unwrap();
+    store.release_audit_export(PLACE, Duration::ZERO).await.unwrap();
     let done = store.begin_audit_export(PLACE, LONG).await.unwrap();
-    assert_eq!((done.head.as_deref(), done.pending, done.through), (Some("one"), None, 2));
+    assert_eq!((done.head.as_deref(), done.pending, done.last_exported), (Some("one"), None, 2));
     store.close().await;
 }
 
@@ -53,12 +53,12 @@ async fn old_rows_stay_until_they_are_exported(stage: &Stage) {
     add_calls(&store, &["a", "b", "c", "d"]).await;
     assert!(store.begin_audit_export(PLACE, LONG).await.unwrap().is_due);
     assert!(store.plan_audit_export(PLACE, None, Some("one")).await.unwrap());
-    store.finish_audit_export(PLACE, "one", 2, LONG).await.unwrap();
+    store.record_exported_head(PLACE, "one", 2, LONG).await.unwrap();
     let keep_one = AuditRetention { days: None, rows: Some(1) };
     store.forget_old_audit(keep_one, 10 * DAY).await.unwrap();
     assert_eq!(verified(&store).await.unwrap().first, 3, "rows 3 and 4 are not exported");
     assert!(store.plan_audit_export(PLACE, Some("one"), Some("two")).await.unwrap());
-    store.finish_audit_export(PLACE, "two", 2, Duration::ZERO).await.unwrap();
+    store.record_exported_head(PLACE, "two", 2, Duration::ZERO).await.unwrap();
     store.forget_old_audit(keep_one, 20 * DAY).await.unwrap();
     let first = verified(&store).await.unwrap().first;
     assert_eq!(first, 5, "they are kept for a bounded time");

@@ -21,8 +21,8 @@ async fn each_line_of_an_export_continues_the_chain_before_it() {
     let mut end = ChainEnd { seq: 0, hash: [0; 32] };
     for (row, line) in rows.iter().zip(&lines) {
         assert!(!line.contains('\n'), "{line}");
-        end = end.followed_by(line).unwrap_or_else(|| panic!("{line}"));
-        assert_eq!((Some(end), Some(end)), (row.end(), ChainEnd::stated_by(line)), "{line}");
+        end = end.after_line(line).unwrap_or_else(|| panic!("{line}"));
+        assert_eq!((Some(end), Some(end)), (row.end(), ChainEnd::after_unchecked_line(line)), "{line}");
     }
     assert_eq!(end.seq, 4);
     let odd: Value = serde_json::from_str(&lines[3]).unwrap();
@@ -35,7 +35,7 @@ async fn a_line_that_was_changed_moved_or_cut_does_not_continue_the_chain() {
     let (rows, lines) = lines().await;
     let first = rows[0].end().unwrap();
     let line = &lines[1];
-    assert!(first.followed_by(line).is_some());
+    assert!(first.after_line(line).is_some());
     let hash = line.split("\"hash\":\"").nth(1).unwrap().trim_end_matches("\"}");
     for changed in [
         line.replace("\"b\"", "\"c\""),
@@ -53,18 +53,18 @@ async fn a_line_that_was_changed_moved_or_cut_does_not_continue_the_chain() {
         "null".to_owned(),
     ] {
         assert_ne!(changed, *line);
-        assert_eq!(first.followed_by(&changed), None, "{changed}");
+        assert_eq!(first.after_line(&changed), None, "{changed}");
     }
     // What a reader is shown is not what the hash covers, and a hash may be written in capitals.
-    assert!(first.followed_by(&line.replace("1970-01-01", "1999-01-01")).is_some());
-    assert!(first.followed_by(&line.replace(hash, &hash.to_uppercase())).is_some());
+    assert!(first.after_line(&line.replace("1970-01-01", "1999-01-01")).is_some());
+    assert!(first.after_line(&line.replace(hash, &hash.to_uppercase())).is_some());
     for stranger in
         [ChainEnd { hash: [1; 32], ..first }, ChainEnd { seq: 0, ..first }, ChainEnd { seq: u64::MAX, ..first }]
     {
-        assert_eq!(stranger.followed_by(line), None, "{stranger}");
+        assert_eq!(stranger.after_line(line), None, "{stranger}");
     }
     let last = lines[0].replace("\"seq\":1", "\"seq\":18446744073709551615");
-    assert_eq!(ChainEnd::stated_by(&last), None, "no number follows");
+    assert_eq!(ChainEnd::after_unchecked_line(&last), None, "no number follows");
 }
 
 #[tokio::test]
@@ -75,6 +75,6 @@ async fn a_row_whose_body_is_no_longer_one_line_of_json_is_exported_as_a_text_th
         let line = serde_json::to_string(&ExportedRow::from(&row)).unwrap();
         let read: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((read["body"].as_str(), line.contains(['\n', '\t'])), (Some(body), false), "{line}");
-        assert_eq!(rows[0].end().unwrap().followed_by(&line), None, "{line}");
+        assert_eq!(rows[0].end().unwrap().after_line(&line), None, "{line}");
     }
 }

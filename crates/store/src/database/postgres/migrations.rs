@@ -21,10 +21,10 @@ const MIGRATIONS: [&str; 4] = [
 ];
 
 /// The newest schema: the number of the last migration.
-pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The lock of all programs that migrate this database: "toolrack" in ASCII.
-const LOCK: i64 = 0x746f_6f6c_7261_636b;
+const MIGRATION_LOCK: i64 = 0x746f_6f6c_7261_636b;
 
 const DOING: &str = "bringing the schema up to date";
 
@@ -36,7 +36,7 @@ pub(super) async fn run(
 ) -> Result<(), StoreError> {
     let context = ErrorContext::of_server(name, DOING);
     let found = schema_numbers(connection).await.map_err(|error| context.error(error))?;
-    if is_current(name, found)? {
+    if check_schema(name, found)? {
         return Ok(());
     }
     let limit = settings.migration_timeout;
@@ -46,20 +46,20 @@ pub(super) async fn run(
     }
 }
 
-/// Returns whether a database with these numbers needs no migration. Fails if this program is too old for it.
-fn is_current(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreError> {
+/// Fails if this program is too old for a database with these numbers. Returns whether the database needs no migration.
+fn check_schema(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreError> {
     match version {
-        version if version > SCHEMA && least > SCHEMA => {
-            Err(StoreError::Newer { path: name.into(), found: version, known: SCHEMA })
+        version if version > SCHEMA_VERSION && least > SCHEMA_VERSION => {
+            Err(StoreError::Newer { path: name.into(), found: version, known: SCHEMA_VERSION })
         }
-        version => Ok(version >= SCHEMA),
+        version => Ok(version >= SCHEMA_VERSION),
     }
 }
 
 /// Reads `version` and `least`; both are 0 in an empty database.
 async fn schema_numbers(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
-    let is_there = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
-    match is_there.fetch_one(&mut *connection).await? {
+    let table_query = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
+    match table_query.fetch_one(&mut *connection).await? {
         true => {
             sqlx::query_as("SELECT version, least FROM toolrack_schema").persistent(false).fetch_one(connection).await
         }
@@ -68,20 +68,20 @@ async fn schema_numbers(connection: &mut PgConnection) -> sqlx::Result<(i64, i64
 }
 
 async fn migrate(connection: &mut PgConnection, name: &Arc<str>, context: &ErrorContext) -> Result<(), StoreError> {
-    let error = |error| context.error(error);
-    let mut transaction = connection.begin().await.map_err(error)?;
-    let begin = format!("SELECT pg_advisory_xact_lock({LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");
-    sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(&mut *transaction).await.map_err(error)?;
+    let to_store_error = |error| context.error(error);
+    let mut transaction = connection.begin().await.map_err(to_store_error)?;
+    let begin = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(&mut *transaction).await.map_err(to_store_error)?;
     // Another program may have migrated meanwhile.
-    let found = schema_numbers(&mut transaction).await.map_err(error)?;
-    if is_current(name, found)? {
+    let found = schema_numbers(&mut transaction).await.map_err(to_store_error)?;
+    if check_schema(name, found)? {
         return Ok(());
     }
     let (version, _) = found;
     for script in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or_default()) {
-        sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(error)?;
+        sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(to_store_error)?;
     }
-    transaction.commit().await.map_err(error)
+    transaction.commit().await.map_err(to_store_error)
 }
 
 #[cfg(test)]
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn a_newer_schema_is_used_only_if_it_declares_to_be_compatible() {
-        assert!(!is_current("db", (0, 0)).unwrap());
-        assert!(is_current("db", (SCHEMA, 1)).unwrap());
-        assert!(is_current("db", (SCHEMA + 1, SCHEMA)).unwrap());
-        let error = is_current("db", (SCHEMA + 2, SCHEMA + 1)).unwrap_err();
+        assert!(!check_schema("db", (0, 0)).unwrap());
+        assert!(check_schema("db", (SCHEMA_VERSION, 1)).unwrap());
+        assert!(check_schema("db", (SCHEMA_VERSION + 1, SCHEMA_VERSION)).unwrap());
+        let error = check_schema("db", (SCHEMA_VERSION + 2, SCHEMA_VERSION + 1)).unwrap_err();
         assert!(error.to_string().contains("was made by a newer Toolrack"), "{error}");
     }
 }

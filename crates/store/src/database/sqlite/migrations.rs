@@ -9,7 +9,7 @@ use sqlx::{
 };
 
 /// The newest schema: the number of the last migration.
-pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+pub(crate) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The migrations, each with the description that sqlx records, in the order of their numbers, which begin at one.
 const MIGRATIONS: [(&str, &str); 15] = [
@@ -51,7 +51,7 @@ mod tests {
             let raise = format!("PRAGMA user_version = {};", migration.version);
             assert!(migration.sql.as_str().trim_end().ends_with(&raise), "{}", migration.description);
         }
-        assert_eq!(migrator().iter().last().map(|migration| migration.version), Some(SCHEMA));
+        assert_eq!(migrator().iter().last().map(|migration| migration.version), Some(SCHEMA_VERSION));
     }
 
     #[test]

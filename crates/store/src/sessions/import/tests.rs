@@ -81,8 +81,8 @@ impl Old {
     }
 }
 
-fn imported(sessions: u64, messages: u64, known: u64) -> Imported {
-    Imported { sessions, messages, known }
+fn imported(sessions: u64, messages: u64, known: u64) -> ImportReport {
+    ImportReport { sessions, messages, already_present: known }
 }
 
 async fn contents(store: &Store, session: &str) -> Vec<String> {

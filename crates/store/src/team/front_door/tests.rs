@@ -2,7 +2,7 @@ use toolrack_host::{Way, principal::Kind};
 
 use super::*;
 use crate::tests::{Stage, on_both};
-use crate::{NewToken, Purpose, Store, Tokens, audit::AuditQuery};
+use crate::{NewToken, Purpose, Store, TokenFilter, audit::AuditQuery};
 
 const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "https://login.example", subject: "ann" };
 
@@ -42,8 +42,8 @@ async fn team(stage: &Stage) -> TeamStore {
 /// A grant with the refresh token `r-1` and an access token.
 async fn exchanged(store: &TeamStore) -> Grant {
     assert!(store.begin_grant(&grant("code"), &by()).await.unwrap());
-    let Code::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("the code is good") };
-    assert!(store.first_refresh(&grant.family, refresh("r-1")).await.unwrap());
+    let CodeUse::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("the code is good") };
+    assert!(store.set_first_refresh(&grant.family, refresh("r-1")).await.unwrap());
     store.keep_token(ANN, &access(&grant), &by()).await.unwrap();
     *grant
 }
@@ -70,7 +70,7 @@ async fn tokens_of_a_member_do_not_open_the_tenant_that_the_member_moves_to(stag
     let in_acme = store.member(ANN).await.unwrap().unwrap();
     // Another role ends nothing.
     store.put_signed_in(&in_acme.with_role(toolrack_host::principal::Role::Viewer), &by()).await.unwrap();
-    assert_eq!(store.team_tokens(Tokens::Of(ANN)).await.unwrap().len(), 3);
+    assert_eq!(store.team_tokens(TokenFilter::Of(ANN)).await.unwrap().len(), 3);
 
     let in_bolt = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
     store.put_signed_in(&in_bolt, &by()).await.unwrap();
@@ -78,8 +78,8 @@ async fn tokens_of_a_member_do_not_open_the_tenant_that_the_member_moves_to(stag
     for token in ["personal", "browser", &access] {
         assert!(store.team_token(hash(token)).await.unwrap().is_none(), "{token}");
     }
-    assert_eq!(store.take_code(hash("unused")).await.unwrap(), Code::Unknown);
-    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Unknown);
+    assert_eq!(store.take_code(hash("unused")).await.unwrap(), CodeUse::Unknown);
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Unknown);
     // The session of the sign-in that moved her begins after it.
     store.keep_token(ANN, &of(Purpose::Browser, "new"), &by()).await.unwrap().unwrap();
     let session = store.team_token(hash("new")).await.unwrap().unwrap();
@@ -89,48 +89,48 @@ async fn tokens_of_a_member_do_not_open_the_tenant_that_the_member_moves_to(stag
 async fn a_code_is_valid_once_and_only_for_a_minute(stage: &Stage) {
     let store = team(stage).await;
     store.begin_grant(&grant("code"), &by()).await.unwrap();
-    let Code::Good(first) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
+    let CodeUse::Good(first) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
     assert_eq!((first.member.subject(), &*first.challenge), ("ann", "challenge"));
-    let Code::Used(again) = store.take_code(hash("code")).await.unwrap() else { panic!("it counted") };
+    let CodeUse::Used(again) = store.take_code(hash("code")).await.unwrap() else { panic!("it counted") };
     assert_eq!(again.family, first.family);
-    assert_eq!(store.take_code(hash("other")).await.unwrap(), Code::Unknown);
+    assert_eq!(store.take_code(hash("other")).await.unwrap(), CodeUse::Unknown);
 
     store.begin_grant(&grant("late"), &by()).await.unwrap();
     store.write(query("UPDATE team_grants SET code_ends_at = 1"), "testing").await.unwrap();
-    assert_eq!(store.take_code(hash("late")).await.unwrap(), Code::Unknown);
+    assert_eq!(store.take_code(hash("late")).await.unwrap(), CodeUse::Unknown);
 }
 
 async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse(stage: &Stage) {
     let store = team(stage).await;
     let family = exchanged(&store).await.family;
-    assert!(!store.first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");
-    let Refresh::Good(found) = store.find_refresh(refresh("r-1")).await.unwrap() else { panic!("it counts") };
+    assert!(!store.set_first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");
+    let RefreshUse::Good(found) = store.find_refresh(refresh("r-1")).await.unwrap() else { panic!("it counts") };
     assert_eq!(found.family, family);
     assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
     assert!(!store.rotate_refresh(refresh("r-1"), hash("r-3")).await.unwrap());
-    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Used(_)));
-    assert!(matches!(store.find_refresh(refresh("r-2")).await.unwrap(), Refresh::Good(_)));
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Used(_)));
+    assert!(matches!(store.find_refresh(refresh("r-2")).await.unwrap(), RefreshUse::Good(_)));
     let other = RefreshHash { handle: hash("other"), token: hash("r-2") };
-    assert_eq!(store.find_refresh(other).await.unwrap(), Refresh::Unknown);
+    assert_eq!(store.find_refresh(other).await.unwrap(), RefreshUse::Unknown);
 }
 
 async fn a_grant_and_its_tokens_end_together_whichever_is_revoked(stage: &Stage) {
     let store = team(stage).await;
     let first = exchanged(&store).await;
-    assert_eq!(store.grants(Grants::Of(ANN)).await.unwrap().len(), 1);
+    assert_eq!(store.grants(GrantFilter::Of(ANN)).await.unwrap().len(), 1);
     assert!(store.end_grant(&first.family, &by()).await.unwrap());
     assert!(!store.end_grant(&first.family, &by()).await.unwrap());
-    assert!(store.team_tokens(Tokens::All).await.unwrap().is_empty());
+    assert!(store.team_tokens(TokenFilter::All).await.unwrap().is_empty());
 
     let second = exchanged(&store).await;
     let version = store.team_version().await.unwrap();
-    assert_eq!(store.revoke_tokens(Tokens::Family(&second.family), &by()).await.unwrap(), 1);
-    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Unknown);
+    assert_eq!(store.revoke_tokens(TokenFilter::Family(&second.family), &by()).await.unwrap(), 1);
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Unknown);
     assert!(store.team_version().await.unwrap() > version);
 
     exchanged(&store).await;
     store.remove_member(ANN, &by()).await.unwrap();
-    assert!(store.grants(Grants::OfTenant("acme")).await.unwrap().is_empty());
+    assert!(store.grants(GrantFilter::OfTenant("acme")).await.unwrap().is_empty());
     assert!(!store.begin_grant(&grant("code"), &by()).await.unwrap(), "there is no such member");
 }
 
@@ -141,12 +141,12 @@ async fn an_access_token_that_has_ended_leaves_its_grant(stage: &Stage) {
     // The next token removes the rows of those that have ended.
     let other = NewToken { hash: hash("other"), family: None, ..access(&exchanged_row(&store).await) };
     store.keep_token(ANN, &other, &by()).await.unwrap();
-    assert_eq!(store.team_tokens(Tokens::All).await.unwrap().len(), 1);
-    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Good(_)));
+    assert_eq!(store.team_tokens(TokenFilter::All).await.unwrap().len(), 1);
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
 }
 
 async fn exchanged_row(store: &TeamStore) -> Grant {
-    store.grants(Grants::OfTenant("acme")).await.unwrap().remove(0)
+    store.grants(GrantFilter::OfTenant("acme")).await.unwrap().remove(0)
 }
 
 async fn a_grant_ends_at_its_limit_however_often_it_is_renewed(stage: &Stage) {
@@ -193,7 +193,7 @@ async fn a_refusal_of_an_endpoint_is_one_row_without_line_breaks(stage: &Stage) 
         unrecorded: 3,
         ..DoorRefusal::default()
     };
-    store.refused_at_the_door(&refusal).await.unwrap();
+    store.record_door_refusal(&refusal).await.unwrap();
     let row = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap().pop().unwrap().entry;
     assert_eq!((&*row.kind, row.who.as_deref(), row.count), ("refused_at_the_door", Some("token"), Some(3)));
     assert_eq!((row.code.as_deref(), row.client.as_deref()), (Some("invalid_grant"), Some("c-1")));
@@ -206,8 +206,8 @@ async fn the_file_has_no_code_and_no_refresh_token() {
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
     store.put_member(&Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap(), &by()).await.unwrap();
     store.begin_grant(&grant("5ecret-code"), &by()).await.unwrap();
-    let Code::Good(grant) = store.take_code(hash("5ecret-code")).await.unwrap() else { panic!("it counts") };
-    store.first_refresh(&grant.family, refresh("5ecret-refresh")).await.unwrap();
+    let CodeUse::Good(grant) = store.take_code(hash("5ecret-code")).await.unwrap() else { panic!("it counts") };
+    store.set_first_refresh(&grant.family, refresh("5ecret-refresh")).await.unwrap();
     store.close().await;
     let bytes = std::fs::read(folder.path().join("toolrack.db")).unwrap();
     assert!(!bytes.windows(6).any(|window| window == b"5ecret"));

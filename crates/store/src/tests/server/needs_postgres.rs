@@ -125,7 +125,7 @@ async fn writers_of_two_processes_make_one_chain_for_each_tenant() {
     let writers = stores.iter().flat_map(|store| {
         (0..5).map(move |_| async move {
             for _ in 0..5 {
-                store.record_given(&by(), "key", true).await.unwrap();
+                store.record_credential_change(&by(), "key", true).await.unwrap();
             }
         })
     });
@@ -263,7 +263,7 @@ mod needs_pgbouncer {
         let work = (0..20).map(|number| {
             let store = &stores[number % 2];
             async move {
-                store.record_given(&by(), "key", true).await.unwrap();
+                store.record_credential_change(&by(), "key", true).await.unwrap();
                 assert_eq!(store.era("x").await, None);
             }
         });

@@ -114,10 +114,12 @@ fn log_opener(file: Arc<TeamFile>, server: Option<DatabaseServer>, context: &Con
     Ok(Box::new(move |log| {
         let (file, server, daemon_store) = (Arc::clone(&file), server.clone(), daemon_store.clone());
         Box::pin(async move {
-            let LogName::Tenant(id) = log else { return Ok(Some(OpenedLog { store: daemon_store, closes: false })) };
+            let LogName::Tenant(id) = log else {
+                return Ok(Some(OpenedLog { store: daemon_store, close_after_round: false }));
+            };
             let Some(tenant) = file.tenant(&id) else { return Ok(None) };
             let store = open_tenant_store(tenant, server.as_ref()).await.map_err(|failure| failure.message)?;
-            Ok(store.map(|store| OpenedLog { store, closes: true }))
+            Ok(store.map(|store| OpenedLog { store, close_after_round: true }))
         })
     }))
 }

@@ -78,10 +78,10 @@ pub(super) async fn prepare(
     // The front door checks every request of the team.
     let door = FrontDoor::with_egress(Arc::clone(&file), client_secret, store.clone(), context.egress());
     let door = door.map_err(|error| http_client_failure(&error))?;
-    let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
+    let mut authority = Authority::new(store).with_refusals(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
         let issuers = Issuers::new(Arc::clone(&file), context.egress(), Arc::clone(door.refusals()));
-        authority = authority.trusting(issuers.map_err(|error| http_client_failure(&error))?);
+        authority = authority.with_issuers(issuers.map_err(|error| http_client_failure(&error))?);
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let tenant_ids = tenants.keys().cloned().collect();
@@ -332,7 +332,7 @@ impl QuotaWriter {
     async fn start(quotas: &TenantQuotas, store: &Store) -> Result<Self, Failure> {
         quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
         let (ending, task) = (CancellationToken::new(), TaskTracker::new());
-        task.spawn(quotas.clone().keep(store.clone(), ending.clone()));
+        task.spawn(quotas.clone().save_until(store.clone(), ending.clone()));
         task.close();
         Ok(Self { ending, task })
     }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Local, Utc};
 use serde::Serialize;
 use toolrack_daemon::shown::sessions::Conversation;
 use toolrack_host::text;
-use toolrack_store::{Imported, ModelUse, Session, SessionTotals, transcript::TranscriptMessage};
+use toolrack_store::{ImportReport, ModelUse, Session, SessionTotals, transcript::TranscriptMessage};
 
 use crate::render::{Cell, Layout, Tone, columns, count, one_line, paint};
 
@@ -116,8 +116,8 @@ pub(crate) fn list(list: &ListDocument, layout: Layout) -> String {
 }
 
 /// Describes the outcome of an import.
-pub(crate) fn import_outcome(imported: Imported) -> String {
-    let Imported { sessions, messages: message_count, known, .. } = imported;
+pub(crate) fn import_outcome(imported: ImportReport) -> String {
+    let ImportReport { sessions, messages: message_count, already_present: known, .. } = imported;
     let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
     let known = match known {
         0 => String::new(),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolrack_host::text;
 use toolrack_store::{
     Role,
-    transcript::{TranscriptCall, TranscriptMessage, tool_of},
+    transcript::{TranscriptCall, TranscriptMessage, tool_name},
 };
 
 use super::{ShownSession, to_local_time};
@@ -40,7 +40,7 @@ pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], is_full
 
 fn message_block(messages: &[TranscriptMessage], index: usize, is_full: bool, layout: Layout) -> String {
     let entry = &messages[index];
-    let mut lines = vec![heading(entry, tool_of(messages, index))];
+    let mut lines = vec![heading(entry, tool_name(messages, index))];
     let content = text::for_terminal(&entry.content);
     let content = content.trim_end();
     if !content.is_empty() {
