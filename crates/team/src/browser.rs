@@ -56,8 +56,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 /// `Sec-Fetch-Site`). A request without these headers passes: it comes from a program that is not a browser, and such a
 /// program has no cookies of a user.
 pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
-    let fits = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
-    fits(ORIGIN.as_str(), &url.origin().ascii_serialization()) && fits("sec-fetch-site", "same-origin")
+    let is_absent_or = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
+    is_absent_or(ORIGIN.as_str(), &url.origin().ascii_serialization()) && is_absent_or("sec-fetch-site", "same-origin")
 }
 
 /// Returns the path and query of `to`, if it is an address of the origin of `url`; `None` if it leads elsewhere, or to

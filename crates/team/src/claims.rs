@@ -49,13 +49,13 @@ fn display_name(name: &str) -> String {
 /// Reads an array of group names, or a single name. Leaves out names that no principal can have; no rule of the team
 /// file can contain such a name either.
 fn groups(value: Option<&Value>) -> Vec<String> {
-    let fits = |group: &&str| !group.is_empty() && group.len() <= MAX_NAME && text::for_line(group) == *group;
+    let is_valid_name = |group: &&str| !group.is_empty() && group.len() <= MAX_NAME && text::for_line(group) == *group;
     let groups: Vec<_> = match value {
         Some(Value::String(group)) => vec![group.as_str()],
         Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    groups.into_iter().filter(fits).map(ToOwned::to_owned).collect()
+    groups.into_iter().filter(is_valid_name).map(ToOwned::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// The host that publishes the document of the client, if there is one.
-    pub(crate) fn published_by(&self) -> Option<String> {
+    pub(crate) fn publishing_host(&self) -> Option<String> {
         document_url(&self.id).and_then(|url| url.host_str().map(ToOwned::to_owned))
     }
 }
@@ -197,7 +197,7 @@ impl Clients {
     }
 
     /// Stores `client`, because a user has agreed to it. Does nothing if it is stored already.
-    pub(crate) async fn keep(&self, client: &Client) -> Result<(), StoreError> {
+    pub(crate) async fn store_if_sealed(&self, client: &Client) -> Result<(), StoreError> {
         match self.sealer.open(&client.id) {
             Some(sealed) if self.store.registered_client(&client.id).await?.is_none() => {
                 self.store.put_client(&sealed).await

@@ -144,7 +144,7 @@ impl FrontDoor {
     /// cookie authenticates may change something only if this is `true`. A program that is no browser could send a
     /// wrong `Origin`, but does not have the cookie.
     #[must_use]
-    pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
+    pub fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_origin(headers, &self.team.url)
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let (_folder, door) = door("https://tools.example", SIGN_IN).await;
         let with = |pairs: &[(&'static str, &str)]| {
             let pairs = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-            door.is_of_own_page(&HeaderMap::from_iter(pairs))
+            door.is_from_own_page(&HeaderMap::from_iter(pairs))
         };
         assert!(with(&[("origin", "https://tools.example")]));
         assert!(with(&[("origin", "https://tools.example"), ("sec-fetch-site", "same-origin")]));

@@ -9,7 +9,7 @@ use toolrack_host::{egress::Guard, text::root_cause};
 use url::Url;
 
 /// The timeout of a request, including its connection and its response.
-const REQUEST_TIME: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The error when another program cannot be reached, or sends an answer that cannot be used. Its `Display` is one safe
 /// line without secrets.
@@ -44,8 +44,8 @@ impl Http {
     /// Creates a client that sends requests where `guard` allows, and reads at most `max_bytes` of an answer.
     pub(crate) fn new(guard: Guard, max_bytes: usize) -> reqwest::Result<Self> {
         let builder = Client::builder()
-            .connect_timeout(REQUEST_TIME)
-            .timeout(REQUEST_TIME)
+            .connect_timeout(REQUEST_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         Ok(Self { client: guard.client(builder)?, guard, max_bytes })
@@ -102,7 +102,7 @@ impl Http {
 /// The innermost cause of the error, without the URL.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return format!("did not answer within {} s", REQUEST_TIME.as_secs());
+        return format!("did not answer within {} s", REQUEST_TIMEOUT.as_secs());
     }
     format!("cannot be reached: {}", root_cause(error))
 }

@@ -154,10 +154,10 @@ impl OwnServersAllowed {
     }
 }
 
-fn destinations<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Allowed>, D::Error> {
-    let texts = Vec::<String>::deserialize(from)?;
-    let read = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("`{text}` is {error}")));
-    texts.iter().map(read).collect()
+fn destinations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let parse = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("`{text}` is {error}")));
+    texts.iter().map(parse).collect()
 }
 
 /// An issuer of access tokens.
@@ -212,7 +212,7 @@ pub enum BadTeamFile {
     Tenant(#[from] BadPrincipal),
     /// Two tenants have the same name or folder, or two issuers the same address.
     #[error("two tables of the team file have the {what} `{value}`")]
-    Twice {
+    Duplicate {
         /// The field: `id`, `home` or `issuer`.
         what: &'static str,
         /// The value that both have.
@@ -281,10 +281,10 @@ impl TeamFile {
         let (mut ids, mut homes) = (BTreeSet::new(), BTreeSet::new());
         for tenant in &self.tenants {
             if !ids.insert(&tenant.id) {
-                return Err(BadTeamFile::Twice { what: "id", value: tenant.id.clone() });
+                return Err(BadTeamFile::Duplicate { what: "id", value: tenant.id.clone() });
             }
             if !homes.insert(&tenant.home) {
-                return Err(BadTeamFile::Twice { what: "home", value: tenant.home.display().to_string() });
+                return Err(BadTeamFile::Duplicate { what: "home", value: tenant.home.display().to_string() });
             }
             if let Some(rule) = tenant.members.iter().find(|rule| !is_address(rule)) {
                 return Err(BadTeamFile::Member { tenant: tenant.id.clone(), rule: rule.clone() });
@@ -299,9 +299,9 @@ impl TeamFile {
         if let Some(tenant) = trusted.tenants.iter().find(|tenant| self.tenant(tenant).is_none()) {
             return Err(BadTeamFile::UnknownTenant { tenant: tenant.clone(), issuer: trusted.issuer.clone() });
         }
-        let same = self.issuers.iter().filter(|other| other.issuer == trusted.issuer).count();
-        if same > 1 {
-            return Err(BadTeamFile::Twice { what: "issuer", value: trusted.issuer.to_string() });
+        let count = self.issuers.iter().filter(|other| other.issuer == trusted.issuer).count();
+        if count > 1 {
+            return Err(BadTeamFile::Duplicate { what: "issuer", value: trusted.issuer.to_string() });
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ fn without_passwords(text: &str) -> String {
 /// Checks a URL to which secrets are sent: its scheme must be https, or it must be on this machine.
 fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
     let refused = |message_end| Err(BadTeamFile::Url { field, url: url.clone(), message_end });
-    let is_here = match url.host() {
+    let is_loopback_host = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
@@ -338,7 +338,7 @@ fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
     };
     match url.scheme() {
         "https" => {}
-        "http" if is_here => {}
+        "http" if is_loopback_host => {}
         _ => return refused("so that no secret goes over the net in the clear"),
     }
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {

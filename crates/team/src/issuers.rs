@@ -11,14 +11,14 @@ use toolrack_store::audit::DoorRefusal;
 use url::Url;
 
 use crate::{
+    cached_value::CachedValue,
     claims::{ClaimNames, claims},
     endpoint::Endpoint,
     fetch::{Http, Unreachable},
     file::{TeamFile, TrustedIssuer},
     members::NotAMember,
     refusals::Refusals,
-    remembered::Remembered,
-    signed::{self, Expected, JwtClaims, Keys, LEEWAY, StatementError, ends_at, is_issuer, text_of},
+    signed::{self, JwtClaims, Keys, LEEWAY, StatementError, StatementRequirements, ends_at, is_issuer, text_of},
 };
 
 /// The maximum size of an answer of an issuer, in bytes.
@@ -32,7 +32,7 @@ const IN_ACCESS_TOKENS: [&str; 3] = ["scope", "scp", "client_id"];
 /// The issuers that a team trusts.
 pub struct Issuers {
     team: Arc<TeamFile>,
-    known: Vec<Issuer>,
+    issuers: Vec<Issuer>,
     refusals: Arc<Refusals>,
 }
 
@@ -43,7 +43,7 @@ struct Issuer {
 
 impl fmt::Debug for Issuers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.known.iter().map(|issuer| issuer.config.issuer.as_str())).finish()
+        f.debug_list().entries(self.issuers.iter().map(|issuer| issuer.config.issuer.as_str())).finish()
     }
 }
 
@@ -74,10 +74,10 @@ impl Issuers {
     pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
         let issuer = |config: &TrustedIssuer| {
             let http = Http::new(egress.configured(), MAX_BYTES)?;
-            Ok(Issuer { config: config.clone(), keys: keys(http, config, egress) })
+            Ok(Issuer { config: config.clone(), keys: issuer_keys(http, config, egress) })
         };
-        let known = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
-        Ok(Self { team, known, refusals })
+        let issuers = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
+        Ok(Self { team, issuers, refusals })
     }
 
     /// Checks `token`. `None` if it proves nothing. Only the audit log has the reason; callers do not learn it.
@@ -98,19 +98,21 @@ impl Issuers {
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: whether the token proves anything is then
     /// unknown. Keys that were fetched less than a day ago are still used, without an error.
     pub async fn verify(&self, token: &str) -> Result<Option<ProvedPrincipal>, Unreachable> {
-        let Some(claimed) = unchecked_claims(token) else {
-            self.refusals.unknown_token().await;
+        let Some(unchecked) = unchecked_claims(token) else {
+            self.refusals.record_unknown_token().await;
             return Ok(None);
         };
-        let Some(issuer) = self.known.iter().find(|issuer| is_issuer(&issuer.config.issuer, &claimed.issuer)) else {
-            self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed.issuer).await;
+        let Some(issuer) = self.issuers.iter().find(|issuer| is_issuer(&issuer.config.issuer, &unchecked.issuer))
+        else {
+            self.record_refusal("unknown_issuer", "no issuer that this team trusts made the token", &unchecked.issuer)
+                .await;
             return Ok(None);
         };
-        match self.check_token(issuer, token, &claimed).await {
+        match self.check_token(issuer, token, &unchecked).await {
             Ok(proved) => Ok(Some(proved)),
             Err(StatementError::Unreachable(error)) => Err(error),
-            Err(StatementError::Forged(why)) => {
-                self.refuse("invalid_token", &why, &claimed.issuer).await;
+            Err(StatementError::Invalid(why)) => {
+                self.record_refusal("invalid_token", &why, &unchecked.issuer).await;
                 Ok(None)
             }
         }
@@ -121,19 +123,20 @@ impl Issuers {
         &self,
         issuer: &Issuer,
         token: &str,
-        claimed: &Claimed,
+        unchecked: &UncheckedClaims,
     ) -> Result<ProvedPrincipal, StatementError> {
         let config = &issuer.config;
-        let (audience, endpoint) = self.audience(config, claimed);
-        let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
+        let (audience, endpoint) = self.audience(config, unchecked);
+        let expected =
+            StatementRequirements { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
         let (jwt, token_type) = signed::read(token, &issuer.keys, expected).await?;
         if token_type != "at+jwt" && !has_access_claims(&jwt) {
-            return Err(StatementError::forged("it is not an access token"));
+            return Err(StatementError::invalid("it is not an access token"));
         }
         // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
         // cannot use the token. The MCP endpoint does not check such proofs.
         if jwt.contains_key("cnf") {
-            return Err(StatementError::forged(
+            return Err(StatementError::invalid(
                 "it is bound to a key of its client, and only bearer tokens are served here",
             ));
         }
@@ -145,25 +148,25 @@ impl Issuers {
         let may_vouch = |tenant: &str| config.tenants.contains(tenant);
         let principal = self.team.principal(kind, &claims(&jwt, names), Some(&may_vouch)).map_err(not_a_member)?;
         if !endpoint.is_for(principal.tenant()) {
-            return Err(StatementError::forged("its audience is an endpoint of another tenant"));
+            return Err(StatementError::invalid("its audience is an endpoint of another tenant"));
         }
         let ends_at = ends_at(&jwt).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
-        let ends_at = ends_at.ok_or_else(|| StatementError::forged("its end is not a time"))?;
+        let ends_at = ends_at.ok_or_else(|| StatementError::invalid("its end is not a time"))?;
         if ends_at <= Utc::now() {
-            return Err(StatementError::forged("it has ended"));
+            return Err(StatementError::invalid("it has ended"));
         }
         Ok(ProvedPrincipal { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
     /// Returns the audience that the token must have, and the MCP endpoint for which it is then valid: the endpoint
     /// that the token names, or if it names none or several, the endpoint with all tools.
-    fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
+    fn audience<'c>(&self, config: &TrustedIssuer, unchecked: &'c UncheckedClaims) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
             return (configured.clone(), Endpoint::ALL);
         }
         let team = self.team.url.as_str().trim_end_matches('/');
         let mut named: Vec<_> =
-            claimed.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
+            unchecked.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
         named.dedup();
         let endpoint = match named[..] {
             [only] => only,
@@ -173,7 +176,7 @@ impl Issuers {
     }
 
     /// Records in the audit log why a token proves nothing.
-    async fn refuse(&self, code: &str, why: &str, issuer: &str) {
+    async fn record_refusal(&self, code: &str, why: &str, issuer: &str) {
         let issuer = text::for_line(&text::clip(issuer, 200)).into_owned();
         let why = format!("a token of {issuer}: {why}");
         self.refusals.record(DoorRefusal { door: "mcp", code, why: &why, ..DoorRefusal::default() }).await;
@@ -181,7 +184,7 @@ impl Issuers {
 }
 
 fn not_a_member(error: NotAMember) -> StatementError {
-    StatementError::forged(match error {
+    StatementError::invalid(match error {
         NotAMember::NoTenant => "it does not belong to a tenant for which its issuer may vouch".to_owned(),
         other => other.to_string(),
     })
@@ -194,13 +197,13 @@ fn has_access_claims(jwt: &JwtClaims) -> bool {
 }
 
 /// Claims of a token whose signature is not checked yet.
-struct Claimed {
+struct UncheckedClaims {
     issuer: String,
     audiences: Vec<String>,
 }
 
 /// Reads the claims of a token without checking its signature. `None` for a text that is not a signed statement (JWT).
-fn unchecked_claims(token: &str) -> Option<Claimed> {
+fn unchecked_claims(token: &str) -> Option<UncheckedClaims> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;
     }
@@ -210,12 +213,12 @@ fn unchecked_claims(token: &str) -> Option<Claimed> {
         Some(Value::Array(all)) => all.iter().filter_map(|audience| audience.as_str().map(ToOwned::to_owned)).collect(),
         _ => Vec::new(),
     };
-    Some(Claimed { issuer: text_of(&jwt, "iss")?.to_owned(), audiences })
+    Some(UncheckedClaims { issuer: text_of(&jwt, "iss")?.to_owned(), audiences })
 }
 
 /// Returns the keys at the configured address, or at the address in the issuer's metadata (RFC 8414, or OpenID Connect
 /// Discovery).
-fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
+fn issuer_keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
     if let Some(url) = config.jwks_uri.clone() {
         return Keys::fetched_from(http, move || futures::future::ready(Ok(url.clone())).boxed());
     }
@@ -227,8 +230,8 @@ fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
 }
 
 /// Returns a cache that fetches the metadata of an issuer, and checks that they belong to the issuer.
-fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
-    Remembered::new(move || {
+fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metadata> {
+    CachedValue::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {
             let metadata = fetch_metadata(&http, &issuer).await?;

@@ -14,7 +14,7 @@
 //! - `routes` lists the addresses of the front door. `authorization` gives tokens to clients, and `sign_in` signs people
 //!   in with a browser. `door` has what both share.
 //! - `clients` finds OAuth clients. `provider` talks to the provider that signs people in, and `issuers` checks the
-//!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `remembered` (a cache of
+//!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `cached_value` (a cache of
 //!   fetched data) and `fetch` (requests).
 //! - `authority` finds out which member a token proves, and until when. `tokens` and `random` make tokens.
 //! - `members` and `claims` find out who belongs to which tenant, with which role, by `file`: what the operator of a team
@@ -29,6 +29,7 @@ pub mod audit_export;
 mod authority;
 mod authorization;
 mod browser;
+mod cached_value;
 mod claims;
 mod clients;
 mod door;
@@ -43,7 +44,6 @@ mod provider;
 mod quotas;
 mod random;
 mod refusals;
-mod remembered;
 mod routes;
 mod sign_in;
 mod signed;

@@ -82,8 +82,10 @@ impl Tenant {
 
     /// Returns the most powerful role that is given to one of the groups or to the address.
     fn role_of(&self, claims: &Claims) -> Role {
-        let has = |who: &String| claims.groups.contains(who) || has_address(claims, who);
-        let is_given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
+        let matches = |group_or_address: &String| {
+            claims.groups.contains(group_or_address) || has_address(claims, group_or_address)
+        };
+        let is_given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(matches));
         let by_power = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
         by_power.into_iter().find(is_given).unwrap_or(self.role)
     }
@@ -94,7 +96,7 @@ impl Tenant {
 fn has_address(claims: &Claims, rule: &str) -> bool {
     let Some(address) = &claims.verified_email else { return false };
     match (rule.strip_prefix("*@"), address.rsplit_once('@')) {
-        (Some(domain), Some((_, own))) => domain.eq_ignore_ascii_case(own),
+        (Some(domain), Some((_, address_domain))) => domain.eq_ignore_ascii_case(address_domain),
         _ => rule.eq_ignore_ascii_case(address),
     }
 }

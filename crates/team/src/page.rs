@@ -24,9 +24,9 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Makes a page. `forms` are the sources (CSP) to which its forms may lead in addition to this origin. A browser also
-/// checks the redirects after a form against them.
-pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) -> Response {
+/// Makes a page. `form_sources` are the sources (CSP) to which its forms may lead in addition to this origin. A browser
+/// also checks the redirects after a form against them.
+pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources: &str) -> Response {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -41,7 +41,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) 
     };
     let mut answer = (status, page.into_string()).into_response();
     let headers = answer.headers_mut();
-    let fixed: [(HeaderName, &str); 5] = [
+    let fixed_headers: [(HeaderName, &str); 5] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CACHE_CONTROL, "no-store"),
         // With `no-referrer`, a browser would send `null` as the `Origin` of this page's forms.
@@ -49,11 +49,11 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) 
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
     ];
-    for (name, value) in fixed {
+    for (name, value) in fixed_headers {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let policy = if forms.is_empty() { POLICY.clone() } else { format!("{} {forms}", *POLICY) };
-    // `forms` comes from checked addresses. If the policy is invalid nevertheless, the page gets a stricter one.
+    let policy = if form_sources.is_empty() { POLICY.clone() } else { format!("{} {form_sources}", *POLICY) };
+    // `form_sources` comes from checked addresses. If the policy is invalid nevertheless, the page gets a stricter one.
     let policy = HeaderValue::from_str(&policy)
         .unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     headers.insert(CONTENT_SECURITY_POLICY, policy);

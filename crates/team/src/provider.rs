@@ -16,12 +16,12 @@ use toolrack_host::{egress::Egress, text};
 use url::Url;
 
 use crate::{
+    cached_value::CachedValue,
     claims::{ClaimNames, claims},
     fetch::{Http, Unreachable},
     file::SignInProvider,
     members::Claims,
-    remembered::Remembered,
-    signed::{self, Expected, JwtClaims, Keys, StatementError, is_issuer, text_of},
+    signed::{self, JwtClaims, Keys, StatementError, StatementRequirements, is_issuer, text_of},
 };
 
 /// The maximum size of an answer of the provider, in bytes.
@@ -48,7 +48,7 @@ pub(crate) struct Provider {
     /// The address to which the provider sends the browser back.
     redirect_uri: RedirectUrl,
     http: Http,
-    metadata: Arc<Remembered<Metadata>>,
+    metadata: Arc<CachedValue<Metadata>>,
     keys: Keys,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum NotSignedIn {
 impl From<StatementError> for NotSignedIn {
     fn from(error: StatementError) -> Self {
         match error {
-            StatementError::Forged(why) => Self::Refused(format!("the identity that the provider sent: {why}")),
+            StatementError::Invalid(why) => Self::Refused(format!("the identity that the provider sent: {why}")),
             StatementError::Unreachable(error) => Self::Unreachable(error),
         }
     }
@@ -84,13 +84,13 @@ impl From<StatementError> for NotSignedIn {
 
 /// The field that OpenID Connect adds to the answer with tokens.
 #[derive(Debug, Deserialize, Serialize)]
-struct WithIdToken {
+struct IdTokenField {
     id_token: Option<String>,
 }
 
-impl ExtraTokenFields for WithIdToken {}
+impl ExtraTokenFields for IdTokenField {}
 
-type Tokens = StandardTokenResponse<WithIdToken, BasicTokenType>;
+type Tokens = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
 /// A client of `oauth2` whose answers have an ID token.
 type Client = oauth2::Client<
@@ -164,7 +164,11 @@ impl Provider {
         let Some(token) = &tokens.extra_fields().id_token else {
             return Err(NotSignedIn::Refused("the provider sent no identity".to_owned()));
         };
-        let expected = Expected { issuer: &self.config.issuer, audience: &self.config.client_id, types: &["", "jwt"] };
+        let expected = StatementRequirements {
+            issuer: &self.config.issuer,
+            audience: &self.config.client_id,
+            types: &["", "jwt"],
+        };
         let (mut jwt, _) = signed::read(token, &self.keys, expected).await?;
         self.check_id_token(&jwt, attempt)?;
         self.add_userinfo(&mut jwt, &metadata, tokens.access_token().secret()).await?;
@@ -223,7 +227,7 @@ impl Provider {
             .set_pkce_verifier(PkceCodeVerifier::new(attempt.verifier.clone()));
         request.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => NotSignedIn::Unreachable(error),
-            RequestTokenError::ServerResponse(answer) => refused_code(&answer),
+            RequestTokenError::ServerResponse(answer) => code_exchange_error(&answer),
             RequestTokenError::Parse(..) => failed("sent an answer that cannot be read".to_owned()).into(),
             RequestTokenError::Other(why) => failed(why).into(),
         })
@@ -255,7 +259,7 @@ impl<'c> AsyncHttpClient<'c> for Http {
 }
 
 /// The error when the provider refuses a code. If it refuses the client itself, the configuration is wrong.
-fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
+fn code_exchange_error(answer: &BasicErrorResponse) -> NotSignedIn {
     let description = answer.error_description().map(|more| format!(" ({})", text::for_line(&text::clip(more, 200))));
     let code = text::for_line(&text::clip(answer.error().as_ref(), 64)).into_owned();
     let description = description.unwrap_or_default();
@@ -270,8 +274,8 @@ fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
 }
 
 /// Returns a cache that fetches the metadata of a provider, and checks that it belongs to the provider.
-fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
-    Remembered::new(move || {
+fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metadata> {
+    CachedValue::new(move || {
         let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
         async move {
             let url = format!("{}/.well-known/openid-configuration", issuer.as_str().trim_end_matches('/'));

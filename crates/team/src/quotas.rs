@@ -44,7 +44,7 @@ struct Inner {
     clock: Clock,
     counts: Mutex<Counts>,
     /// Notified when so much was used that it must be written soon.
-    due: Notify,
+    write_due: Notify,
 }
 
 impl fmt::Debug for TenantQuotas {
@@ -57,14 +57,14 @@ impl fmt::Debug for TenantQuotas {
 }
 
 /// A membership: the issuer and the subject of the member, and how many memberships ended before.
-type Member = (String, String, u32);
+type Membership = (String, String, u32);
 
 /// The meters of all holders. A holder is who shares a quota: all members together, a member, or the clients of a
 /// profile.
 struct Counts {
     /// The meters of the tenant: what all members use together.
     all: Meters,
-    by_member: HashMap<Member, MemberMeters>,
+    by_member: HashMap<Membership, MemberMeters>,
     by_profile: HashMap<Arc<str>, Meters>,
     /// The stored amounts of holders that have no meters yet.
     stored: StoredUses,
@@ -93,14 +93,14 @@ impl Meters {
 
     /// Returns meters for `quotas`. A quota that already has a meter here keeps its amount.
     fn with_quotas(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
-        let mut changed = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
-        for meter in &mut changed.meters {
+        let mut new_meters = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
+        for meter in &mut new_meters.meters {
             if let Some(before) = self.meters.iter().find(|before| before.quota().name() == meter.quota().name()) {
                 let (used, at) = before.reading();
                 *meter = Meter::new(meter.quota(), used, at);
             }
         }
-        changed
+        new_meters
     }
 
     fn advance(&mut self, now: DateTime<Utc>) {
@@ -169,7 +169,7 @@ impl TenantQuotas {
             limits,
             clock,
             counts: Mutex::new(counts),
-            due: Notify::new(),
+            write_due: Notify::new(),
         }))
     }
 
@@ -182,7 +182,7 @@ impl TenantQuotas {
             let meters = match old_meters.remove(name) {
                 Some(meters) => meters.with_quotas(profile.quotas(), now),
                 None => {
-                    let stored = counts.stored.remove(&stored::profile_holder(name));
+                    let stored = counts.stored.remove(&stored::stored_profile_holder(name));
                     Meters::new(profile.quotas(), now).with_stored(stored.as_deref(), now)
                 }
             };
@@ -198,39 +198,40 @@ impl Inner {
     /// Returns the refusal for the quota of `meter`. `holder` has used it up, and has to wait for `wait`.
     fn over_quota(&self, holder: &Holder, meter: Meter, wait: Duration) -> OverQuota {
         let tenant = &self.tenant;
-        let (who, place) = match holder {
+        let (holder_name, file) = match holder {
             Holder::Member { .. } => (format!("a member of `{tenant}`"), "the team file"),
             Holder::Tenant => (format!("all members together of `{tenant}`"), "the team file"),
             Holder::Profile { name } => (format!("all clients together of the profile `{name}`"), "toolrack.toml"),
         };
         let quota = meter.quota();
-        OverQuota::new(&who, holder.setting(quota), place, (quota, meter.used()), wait)
+        OverQuota::new(&holder_name, holder.setting(quota), file, (quota, meter.used()), wait)
     }
 
     /// Begins work of `caller` if there is room in all quotas, and counts it. `None` if no quota concerns the work.
     fn begin(&self, caller: &Caller, work: Work) -> Result<Option<CountedWork>, OverQuota> {
-        let (each, now) = (&self.limits.each_member, self.clock.now());
+        let (each_member, now) = (&self.limits.each_member, self.clock.now());
         let mut counts = self.counts.lock();
         counts.make_room(now);
         let Counts { all, by_member, by_profile, stored } = &mut *counts;
         let principal = caller.principal();
-        let member = (!each.is_empty()).then(|| membership(principal));
-        let of_member = member.as_ref().map(|member| {
+        let member = (!each_member.is_empty()).then(|| membership(principal));
+        let member_meters = member.as_ref().map(|member| {
             let new_meters = || {
-                let stored = if stored.is_empty() { None } else { stored.remove(&stored::member_holder(principal)) };
+                let stored =
+                    if stored.is_empty() { None } else { stored.remove(&stored::stored_member_holder(principal)) };
                 MemberMeters {
                     principal: principal.clone(),
-                    meters: Meters::new(each, now).with_stored(stored.as_deref(), now),
+                    meters: Meters::new(each_member, now).with_stored(stored.as_deref(), now),
                 }
             };
             &mut by_member.entry(member.clone()).or_insert_with(new_meters).meters
         });
-        let of_profile = caller.profile().and_then(|name| by_profile.get_mut(name));
-        if all.meters.is_empty() && of_member.is_none() && of_profile.is_none() {
+        let profile_meters = caller.profile().and_then(|name| by_profile.get_mut(name));
+        if all.meters.is_empty() && member_meters.is_none() && profile_meters.is_none() {
             return Ok(None);
         }
         // The match on `index` below depends on this order.
-        let mut holders = [of_member, of_profile, Some(all)];
+        let mut holders = [member_meters, profile_meters, Some(all)];
         let refusals = holders.iter_mut().enumerate().filter_map(|(index, meters)| {
             let meters = meters.as_deref_mut()?;
             meters.advance(now);
@@ -239,7 +240,10 @@ impl Inner {
         });
         // The refusal names the quota with the longest wait. If two quotas have the same wait, it names the quota of
         // the first holder.
-        let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
+        let refusal = refusals.reduce(|longest, other| {
+            let ((.., longest_wait), (.., other_wait)) = (longest, other);
+            if other_wait > longest_wait { other } else { longest }
+        });
         if let Some((index, meter, wait)) = refusal {
             let holder = match (index, caller.profile()) {
                 (0, _) => Holder::of_member(principal),
@@ -256,7 +260,7 @@ impl Inner {
     }
 }
 
-fn membership(principal: &Principal) -> Member {
+fn membership(principal: &Principal) -> Membership {
     (principal.issuer().to_owned(), principal.subject().to_owned(), principal.membership())
 }
 
@@ -264,7 +268,7 @@ impl Quotas for TenantQuotas {
     fn begin(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
         let counted = self.0.begin(caller, work)?;
         Ok(counted.map_or(Admitted::UNBOUNDED, |counted| {
-            Admitted::counted_by(Running { counted, quotas: Arc::clone(&self.0) })
+            Admitted::counted_by(RunningWork { counted, quotas: Arc::clone(&self.0) })
         }))
     }
 }
@@ -295,18 +299,18 @@ impl Counts {
 
 /// Work that may begin. It counts to the quotas of the tenant, and to the quotas of this member and this profile.
 struct CountedWork {
-    member: Option<Member>,
+    member: Option<Membership>,
     profile: Option<Arc<str>>,
     work: Work,
 }
 
 /// Work that was allowed to begin.
-struct Running {
+struct RunningWork {
     counted: CountedWork,
     quotas: Arc<Inner>,
 }
 
-impl UsageMeter for Running {
+impl UsageMeter for RunningWork {
     fn used(&self, quantity: Quantity, amount: u64) {
         let now = self.quotas.clock.now();
         self.quotas.counts.lock().for_each_holder(&self.counted, |meters| {
@@ -318,7 +322,7 @@ impl UsageMeter for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningWork {
     fn drop(&mut self) {
         self.quotas.counts.lock().for_each_holder(&self.counted, |meters| meters.end(self.counted.work));
     }

@@ -32,7 +32,7 @@ impl Refusals {
     }
 
     /// Records a token that no member has and no issuer signed.
-    pub(crate) async fn unknown_token(&self) {
+    pub(crate) async fn record_unknown_token(&self) {
         let why = "the token is not one of this team, has expired, or was revoked";
         self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
@@ -45,7 +45,7 @@ impl Refusals {
             return;
         }
         let unrecorded = self.unrecorded.swap(0, Ordering::Relaxed);
-        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { unrecorded, ..refusal }).await {
+        if let Err(error) = self.store.record_door_refusal(&DoorRefusal { unrecorded, ..refusal }).await {
             self.unrecorded.fetch_add(unrecorded.saturating_add(1), Ordering::Relaxed);
             tracing::warn!(%error, "a refusal at the door of the team is not in the audit log");
         }

@@ -57,6 +57,6 @@ fn sign_in_routes() -> Router<Arc<FrontDoor>> {
         .route("/oauth/authorize", get(authorize::show).post(authorize::answer))
         .route("/oauth/token", post(token::token).options(metadata::preflight))
         .route("/oauth/revoke", post(revoke::revoke).options(metadata::preflight))
-        .route("/sign-in/back", get(sign_in::back))
+        .route("/sign-in/back", get(sign_in::callback))
         .route("/sign-out", post(sign_in::sign_out))
 }

@@ -16,10 +16,10 @@ use http::{
     header::{SET_COOKIE, USER_AGENT},
 };
 use toolrack_host::{Principal, principal::Kind, text};
-use toolrack_store::{MemberIdentity, NewToken, Purpose, StoreError, TokenHash, Tokens, audit::DoorRefusal};
+use toolrack_store::{MemberIdentity, NewToken, Purpose, StoreError, TokenFilter, TokenHash, audit::DoorRefusal};
 use url::form_urlencoded;
 
-use self::attempts::{Browser, Returned};
+use self::attempts::{Browser, ReturnedAttempt};
 use crate::{
     browser::{cookie, is_from_origin, return_path},
     door::{FrontDoor, caller_of},
@@ -50,7 +50,7 @@ enum SignInFailure {
     /// The provider is down, or does not follow the protocol.
     Unreachable(Unreachable),
     /// The person belongs to no tenant, or to several. The text names the person.
-    Stranger(NotAMember, String),
+    NotAMember(NotAMember, String),
     /// The daemon itself failed, for this reason.
     Internal(String),
 }
@@ -109,15 +109,15 @@ async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) ->
 }
 
 /// `GET /sign-in/back`: the browser comes back from the provider, with a code or an error.
-pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
-    match finish(&door, &headers, &query.0.unwrap_or_default()).await {
+pub(crate) async fn callback(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
+    match finish_sign_in(&door, &headers, &query.0.unwrap_or_default()).await {
         Ok(answer) => answer,
         Err(failure) => failure_page(&door, failure).await,
     }
 }
 
 /// Checks the answer of the provider, stores the member, and begins a session of the browser.
-async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
+async fn finish_sign_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
     let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
     let returned = attempt_of_browser(door, headers, &parameters)?;
@@ -139,8 +139,8 @@ async fn finish(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Re
     };
     let claims = provider.claims_of_user(code.to_owned(), &returned.attempt).await?;
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
-        let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
-        SignInFailure::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
+        let person = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
+        SignInFailure::NotAMember(error, text::for_line(&text::clip(person, 200)).into_owned())
     })?;
     let session = begin_session(door, headers, &member).await?;
     let mut answer = see_other(&returned.to);
@@ -154,7 +154,7 @@ fn attempt_of_browser(
     door: &FrontDoor,
     headers: &HeaderMap,
     parameters: &Parameters,
-) -> Result<Returned, SignInFailure> {
+) -> Result<ReturnedAttempt, SignInFailure> {
     let refused = |why: &str| SignInFailure::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
     let cookie = cookie(headers, door.cookies.sign_in());
@@ -165,7 +165,7 @@ fn attempt_of_browser(
     })?;
     let returned = browser.find_attempt(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
     match return_path(&door.team.url, &returned.to) {
-        Some(to) => Ok(Returned { to, ..returned }),
+        Some(to) => Ok(ReturnedAttempt { to, ..returned }),
         None => Err(refused("the address after this sign-in does not belong to this server")),
     }
 }
@@ -187,11 +187,11 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
         return Err(SignInFailure::Internal("this person was removed from the team a moment ago".to_owned()));
     }
     end_session(door, headers, member).await?;
-    let mut sessions = door.store.team_tokens(Tokens::Of(owner)).await?;
+    let mut sessions = door.store.team_tokens(TokenFilter::Of(owner)).await?;
     sessions.retain(|token| token.purpose == Purpose::Browser);
     let surplus = sessions.len().saturating_sub(MAX_SESSIONS);
     for token in sessions.iter().take(surplus) {
-        door.store.revoke_tokens(Tokens::Id(&token.id), &by).await?;
+        door.store.revoke_tokens(TokenFilter::Id(&token.id), &by).await?;
     }
     Ok(session)
 }
@@ -202,7 +202,7 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
         let old = TokenHash::of(old);
         // Only a token of a browser ends. If the cookie holds another token, that one stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
-            door.store.revoke_tokens(Tokens::Hash(old), &caller_of(member, None)).await?;
+            door.store.revoke_tokens(TokenFilter::Hash(old), &caller_of(member, None)).await?;
         }
     }
     Ok(())
@@ -211,13 +211,13 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
 /// `POST /sign-out`: ends the session of the browser. With `to`, the browser then goes to the sign-in, where the person
 /// can choose another account, and after that to the path in `to`.
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    match end_sign_in(&door, &headers, &body).await {
+    match sign_out_browser(&door, &headers, &body).await {
         Ok(answer) => answer,
         Err(failure) => failure_page(&door, failure).await,
     }
 }
 
-async fn end_sign_in(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, SignInFailure> {
+async fn sign_out_browser(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, SignInFailure> {
     if !is_from_origin(headers, &door.team.url) {
         return Err(SignInFailure::Refused(
             "cross_site",
@@ -258,22 +258,22 @@ fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, 
 /// Returns a page that says why the person is not signed in, and what to do. A session that the browser may already
 /// have stays valid.
 async fn failure_page(door: &FrontDoor, failure: SignInFailure) -> Response {
-    let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
-    let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
+    let retry_advice = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
+    let refusal = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
     match failure {
         SignInFailure::Refused(code, why) => {
-            door.refusals.record(record(code, &why)).await;
+            door.refusals.record(refusal(code, &why)).await;
             let status = if code == "cross_site" { StatusCode::FORBIDDEN } else { StatusCode::BAD_REQUEST };
-            notice(status, "You are not signed in", &[&format!("{why}."), again])
+            notice(status, "You are not signed in", &[&format!("{why}."), retry_advice])
         }
-        SignInFailure::Stranger(error, who) => {
-            let why = format!("{who}: {error}");
-            door.refusals.record(record("not_a_member", &why)).await;
+        SignInFailure::NotAMember(error, person) => {
+            let why = format!("{person}: {error}");
+            door.refusals.record(refusal("not_a_member", &why)).await;
             let issuer = door.provider.as_ref().map(Provider::issuer).map_or("the provider", |issuer| issuer.as_str());
-            let who = format!("You signed in at {issuer} as {who}, but {error}.");
-            let ask =
+            let message = format!("You signed in at {issuer} as {person}, but {error}.");
+            let advice =
                 format!("Ask the operator of {} to add you to one tenant, and then sign in again.", door.issuer());
-            notice(StatusCode::FORBIDDEN, "You are not a member", &[&who, &ask])
+            notice(StatusCode::FORBIDDEN, "You are not a member", &[&message, &advice])
         }
         SignInFailure::Unreachable(error) => {
             tracing::warn!(%error, "the provider that signs people in cannot be used");
@@ -288,7 +288,7 @@ async fn failure_page(door: &FrontDoor, failure: SignInFailure) -> Response {
             notice(StatusCode::NOT_FOUND, "No one can sign in here", &[why])
         }
         SignInFailure::Internal(why) => {
-            notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), again])
+            notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), retry_advice])
         }
     }
 }
@@ -343,7 +343,7 @@ mod tests {
         }
         let stored = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
         assert!(!stored(&first).await && stored(&second).await && stored(&personal).await);
-        let tokens = door.store.team_tokens(Tokens::Of(ANN)).await.unwrap();
+        let tokens = door.store.team_tokens(TokenFilter::Of(ANN)).await.unwrap();
         assert_eq!(tokens.iter().filter(|token| token.purpose == Purpose::Browser).count(), MAX_SESSIONS);
     }
 

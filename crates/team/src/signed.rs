@@ -14,8 +14,8 @@ use toolrack_host::text;
 use url::Url;
 
 use crate::{
+    cached_value::CachedValue,
     fetch::{Http, Unreachable},
-    remembered::Remembered,
 };
 
 /// The maximum size of a statement, in bytes.
@@ -33,20 +33,20 @@ pub(crate) type JwtClaims = Map<String, Value>;
 pub(crate) enum StatementError {
     /// The statement proves nothing, for this reason, in which "it" is the statement: "it has ended".
     #[error("{0}")]
-    Forged(String),
+    Invalid(String),
     /// The keys cannot be fetched, so that the statement cannot be checked.
     #[error("{0}")]
     Unreachable(#[from] Unreachable),
 }
 
 impl StatementError {
-    pub(crate) fn forged(why: impl Into<String>) -> Self {
-        Self::Forged(why.into())
+    pub(crate) fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid(why.into())
     }
 }
 
 /// The keys of a provider.
-pub(crate) struct Keys(Remembered<Vec<Jwk>>);
+pub(crate) struct Keys(CachedValue<Vec<Jwk>>);
 
 impl Keys {
     /// Creates the keys at the address that `url` returns. They are fetched on first use.
@@ -54,7 +54,7 @@ impl Keys {
         http: Http,
         url: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Remembered::new(move || {
+        Self(CachedValue::new(move || {
             let (http, url) = (http.clone(), url());
             async move { Ok(Arc::new(read_keys(http.json::<KeySet>(&url.await?).await?))) }.boxed()
         }))
@@ -63,12 +63,12 @@ impl Keys {
     /// Finds the key that signed a statement with this header. If the key is unknown, fetches the keys again, unless
     /// that was done a moment ago.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
-        let known = self.0.get().await?;
-        if let Some(key) = find_key(&known, kid, algorithm) {
+        let keys = self.0.get().await?;
+        if let Some(key) = find_key(&keys, kid, algorithm) {
             return Ok(Some(key));
         }
-        let newer = self.0.newer_than(&known).await?;
-        Ok(newer.and_then(|newer| find_key(&newer, kid, algorithm)))
+        let newer_keys = self.0.newer_than(&keys).await?;
+        Ok(newer_keys.and_then(|newer_keys| find_key(&newer_keys, kid, algorithm)))
     }
 }
 
@@ -84,7 +84,7 @@ fn read_keys(set: KeySet) -> Vec<Jwk> {
 
 /// Returns the key with this id for this algorithm. Without an id, returns the only key for the algorithm.
 fn find_key(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
-    let mut usable = keys.iter().filter(|key| allows(key, algorithm));
+    let mut usable = keys.iter().filter(|key| key_allows(key, algorithm));
     match kid {
         Some(kid) => usable.find(|key| key.common.key_id.as_deref() == Some(kid)).cloned(),
         None => usable.next().filter(|_| usable.next().is_none()).cloned(),
@@ -94,7 +94,7 @@ fn find_key(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk
 /// Returns whether a key may verify a signature of this algorithm. Only the key decides, never the statement: the
 /// algorithm must fit keys of this kind. If the key names an algorithm, only that algorithm is allowed. A shared secret
 /// verifies nothing.
-fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
+fn key_allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures =
         key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let may_verify = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
@@ -124,7 +124,7 @@ fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
 
 /// The requirements for a statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected<'a> {
+pub(crate) struct StatementRequirements<'a> {
     /// The provider that signed the statement.
     pub(crate) issuer: &'a Url,
     /// The program that the statement is for.
@@ -154,33 +154,33 @@ pub(crate) fn without_slash(url: &Url) -> &str {
 pub(crate) async fn read(
     token: &str,
     keys: &Keys,
-    expected: Expected<'_>,
+    expected: StatementRequirements<'_>,
 ) -> Result<(JwtClaims, String), StatementError> {
     if token.len() > MAX_BYTES {
-        return Err(StatementError::forged(format!("it is longer than {MAX_BYTES} bytes")));
+        return Err(StatementError::invalid(format!("it is longer than {MAX_BYTES} bytes")));
     }
-    let header = decode_header(token).map_err(|error| StatementError::forged(describe(error.kind())))?;
+    let header = decode_header(token).map_err(|error| StatementError::invalid(describe(error.kind())))?;
     if header.crit.is_some() {
-        return Err(StatementError::forged("its header has `crit`, which this version does not support"));
+        return Err(StatementError::invalid("its header has `crit`, which this version does not support"));
     }
     let typ = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
     let typ = typ.strip_prefix("application/").unwrap_or(&typ).to_owned();
     if !expected.types.contains(&&*typ) {
-        return Err(StatementError::forged(format!("its type is `{}`", text::for_line(&text::clip(&typ, 64)))));
+        return Err(StatementError::invalid(format!("its type is `{}`", text::for_line(&text::clip(&typ, 64)))));
     }
     let found = keys.find(header.kid.as_deref(), header.alg).await?;
     let Some(key) = found else {
-        return Err(StatementError::forged(format!("its issuer has no such key for {:?}", header.alg)));
+        return Err(StatementError::invalid(format!("its issuer has no such key for {:?}", header.alg)));
     };
-    let key = DecodingKey::from_jwk(&key).map_err(|error| StatementError::forged(describe(error.kind())))?;
+    let key = DecodingKey::from_jwk(&key).map_err(|error| StatementError::invalid(describe(error.kind())))?;
     let jwt = decode::<JwtClaims>(token, &key, &validation(header.alg, expected));
-    let jwt = jwt.map_err(|error| StatementError::forged(describe(error.kind())))?.claims;
+    let jwt = jwt.map_err(|error| StatementError::invalid(describe(error.kind())))?.claims;
     check_times(&jwt)?;
     Ok((jwt, typ))
 }
 
 /// Returns the checks that `jsonwebtoken` makes.
-fn validation(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
+fn validation(algorithm: Algorithm, expected: StatementRequirements<'_>) -> Validation {
     let mut rules = Validation::new(algorithm);
     rules.leeway = LEEWAY;
     rules.validate_nbf = true;
@@ -194,10 +194,10 @@ fn validation(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
 
 /// Refuses a statement whose `iat` is in the future.
 fn check_times(jwt: &JwtClaims) -> Result<(), StatementError> {
-    let Some(at) = jwt.get("iat") else { return Ok(()) };
+    let Some(issued_at) = jwt.get("iat") else { return Ok(()) };
     let latest = chrono::Utc::now().timestamp().saturating_add(LEEWAY.cast_signed());
-    let is_past = at.as_f64().is_some_and(|at| at <= latest as f64);
-    if is_past { Ok(()) } else { Err(StatementError::forged("it was made in the future")) }
+    let is_past = issued_at.as_f64().is_some_and(|issued_at| issued_at <= latest as f64);
+    if is_past { Ok(()) } else { Err(StatementError::invalid("it was made in the future")) }
 }
 
 fn describe(kind: &ErrorKind) -> String {
@@ -258,7 +258,7 @@ mod tests {
     /// The algorithms whose signatures a key may verify.
     fn allowed(key: Value) -> Vec<Algorithm> {
         let key = keys(&json!([key])).pop().unwrap();
-        ALGORITHMS.into_iter().filter(|algorithm| allows(&key, *algorithm)).collect()
+        ALGORITHMS.into_iter().filter(|algorithm| key_allows(&key, *algorithm)).collect()
     }
 
     #[test]

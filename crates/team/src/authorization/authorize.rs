@@ -14,7 +14,9 @@ use url::form_urlencoded;
 
 use super::{
     consent::{Form, consent_page},
-    request::{ClientError, ConsentRequest, DocumentSource, PageError, ReplyTo, consent_request, reply_to},
+    request::{
+        ClientError, ConsentRequest, DocumentSource, PageError, ReplyTarget, consent_request, find_reply_target,
+    },
 };
 use crate::{
     browser::{is_from_origin, return_path},
@@ -71,7 +73,7 @@ pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
 /// `POST /oauth/authorize`: the answer of the user.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
-    match carry_out(&door, &headers, &form).await {
+    match carry_out_answer(&door, &headers, &form).await {
         Ok(response) => response,
         Err(no_code) => no_code_response(&door, no_code, form.get("request").unwrap_or_default()).await,
     }
@@ -88,18 +90,18 @@ async fn read_request(
         return Err(bad_request("invalid_request", "the request is longer than 4,000 bytes"));
     };
     // The document of the client is fetched only once the user has signed in.
-    let known = reply_to(&door.clients, &parameters, DocumentSource::Memory).await?;
+    let reply_in_memory = find_reply_target(&door.clients, &parameters, DocumentSource::Memory).await?;
     let Some(person) = door.signed_in(headers).await? else { return Err(NoCode::SignIn) };
-    let to = match known {
-        Some(to) => Some(to),
-        None => reply_to(&door.clients, &parameters, DocumentSource::MemoryOrNetwork).await?,
+    let reply = match reply_in_memory {
+        Some(reply) => Some(reply),
+        None => find_reply_target(&door.clients, &parameters, DocumentSource::MemoryOrNetwork).await?,
     };
-    let Some(to) = to else { return Err(bad_request("invalid_client", "there is no such client")) };
-    match consent_request(door, to, &parameters) {
+    let Some(reply) = reply else { return Err(bad_request("invalid_client", "there is no such client")) };
+    match consent_request(door, reply, &parameters) {
         Ok(request) if is_for(door, &request, &person.member) => Ok((request, person)),
         Ok(request) => {
             let why = "this person is no member of the tenant whose endpoint the parameter resource names";
-            Err(NoCode::ClientError(ClientError { to: request.to, code: "invalid_target", why }, person.member))
+            Err(NoCode::ClientError(ClientError { reply: request.reply, code: "invalid_target", why }, person.member))
         }
         Err(client_error) => Err(NoCode::ClientError(client_error, person.member)),
     }
@@ -111,20 +113,20 @@ fn is_for(door: &FrontDoor, request: &ConsentRequest, member: &Principal) -> boo
 }
 
 /// Checks that the answer belongs to a page that this server has shown in this browser, and carries it out.
-async fn carry_out(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, NoCode> {
+async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, NoCode> {
     if !is_from_origin(headers, &door.team.url) {
         return Err(bad_request("cross_site", "the answer did not come from the page of this server"));
     }
     let query = form.get("request").unwrap_or_default();
     let (request, person) = read_request(door, headers, query).await?;
-    let sent = Form { query, ends: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
-    if !sent.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &person) {
+    let sent_form = Form { query, expires_at: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
+    if !sent_form.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &person) {
         let why = "the answer does not belong to a page that was shown in this browser within the last 30 minutes, \
             or the client has changed meanwhile";
         return Err(bad_request("wrong_seal", why));
     }
     if form.get("answer") != Some("allow") {
-        let client_error = ClientError { to: request.to, code: "access_denied", why: "the person refused" };
+        let client_error = ClientError { reply: request.reply, code: "access_denied", why: "the person refused" };
         return Ok(redirect_with_error(door, &client_error));
     }
     allow(door, &request, &person).await
@@ -138,22 +140,22 @@ async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) ->
             return Err(PageError { code: "server_error", why: error.to_string(), is_server_error: true }.into());
         }
     };
-    let (member, client) = (&person.member, &request.to.client);
+    let (member, client) = (&person.member, &request.reply.client);
     let grant = NewGrant {
         owner: MemberIdentity { issuer: member.issuer(), subject: member.subject() },
         client: &client.id,
         client_name: &client.name,
-        redirect_uri: &request.to.redirect_uri,
+        redirect_uri: &request.reply.redirect_uri,
         challenge: &request.challenge,
         resource: &request.resource,
         scope: &request.scope,
         code: TokenHash::of(&code),
     };
-    door.clients.keep(client).await?;
+    door.clients.store_if_sealed(client).await?;
     if !door.store.begin_grant(&grant, &caller_of(member, Some(&client.name))).await? {
         return Err(NoCode::SignIn);
     }
-    Ok(see_other(&reply_address(door, &request.to, &[("code", &code)])))
+    Ok(see_other(&reply_address(door, &request.reply, &[("code", &code)])))
 }
 
 /// Returns the response to a browser that gets neither the page nor the code.
@@ -173,7 +175,7 @@ async fn no_code_response(door: &FrontDoor, no_code: NoCode, query: &str) -> Res
                 door: "authorize",
                 code: client_error.code,
                 why: client_error.why,
-                client: Some(&client_error.to.client.name),
+                client: Some(&client_error.reply.client.name),
                 by: Some(&member),
                 ..DoorRefusal::default()
             };
@@ -206,20 +208,20 @@ async fn error_page(door: &FrontDoor, page_error: PageError) -> Response {
 fn redirect_with_error(door: &FrontDoor, client_error: &ClientError) -> Response {
     see_other(&reply_address(
         door,
-        &client_error.to,
+        &client_error.reply,
         &[("error", client_error.code), ("error_description", client_error.why)],
     ))
 }
 
 /// Returns the redirect URI of the client with an answer, the state that the client sent, and the issuer (RFC 9207).
 /// The redirect URI itself stays as the client wrote it, byte by byte.
-fn reply_address(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
+fn reply_address(door: &FrontDoor, reply: &ReplyTarget, answer: &[(&str, &str)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     pairs.extend_pairs(answer);
-    if let Some(state) = &to.state {
+    if let Some(state) = &reply.state {
         pairs.append_pair("state", state);
     }
     pairs.append_pair("iss", door.issuer());
-    let separator = if to.redirect_uri.contains('?') { '&' } else { '?' };
-    format!("{}{separator}{}", to.redirect_uri, pairs.finish())
+    let separator = if reply.redirect_uri.contains('?') { '&' } else { '?' };
+    format!("{}{separator}{}", reply.redirect_uri, pairs.finish())
 }

@@ -26,19 +26,19 @@ pub(super) struct Form<'a> {
     /// The query of the client's request.
     pub(super) query: &'a str,
     /// The time until which the form is valid, in seconds since 1970.
-    pub(super) ends: i64,
+    pub(super) expires_at: i64,
 }
 
 impl<'a> Form<'a> {
     /// Returns a form that is valid for [`ANSWER_TIME`] from now on.
     pub(super) fn new(query: &'a str) -> Self {
-        Self { query, ends: Utc::now().timestamp().saturating_add(ANSWER_TIME) }
+        Self { query, expires_at: Utc::now().timestamp().saturating_add(ANSWER_TIME) }
     }
 
     /// Whether the form is still valid, and `seal` is its seal for this request and this browser.
     pub(super) fn is_sealed_by(&self, seal: &str, request: &ConsentRequest, person: &SignedIn) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
-        let in_time = self.ends >= Utc::now().timestamp();
+        let in_time = self.expires_at >= Utc::now().timestamp();
         in_time && self.mac(request, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
@@ -52,9 +52,11 @@ impl<'a> Form<'a> {
     /// part to the next. Its key is the secret in the browser's cookie, which pages of other sites cannot read.
     fn mac(&self, request: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
-        let client = &request.to.client;
-        let ends = self.ends.to_string();
-        for part in ["consent", &ends, self.query, &client.id, &client.name, &request.to.redirect_uri, &request.scope] {
+        let client = &request.reply.client;
+        let expires_at = self.expires_at.to_string();
+        for part in
+            ["consent", &expires_at, self.query, &client.id, &client.name, &request.reply.redirect_uri, &request.scope]
+        {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -64,8 +66,8 @@ impl<'a> Form<'a> {
 
 /// Returns the page that asks the user whether the client may act in their name.
 pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
-    let client = &request.to.client;
-    let (answer_to, warning) = destination(&request.to.redirect_uri);
+    let client = &request.reply.client;
+    let (answer_to, warning) = destination(&request.reply.redirect_uri);
     let body = html! {
         p { "A client that calls itself " strong { "“" (client.name) "”" } " wants to use the tools of this team in your name." }
         dl {
@@ -73,13 +75,13 @@ pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &
             dt { "Tenant" } dd { (person.member.tenant()) }
             dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
-            @if let Some(host) = client.published_by() { dt { "Described by" } dd { (host) } }
+            @if let Some(host) = client.publishing_host() { dt { "Described by" } dd { (host) } }
             dt { "It may" } dd { (permission(door, request)) ", until you end this (" (request.scope) ")" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
             input type="hidden" name="request" value=(form.query);
-            input type="hidden" name="ends" value=(form.ends);
+            input type="hidden" name="ends" value=(form.expires_at);
             input type="hidden" name="seal" value=(form.seal(request, person));
             div.buttons {
                 button.main type="submit" name="answer" value="allow" { "Allow" }
@@ -91,7 +93,7 @@ pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &
             p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.to.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.reply.redirect_uri))
 }
 
 /// Describes the tools that the client may call.
@@ -144,13 +146,13 @@ mod tests {
     use toolrack_host::{Principal, principal::Kind};
     use toolrack_store::RegisteredClient;
 
-    use super::{super::request::ReplyTo, *};
+    use super::{super::request::ReplyTarget, *};
 
     fn consent_request(name: &str, redirect_uri: &str) -> ConsentRequest {
         let (id, redirect_uris) = ("trc_1".to_owned(), vec![redirect_uri.to_owned()]);
         let client = RegisteredClient { id, name: name.to_owned(), redirect_uris };
         ConsentRequest {
-            to: ReplyTo { client: Arc::new(client.into()), redirect_uri: redirect_uri.to_owned(), state: None },
+            reply: ReplyTarget { client: Arc::new(client.into()), redirect_uri: redirect_uri.to_owned(), state: None },
             scope: "mcp".to_owned(),
             challenge: String::new(),
             resource: "https://tools.example/mcp".to_owned(),
@@ -177,7 +179,7 @@ mod tests {
             assert!(!form.is_sealed_by(other, &request, &person), "{other}");
         }
 
-        let old = Form { query: "client_id=trc_1", ends: Utc::now().timestamp() - 1 };
+        let old = Form { query: "client_id=trc_1", expires_at: Utc::now().timestamp() - 1 };
         let seal = old.seal(&request, &person);
         assert!(!old.is_sealed_by(&seal, &request, &person), "the form has expired");
     }
@@ -187,8 +189,8 @@ mod tests {
         let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let mut moved = consent_request("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();
-        let shorter = moved.to.redirect_uri.clone() + "m";
-        moved.to.redirect_uri = shorter;
+        let shorter = moved.reply.redirect_uri.clone() + "m";
+        moved.reply.redirect_uri = shorter;
         let form = Form::new("x");
         assert!(!form.is_sealed_by(&form.seal(&request, &person), &moved, &person));
     }

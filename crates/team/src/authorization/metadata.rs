@@ -75,13 +75,13 @@ pub(crate) async fn preflight() -> Response {
 
 /// Adds the headers of every answer to a client: any web page may read the answer, and no cache keeps it.
 pub(super) fn for_clients(mut answer: Response) -> Response {
-    let fixed: [(HeaderName, &str); 4] = [
+    let fixed_headers: [(HeaderName, &str); 4] = [
         (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("pragma"), "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    for (name, value) in fixed {
+    for (name, value) in fixed_headers {
         answer.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     answer

@@ -15,7 +15,7 @@ const CHALLENGE_LENGTH: usize = 43;
 
 /// Where the answer goes: to this redirect URI, which the client has registered.
 #[derive(Clone, Debug)]
-pub(super) struct ReplyTo {
+pub(super) struct ReplyTarget {
     pub(super) client: Arc<Client>,
     pub(super) redirect_uri: String,
     pub(super) state: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct ReplyTo {
 /// A request that a person can be asked about.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {
-    pub(super) to: ReplyTo,
+    pub(super) reply: ReplyTarget,
     pub(super) scope: String,
     pub(super) challenge: String,
     /// The address of the MCP endpoint for which the client's tokens will be valid.
@@ -43,7 +43,7 @@ pub(super) struct PageError {
 /// An error that the client gets.
 #[derive(Debug)]
 pub(super) struct ClientError {
-    pub(super) to: ReplyTo,
+    pub(super) reply: ReplyTarget,
     pub(super) code: &'static str,
     pub(super) why: &'static str,
 }
@@ -73,11 +73,11 @@ pub(super) enum DocumentSource {
 
 /// Finds the client, and checks that the redirect URI is one of its own. Returns `Ok(None)` if `source` is
 /// [`DocumentSource::Memory`] and the document of the client has to be fetched.
-pub(super) async fn reply_to(
+pub(super) async fn find_reply_target(
     clients: &Clients,
     parameters: &Parameters,
     source: DocumentSource,
-) -> Result<Option<ReplyTo>, PageError> {
+) -> Result<Option<ReplyTarget>, PageError> {
     if let Some(repeated @ ("client_id" | "redirect_uri" | "state")) = parameters.repeated() {
         return Err(page_error("invalid_request", format!("the parameter {repeated} occurs twice")));
     }
@@ -97,26 +97,26 @@ pub(super) async fn reply_to(
     if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
         return Err(page_error("invalid_request", "the parameter state is longer than 2 KiB"));
     }
-    Ok(Some(ReplyTo { client, redirect_uri, state }))
+    Ok(Some(ReplyTarget { client, redirect_uri, state }))
 }
 
 /// Reads what the client asks for: a code, with PKCE by S256.
 pub(super) fn consent_request(
     door: &FrontDoor,
-    to: ReplyTo,
+    reply: ReplyTarget,
     parameters: &Parameters,
 ) -> Result<ConsentRequest, ClientError> {
-    let checked = check(parameters).and_then(|(scope, challenge)| {
+    let parsed = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
         Ok((scope, challenge, door.resource(endpoint)))
     });
-    match checked {
-        Ok((scope, challenge, resource)) => Ok(ConsentRequest { to, scope, challenge, resource }),
-        Err((code, why)) => Err(ClientError { to, code, why }),
+    match parsed {
+        Ok((scope, challenge, resource)) => Ok(ConsentRequest { reply, scope, challenge, resource }),
+        Err((code, why)) => Err(ClientError { reply, code, why }),
     }
 }
 
-fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'static str)> {
+fn read_scope_and_challenge(parameters: &Parameters) -> Result<(String, String), (&'static str, &'static str)> {
     if parameters.repeated().is_some() {
         return Err(("invalid_request", "a parameter occurs twice"));
     }
@@ -144,14 +144,14 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
     if challenge.len() != CHALLENGE_LENGTH || !challenge.bytes().all(is_base64url) {
         return Err(("invalid_request", "the parameter code_challenge is not that of S256"));
     }
-    Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
+    Ok((granted_scope(parameters.get("scope"))?, challenge.to_owned()))
 }
 
 /// Returns the scope that the client gets: the only one that exists. A client may also ask for other scopes; the answer
 /// shows that it did not get them (RFC 6749, 3.3).
-pub(super) fn scope(asked: Option<&str>) -> Result<String, (&'static str, &'static str)> {
-    match asked {
-        Some(asked) if !asked.split(' ').any(|scope| scope == SCOPE) => {
+pub(super) fn granted_scope(requested: Option<&str>) -> Result<String, (&'static str, &'static str)> {
+    match requested {
+        Some(requested) if !requested.split(' ').any(|scope| scope == SCOPE) => {
             Err(("invalid_scope", "the only scope that is given here is mcp"))
         }
         _ => Ok(SCOPE.to_owned()),

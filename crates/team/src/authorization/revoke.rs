@@ -10,7 +10,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use toolrack_host::Principal;
-use toolrack_store::{Purpose, Refresh, TokenHash, Tokens};
+use toolrack_store::{Purpose, RefreshUse, TokenFilter, TokenHash};
 
 use super::{
     failure::{Failure, respond},
@@ -44,14 +44,14 @@ async fn revoke_grant(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Res
     }
     let by = caller_of(&found.member, Some(&found.client));
     door.store.end_grant(&found.family, &by).await?;
-    door.store.revoke_tokens(Tokens::Family(&found.family), &by).await?;
+    door.store.revoke_tokens(TokenFilter::Family(&found.family), &by).await?;
     Ok(StatusCode::OK.into_response())
 }
 
 async fn find(door: &FrontDoor, token: &str) -> Result<Option<TokenGrant>, Failure> {
     if let Some(refresh) = RefreshToken::read(token) {
         return Ok(match door.store.find_refresh(refresh.hash()).await? {
-            Refresh::Good(grant) | Refresh::Used(grant) => {
+            RefreshUse::Good(grant) | RefreshUse::Used(grant) => {
                 Some(TokenGrant { family: grant.family, client: grant.client, member: grant.member })
             }
             _ => None,

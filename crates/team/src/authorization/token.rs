@@ -18,11 +18,11 @@ use http::{
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
-use toolrack_store::{Code, Grant, MemberIdentity, NewToken, Purpose, Refresh, TokenHash, Tokens};
+use toolrack_store::{CodeUse, Grant, MemberIdentity, NewToken, Purpose, RefreshUse, TokenFilter, TokenHash};
 
 use super::{
     failure::{Failure, respond},
-    request::scope,
+    request::granted_scope,
 };
 use crate::{
     door::{FrontDoor, caller_of},
@@ -91,13 +91,14 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
     let verifier = required(form, "code_verifier")?;
     let endpoint = endpoint_in(door, form)?;
     let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
-        Code::Good(grant) => {
-            match mismatch(&grant, client, redirect_uri, verifier).or_else(|| endpoint_mismatch(door, &grant, endpoint))
+        CodeUse::Good(grant) => {
+            match code_mismatch(&grant, client, redirect_uri, verifier)
+                .or_else(|| endpoint_mismatch(door, &grant, endpoint))
             {
                 None => {
                     let refresh = RefreshToken::first()?;
                     let tokens = issue_tokens(door, &grant, &refresh).await?;
-                    let is_first = door.store.first_refresh(&grant.family, refresh.hash()).await?;
+                    let is_first = door.store.set_first_refresh(&grant.family, refresh.hash()).await?;
                     if is_first {
                         return Ok(tokens);
                     }
@@ -106,14 +107,14 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
                 Some(why) => (grant, why),
             }
         }
-        Code::Used(grant) => (grant, "the code was used before: all tokens that were issued for it are revoked"),
+        CodeUse::Used(grant) => (grant, "the code was used before: all tokens that were issued for it are revoked"),
         _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
     };
     end_grant(door, &grant, why).await
 }
 
 /// Returns the reason why a code does not belong to the request. `None` if it does.
-fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
+fn code_mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
     if grant.client != client {
@@ -136,11 +137,13 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
     let endpoint = endpoint_in(door, form)?;
-    scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
+    granted_scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
     let grant = match door.store.find_refresh(old.hash()).await? {
-        Refresh::Good(grant) if grant.client == client => grant,
-        Refresh::Good(grant) => return end_grant(door, &grant, "the refresh token was given to another client").await,
-        Refresh::Used(grant) => return end_grant(door, &grant, REUSED).await,
+        RefreshUse::Good(grant) if grant.client == client => grant,
+        RefreshUse::Good(grant) => {
+            return end_grant(door, &grant, "the refresh token was given to another client").await;
+        }
+        RefreshUse::Used(grant) => return end_grant(door, &grant, REFRESH_TOKEN_REUSED).await,
         _ => return Err(unknown()),
     };
     if let Some(why) = endpoint_mismatch(door, &grant, endpoint) {
@@ -149,31 +152,31 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
     if door.team.tenant(grant.member.tenant()).is_none() {
         return end_grant(door, &grant, "the tenant of this member is no longer one of the team").await;
     }
-    if door.store.team_tokens(Tokens::Family(&grant.family)).await?.len() >= MAX_ACCESS {
+    if door.store.team_tokens(TokenFilter::Family(&grant.family)).await?.len() >= MAX_ACCESS {
         let why = "this client renews its tokens too often: its present tokens are valid for up to an hour";
         return Err(Failure::too_many(why).of_member(&grant.member));
     }
     let next = old.next()?;
     if !door.store.rotate_refresh(old.hash(), next.hash().token).await? {
-        return end_grant(door, &grant, REUSED).await;
+        return end_grant(door, &grant, REFRESH_TOKEN_REUSED).await;
     }
     let tokens = issue_tokens(door, &grant, &next).await?;
     // A second use of the same refresh token may have ended the grant before the access token was stored.
     match door.store.find_refresh(next.hash()).await? {
-        Refresh::Good(_) => Ok(tokens),
+        RefreshUse::Good(_) => Ok(tokens),
         _ => end_grant(door, &grant, "the grant ended meanwhile").await,
     }
 }
 
 /// The reason why a grant ends after its refresh token was used twice.
-const REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
+const REFRESH_TOKEN_REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
 
 /// Ends a grant whose tokens were perhaps stolen, and revokes its access tokens. Always returns an error, which says
 /// why.
 async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
-    door.store.revoke_tokens(Tokens::Family(&grant.family), &by).await?;
+    door.store.revoke_tokens(TokenFilter::Family(&grant.family), &by).await?;
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 

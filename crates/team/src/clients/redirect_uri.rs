@@ -79,13 +79,18 @@ pub(super) fn is_registered_as(registered: &str, requested: &str) -> bool {
     if registered == requested {
         return true;
     }
-    let (Ok(mut known), Ok(mut other)) = (registered.parse::<Url>(), requested.parse::<Url>()) else { return false };
-    let are_local = known.scheme() == "http" && other.scheme() == "http" && is_local(&known) && is_local(&other);
+    let (Ok(mut registered_url), Ok(mut requested_url)) = (registered.parse::<Url>(), requested.parse::<Url>()) else {
+        return false;
+    };
+    let are_local = registered_url.scheme() == "http"
+        && requested_url.scheme() == "http"
+        && is_local(&registered_url)
+        && is_local(&requested_url);
     if !are_local || check(requested).is_err() {
         return false;
     }
-    let are_without_port = known.set_port(None).is_ok() && other.set_port(None).is_ok();
-    are_without_port && known == other
+    let are_without_port = registered_url.set_port(None).is_ok() && requested_url.set_port(None).is_ok();
+    are_without_port && registered_url == requested_url
 }
 
 /// Returns what a redirect URI leads to.

@@ -135,8 +135,8 @@ fn default_every() -> Duration {
 /// The shortest allowed value of `every`.
 const MIN_EVERY: Duration = Duration::from_secs(1);
 
-fn round_interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let every = time(from)?.unwrap_or_else(default_every);
+fn round_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let every = time(deserializer)?.unwrap_or_else(default_every);
     if every < MIN_EVERY {
         return Err(D::Error::custom("write a time such as \"1h\" or \"15m\", from 1s to a day"));
     }
@@ -169,15 +169,15 @@ impl fmt::Display for ExportTarget {
 }
 
 impl<'de> Deserialize<'de> for ExportTarget {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         let why = "`to` is a folder of this machine, such as \"file:///srv/audit\", or a bucket, such as \"s3://bucket/prefix\"";
-        let target = text.strip_prefix("s3://").map_or_else(|| folder(&text), bucket);
+        let target = text.strip_prefix("s3://").map_or_else(|| parse_folder(&text), parse_bucket);
         target.ok_or_else(|| D::Error::custom(why))
     }
 }
 
-fn folder(text: &str) -> Option<ExportTarget> {
+fn parse_folder(text: &str) -> Option<ExportTarget> {
     let url = Url::parse(text).ok()?;
     let is_plain = url.host().is_none() && url.query().is_none() && url.fragment().is_none();
     let is_folder = url.scheme() == "file" && is_plain && url.path() != "/";
@@ -185,7 +185,7 @@ fn folder(text: &str) -> Option<ExportTarget> {
 }
 
 /// Reads `BUCKET/PREFIX`. Accepts only names that S3 allows and that need no escaping in a URL.
-fn bucket(text: &str) -> Option<ExportTarget> {
+fn parse_bucket(text: &str) -> Option<ExportTarget> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     let is_name_byte = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');

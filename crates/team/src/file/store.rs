@@ -94,15 +94,15 @@ pub struct UrlCommand {
 }
 
 impl<'de> Deserialize<'de> for StoreUrl {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ReadUrl)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StoreUrlVisitor)
     }
 }
 
 /// Reads a [`StoreUrl`]. Its errors never contain the value, which may be a secret.
-struct ReadUrl;
+struct StoreUrlVisitor;
 
-impl<'de> Visitor<'de> for ReadUrl {
+impl<'de> Visitor<'de> for StoreUrlVisitor {
     type Value = StoreUrl;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,29 +151,33 @@ enum Time {
 const DAY: f64 = 86_400.0;
 
 /// Reads a time of up to a day.
-pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    time_up_to(from, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    time_up_to(deserializer, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
 }
 
 /// Reads a time of up to a year.
-pub(super) fn long_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    time_up_to(from, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
+pub(super) fn long_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    time_up_to(deserializer, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
 }
 
-fn time_up_to<'de, D: Deserializer<'de>>(from: D, longest: f64, why: &str) -> Result<Option<Duration>, D::Error> {
-    let why = || D::Error::custom(why);
-    let seconds = match Time::deserialize(from).map_err(|_| why())? {
+fn time_up_to<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    longest: f64,
+    why: &str,
+) -> Result<Option<Duration>, D::Error> {
+    let invalid = || D::Error::custom(why);
+    let seconds = match Time::deserialize(deserializer).map_err(|_| invalid())? {
         Time::Whole(seconds) => f64::from(seconds),
         Time::Seconds(seconds) => seconds,
-        Time::Text(text) => in_seconds(text.trim()).ok_or_else(why)?,
+        Time::Text(text) => parse_seconds(text.trim()).ok_or_else(invalid)?,
     };
     if !(0.001..=longest).contains(&seconds) {
-        return Err(why());
+        return Err(invalid());
     }
     Ok(Some(Duration::from_secs_f64(seconds)))
 }
 
-fn in_seconds(text: &str) -> Option<f64> {
+fn parse_seconds(text: &str) -> Option<f64> {
     let unit_start = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_start);
     let unit_seconds = match unit {

@@ -18,17 +18,17 @@ pub(super) struct Clock {
     /// The time at which the clock was created.
     began: DateTime<Utc>,
     /// The same time, on the clock of tokio.
-    since: Instant,
+    began_instant: Instant,
 }
 
 impl Clock {
     /// Creates a clock that shows `began` now.
     pub(super) fn at(began: DateTime<Utc>) -> Self {
-        Self { began, since: Instant::now() }
+        Self { began, began_instant: Instant::now() }
     }
 
     pub(super) fn now(&self) -> DateTime<Utc> {
-        let passed = TimeDelta::from_std(self.since.elapsed()).unwrap_or_default();
+        let passed = TimeDelta::from_std(self.began_instant.elapsed()).unwrap_or_default();
         // After a suspension of the machine, tokio's clock is behind the machine's.
         (self.began + passed).max(Utc::now())
     }

@@ -20,13 +20,13 @@ const WRITE_FRACTION: f64 = 0.005;
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The holder in the store that stands for all members of a tenant together.
-pub(super) const TENANT: &str = "tenant";
+pub(super) const TENANT_HOLDER: &str = "tenant";
 
 /// The beginning of the holder that stands for a member. The [key](Principal::key) of the member follows.
-pub(super) const MEMBER: &str = "member ";
+pub(super) const MEMBER_PREFIX: &str = "member ";
 
 /// The beginning of the holder that stands for a profile. The name of the profile follows.
-pub(super) const PROFILE: &str = "profile ";
+pub(super) const PROFILE_PREFIX: &str = "profile ";
 
 /// The stored amounts of holders that have no meters yet, by holder.
 pub(super) type StoredUses = HashMap<String, Vec<QuotaUse>>;
@@ -34,25 +34,25 @@ pub(super) type StoredUses = HashMap<String, Vec<QuotaUse>>;
 /// Returns the holder that stands for the member with this key in the store.
 #[must_use]
 pub fn holder_of_member(key: &str) -> String {
-    format!("{MEMBER}{key}")
+    format!("{MEMBER_PREFIX}{key}")
 }
 
-pub(super) fn member_holder(principal: &Principal) -> String {
+pub(super) fn stored_member_holder(principal: &Principal) -> String {
     holder_of_member(&principal.key())
 }
 
-pub(super) fn profile_holder(name: &str) -> String {
-    format!("{PROFILE}{name}")
+pub(super) fn stored_profile_holder(name: &str) -> String {
+    format!("{PROFILE_PREFIX}{name}")
 }
 
 impl Meters {
     /// Returns these meters with the stored amounts. Ignores amounts of quotas that have no meter.
     pub(super) fn with_stored(mut self, stored: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
-        for used in stored.unwrap_or_default() {
-            let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
+        for quota_use in stored.unwrap_or_default() {
+            let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == quota_use.quota;
             if let Some(meter) = self.meters.iter_mut().find(is_of_quota) {
                 // A clock that was wrong must not leave a time in the future, until which the quota would stay used up.
-                *meter = Meter::new(meter.quota(), used.used, used.at.min(now));
+                *meter = Meter::new(meter.quota(), quota_use.used, quota_use.at.min(now));
             }
         }
         self
@@ -63,16 +63,16 @@ impl Meters {
         self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
             let ((used, at), quota) = (meter.reading(), meter.quota());
             let (holder, name) = (holder.to_owned(), name.map(str::to_owned));
-            QuotaUse { holder, name, quota: quota.name().to_owned(), most: quota.limit(), used, at }
+            QuotaUse { holder, name, quota: quota.name().to_owned(), limit: quota.limit(), used, at }
         })
     }
 }
 
 impl Inner {
-    /// Makes [`TenantQuotas::keep`] write soon if much was used since the last write.
+    /// Makes [`TenantQuotas::save_until`] write soon if much was used since the last write.
     pub(super) fn notify_if_due(&self, meters: &Meters) {
         if meters.unwritten > WRITE_FRACTION {
-            self.due.notify_one();
+            self.write_due.notify_one();
         }
     }
 }
@@ -80,12 +80,12 @@ impl Inner {
 impl Counts {
     /// Calls `apply` with each holder, its name for users, and its meters.
     fn for_each(&mut self, mut apply: impl FnMut(String, Option<&str>, &mut Meters)) {
-        apply(TENANT.to_owned(), None, &mut self.all);
+        apply(TENANT_HOLDER.to_owned(), None, &mut self.all);
         for member in self.by_member.values_mut() {
-            apply(member_holder(&member.principal), Some(member.principal.name()), &mut member.meters);
+            apply(stored_member_holder(&member.principal), Some(member.principal.name()), &mut member.meters);
         }
         for (name, meters) in &mut self.by_profile {
-            apply(profile_holder(name), Some(name), meters);
+            apply(stored_profile_holder(name), Some(name), meters);
         }
     }
 }
@@ -99,10 +99,10 @@ impl TenantQuotas {
         let uses = store.quota_uses().await?;
         let now = self.0.clock.now();
         let mut counts = self.0.counts.lock();
-        for used in uses {
-            counts.stored.entry(used.holder.clone()).or_default().push(used);
+        for quota_use in uses {
+            counts.stored.entry(quota_use.holder.clone()).or_default().push(quota_use);
         }
-        let tenant_uses = counts.stored.remove(TENANT);
+        let tenant_uses = counts.stored.remove(TENANT_HOLDER);
         counts.all = std::mem::take(&mut counts.all).with_stored(tenant_uses.as_deref(), now);
         Ok(())
     }
@@ -130,13 +130,13 @@ impl TenantQuotas {
     }
 
     /// Writes the amounts into `store` in batches until `ending` is cancelled, and then once more.
-    pub async fn keep(self, store: Store, ending: CancellationToken) {
+    pub async fn save_until(self, store: Store, ending: CancellationToken) {
         let mut rounds = interval(WRITE_INTERVAL);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
                 _ = rounds.tick() => false,
-                () = self.0.due.notified() => false,
+                () = self.0.write_due.notified() => false,
                 () = ending.cancelled() => true,
             };
             if let Err(error) = self.save(&store).await {
@@ -155,7 +155,7 @@ impl TenantQuotas {
 
 /// Keeps the amounts of a profile that no longer has quotas, in case it gets some again.
 pub(super) fn set_aside(stored: &mut StoredUses, name: &Arc<str>, meters: &Meters) {
-    let holder = profile_holder(name);
+    let holder = stored_profile_holder(name);
     let uses = meters.lasting_uses(&holder, Some(name)).collect();
     stored.insert(holder, uses);
 }

@@ -240,7 +240,7 @@ async fn a_killed_process_has_written_all_but_a_small_share_of_each_quota() {
         }
     };
     tokio::select! {
-        () = quotas.clone().keep(store.clone(), CancellationToken::new()) => {}
+        () = quotas.clone().save_until(store.clone(), CancellationToken::new()) => {}
         written = timeout(Duration::from_secs(8), writes) => written.expect("the use is written before the regular write"),
     }
     store.close().await;
@@ -254,12 +254,12 @@ async fn unused_quotas_are_not_written_and_the_rest_is_written_at_the_end() {
     quotas.save(&store).await.unwrap();
     assert_eq!(store.quota_uses().await.unwrap(), []);
     let ending = CancellationToken::new();
-    let keeping = quotas.clone().keep(store.clone(), ending.clone());
+    let keeping = quotas.clone().save_until(store.clone(), ending.clone());
     assert_eq!(counted(&quotas, "ann", 4), 4);
     ending.cancel();
     keeping.await;
     let rows: Vec<_> = store.quota_uses().await.unwrap();
-    let rows: Vec<_> = rows.iter().map(|row| (row.holder.as_str(), row.quota.as_str(), row.most, row.used)).collect();
+    let rows: Vec<_> = rows.iter().map(|row| (row.holder.as_str(), row.quota.as_str(), row.limit, row.used)).collect();
     assert_eq!(rows, [("tenant", "calls_per_day", 9, 4.0)]);
     store.close().await;
 }
@@ -272,7 +272,7 @@ fn a_stored_time_in_the_future_does_not_keep_a_quota_used_up() {
         holder: "tenant".to_owned(),
         name: None,
         quota: quota.to_owned(),
-        most: 6,
+        limit: 6,
         used,
         at,
     };

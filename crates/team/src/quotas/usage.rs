@@ -8,7 +8,7 @@ use toolrack_store::QuotaUse;
 
 use super::{
     Counts, Inner, MemberMeters, Meter, Meters, TenantQuotas, membership,
-    stored::{MEMBER, PROFILE, member_holder},
+    stored::{MEMBER_PREFIX, PROFILE_PREFIX, stored_member_holder},
 };
 
 /// Who shares a quota.
@@ -92,11 +92,13 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER)).collect();
-        stored.sort_by_key(|(holder, uses)| (uses.first().and_then(|used| used.name.as_deref()), holder.as_str()));
+        let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER_PREFIX)).collect();
+        stored.sort_by_key(|(holder, uses)| {
+            (uses.first().and_then(|quota_use| quota_use.name.as_deref()), holder.as_str())
+        });
         usage.extend(stored.into_iter().flat_map(|(holder, uses)| {
-            let name = uses.first().and_then(|used| used.name.clone());
-            let key = holder.trim_start_matches(MEMBER).to_owned();
+            let name = uses.first().and_then(|quota_use| quota_use.name.clone());
+            let key = holder.trim_start_matches(MEMBER_PREFIX).to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
             usage_of_meters(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
         }));
@@ -110,7 +112,7 @@ impl TenantQuotas {
         let counts = self.0.counts.lock();
         let meters = counts.by_member.get(&membership(member)).map(|member| member.meters.clone());
         let meters = meters.unwrap_or_else(|| {
-            let stored = counts.stored.get(&member_holder(member)).map(Vec::as_slice);
+            let stored = counts.stored.get(&stored_member_holder(member)).map(Vec::as_slice);
             Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
         });
         let member_usage = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
@@ -126,13 +128,13 @@ impl TenantQuotas {
         let mut usage = self.usage();
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
-        let usage_of_profile = |used: &QuotaUse| {
-            let holder = Holder::Profile { name: used.holder.strip_prefix(PROFILE)?.into() };
-            let quota = Quota::from_name_and_limit(&used.quota, used.most)?;
-            Some(Usage::of(holder, Meter::new(quota, used.used, used.at), now))
+        let usage_of_profile = |quota_use: &QuotaUse| {
+            let holder = Holder::Profile { name: quota_use.holder.strip_prefix(PROFILE_PREFIX)?.into() };
+            let quota = Quota::from_name_and_limit(&quota_use.quota, quota_use.limit)?;
+            Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at), now))
         };
         let mut stored: Vec<_> = counts.stored.values().flatten().collect();
-        stored.sort_by_key(|used| (used.holder.as_str(), used.quota.as_str()));
+        stored.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
         usage.extend(stored.into_iter().filter_map(usage_of_profile));
         usage
     }

@@ -21,7 +21,7 @@ const SECRET_DIGITS: usize = 64;
 pub(super) struct Browser(Zeroizing<String>);
 
 /// A sign-in that came back to the browser in which it began.
-pub(super) struct Returned {
+pub(super) struct ReturnedAttempt {
     pub(super) attempt: Attempt,
     /// The address to which the browser goes next.
     pub(super) to: String,
@@ -54,27 +54,27 @@ impl Browser {
     }
 
     /// Returns the sign-in with this state (`ID.PATH.SEAL`, see [`Self::attempt`]), if it began in this browser.
-    pub(super) fn find_attempt(&self, state: &str) -> Option<Returned> {
+    pub(super) fn find_attempt(&self, state: &str) -> Option<ReturnedAttempt> {
         let mut parts = state.split('.');
         let (attempt_id, to, _) = (parts.next()?, parts.next()?, parts.next()?);
         let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
         let attempt = self.attempt(attempt_id, &to);
-        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(Returned { attempt, to })
+        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(ReturnedAttempt { attempt, to })
     }
 
     /// Derives the secrets of a sign-in. Its state is the id, the encoded path `to`, and a seal over both, with a dot
     /// between them.
     fn attempt(&self, attempt_id: &str, to: &str) -> Attempt {
-        let seal = HEXLOWER.encode(&self.derived("state", attempt_id, to));
+        let seal = HEXLOWER.encode(&self.derive("state", attempt_id, to));
         Attempt {
             state: format!("{attempt_id}.{}.{seal}", URL_SAFE_NO_PAD.encode(to)),
-            nonce: HEXLOWER.encode(&self.derived("nonce", attempt_id, to)),
-            verifier: URL_SAFE_NO_PAD.encode(self.derived("verifier", attempt_id, to)),
+            nonce: HEXLOWER.encode(&self.derive("nonce", attempt_id, to)),
+            verifier: URL_SAFE_NO_PAD.encode(self.derive("verifier", attempt_id, to)),
         }
     }
 
     /// Derives bytes from the browser's secret. Each purpose gets different bytes.
-    fn derived(&self, purpose: &str, attempt_id: &str, to: &str) -> [u8; 32] {
+    fn derive(&self, purpose: &str, attempt_id: &str, to: &str) -> [u8; 32] {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else {
             // Cannot happen: HMAC accepts keys of every length.
             return [0; 32];

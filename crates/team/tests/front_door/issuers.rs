@@ -22,7 +22,7 @@ async fn stage() -> (Provider, Stage, Issuers) {
     (provider, stage, issuers)
 }
 
-async fn trusting(provider: &Provider) -> Stage {
+async fn with_issuers(provider: &Provider) -> Stage {
     let issuer = provider.issuer();
     Stage::with(&format!("[[issuers]]\nissuer = \"{issuer}\"\ntenants = [\"acme\"]\n")).await
 }
@@ -66,7 +66,7 @@ async fn a_token_of_a_trusted_issuer_proves_a_user_or_a_service() {
 async fn a_token_for_the_endpoint_of_a_profile_opens_that_alone() {
     let (provider, stage, issuers) = stage().await;
     let (all, few) = (stage.resource(), stage.at("/p/few/mcp").to_string());
-    let authority = Authority::new(stage.store.clone()).trusting(issuers);
+    let authority = Authority::new(stage.store.clone()).with_issuers(issuers);
     for (audiences, opens) in [
         (json!(few), Some("/p/few/mcp")),
         (json!([few, "https://elsewhere.example"]), Some("/p/few/mcp")),
@@ -225,7 +225,7 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_requests() {
 async fn a_removed_member_with_a_token_of_an_issuer_gets_a_new_membership() {
     let (provider, stage, issuers) = stage().await;
     let store = stage.store.clone();
-    let authority = Arc::new(Authority::new(store.clone()).trusting(issuers));
+    let authority = Arc::new(Authority::new(store.clone()).with_issuers(issuers));
     let mut watching = tokio::task::JoinSet::new();
     watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
     let token = provider.signed(claims(&provider, &stage, &json!({})), "at+jwt");

@@ -17,28 +17,28 @@ const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
 /// How long a value stays valid if it cannot be fetched again.
 const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two requests, however many callers wait.
-const PAUSE: Duration = Duration::from_secs(30);
+const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 
-type Fetched<T> = Result<Arc<T>, Unreachable>;
-type Fetch<T> = Shared<BoxFuture<'static, Fetched<T>>>;
+type FetchResult<T> = Result<Arc<T>, Unreachable>;
+type PendingFetch<T> = Shared<BoxFuture<'static, FetchResult<T>>>;
 
 /// Fetches a `T`, and keeps it.
-pub(crate) struct Remembered<T> {
-    fetch: Box<dyn Fn() -> BoxFuture<'static, Fetched<T>> + Send + Sync>,
+pub(crate) struct CachedValue<T> {
+    fetch: Box<dyn Fn() -> BoxFuture<'static, FetchResult<T>> + Send + Sync>,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
     /// The value, and when it arrived.
-    known: Option<(Arc<T>, Instant)>,
+    value: Option<(Arc<T>, Instant)>,
     /// When the last request began, and how it failed if it did.
-    tried: Option<(Instant, Option<Unreachable>)>,
-    under_way: Option<Fetch<T>>,
+    last_request: Option<(Instant, Option<Unreachable>)>,
+    pending: Option<PendingFetch<T>>,
 }
 
-impl<T: Send + Sync + 'static> Remembered<T> {
-    pub(crate) fn new(fetch: impl Fn() -> BoxFuture<'static, Fetched<T>> + Send + Sync + 'static) -> Self {
-        Self { fetch: Box::new(fetch), state: Mutex::new(State { known: None, tried: None, under_way: None }) }
+impl<T: Send + Sync + 'static> CachedValue<T> {
+    pub(crate) fn new(fetch: impl Fn() -> BoxFuture<'static, FetchResult<T>> + Send + Sync + 'static) -> Self {
+        Self { fetch: Box::new(fetch), state: Mutex::new(State { value: None, last_request: None, pending: None }) }
     }
 
     /// Returns the value. It is at most an hour old, or at most a day if the other program cannot be reached. A request
@@ -46,73 +46,75 @@ impl<T: Send + Sync + 'static> Remembered<T> {
     ///
     /// # Errors
     /// [`Unreachable`] when there is no value.
-    pub(crate) async fn get(&self) -> Fetched<T> {
-        let known = self.known_within(FRESH_FOR);
-        match known {
-            Some(known) => Ok(known),
+    pub(crate) async fn get(&self) -> FetchResult<T> {
+        let value = self.value_within(FRESH_FOR);
+        match value {
+            Some(value) => Ok(value),
             None => self.fetch_or_wait().await,
         }
     }
 
-    /// Returns a newer value than `known`, for a caller that did not find what it looked for in `known`. `None` if the
+    /// Returns a newer value than `value`, for a caller that did not find what it looked for in `value`. `None` if the
     /// last request began less than 30 s ago.
     ///
     /// # Errors
     /// [`Unreachable`]
-    pub(crate) async fn newer_than(&self, known: &Arc<T>) -> Result<Option<Arc<T>>, Unreachable> {
-        let is_same = |other: &Arc<T>| Arc::ptr_eq(other, known);
-        if let Some(other) = self.known_within(STALE_FOR).filter(|other| !is_same(other)) {
+    pub(crate) async fn newer_than(&self, value: &Arc<T>) -> Result<Option<Arc<T>>, Unreachable> {
+        let is_same = |other: &Arc<T>| Arc::ptr_eq(other, value);
+        if let Some(other) = self.value_within(STALE_FOR).filter(|other| !is_same(other)) {
             return Ok(Some(other));
         }
         Ok(Some(self.fetch_or_wait().await?).filter(|other| !is_same(other)))
     }
 
-    fn known_within(&self, age: Duration) -> Option<Arc<T>> {
+    fn value_within(&self, age: Duration) -> Option<Arc<T>> {
         let state = self.state.lock();
-        state.known.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(known, _)| Arc::clone(known))
+        state.value.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(value, _)| Arc::clone(value))
     }
 
     /// Waits for the request that is under way, or makes one. If the last one began less than 30 s ago, returns its
     /// result.
-    async fn fetch_or_wait(&self) -> Fetched<T> {
-        let Some(fetch) = self.begin() else { return self.last_result() };
+    async fn fetch_or_wait(&self) -> FetchResult<T> {
+        let Some(fetch) = self.begin_fetch() else { return self.last_result() };
         let fetched = fetch.clone().await;
         {
             let mut state = self.state.lock();
             // Every caller that waited comes here. The first one stores the value.
-            if state.under_way.as_ref().is_some_and(|under_way| under_way.ptr_eq(&fetch)) {
-                state.under_way = None;
+            if state.pending.as_ref().is_some_and(|pending| pending.ptr_eq(&fetch)) {
+                state.pending = None;
                 match &fetched {
-                    Ok(known) => state.known = Some((Arc::clone(known), Instant::now())),
-                    Err(error) => state.tried = state.tried.take().map(|(at, _)| (at, Some(error.clone()))),
+                    Ok(value) => state.value = Some((Arc::clone(value), Instant::now())),
+                    Err(error) => {
+                        state.last_request = state.last_request.take().map(|(at, _)| (at, Some(error.clone())))
+                    }
                 }
             }
         }
-        fetched.or_else(|error| self.known_within(STALE_FOR).ok_or(error))
+        fetched.or_else(|error| self.value_within(STALE_FOR).ok_or(error))
     }
 
     /// Returns the request that is under way, or begins one. `None` if the last one began less than 30 s ago.
-    fn begin(&self) -> Option<Fetch<T>> {
+    fn begin_fetch(&self) -> Option<PendingFetch<T>> {
         let mut state = self.state.lock();
-        if let Some(under_way) = &state.under_way {
-            return Some(under_way.clone());
+        if let Some(pending) = &state.pending {
+            return Some(pending.clone());
         }
-        if state.tried.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE) {
+        if state.last_request.as_ref().is_some_and(|(at, _)| at.elapsed() < MIN_REQUEST_INTERVAL) {
             return None;
         }
         let fetch = (self.fetch)().shared();
-        state.tried = Some((Instant::now(), None));
-        state.under_way = Some(fetch.clone());
+        state.last_request = Some((Instant::now(), None));
+        state.pending = Some(fetch.clone());
         Some(fetch)
     }
 
     /// Returns the value, or if there is none, the error of the last request.
-    fn last_result(&self) -> Fetched<T> {
-        if let Some(known) = self.known_within(STALE_FOR) {
-            return Ok(known);
+    fn last_result(&self) -> FetchResult<T> {
+        if let Some(value) = self.value_within(STALE_FOR) {
+            return Ok(value);
         }
         let state = self.state.lock();
-        let error = state.tried.as_ref().and_then(|(_, error)| error.clone());
+        let error = state.last_request.as_ref().and_then(|(_, error)| error.clone());
         Err(error.unwrap_or_else(Unreachable::for_unknown_reason))
     }
 }
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Counts its requests; each takes a second, and fails while `fails` is not zero.
-    fn counted(fails: &Arc<AtomicUsize>) -> (Arc<AtomicUsize>, Remembered<usize>) {
+    fn counted(fails: &Arc<AtomicUsize>) -> (Arc<AtomicUsize>, CachedValue<usize>) {
         let requests = Arc::new(AtomicUsize::new(0));
         let (fails, counts) = (Arc::clone(fails), Arc::clone(&requests));
         let fetch = move || {
@@ -138,7 +140,7 @@ mod tests {
             }
             .boxed()
         };
-        (requests, Remembered::new(fetch))
+        (requests, CachedValue::new(fetch))
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,7 +162,7 @@ mod tests {
             assert_eq!(remembered.newer_than(&known).await.unwrap(), None);
         }
         assert_eq!(requests.load(Ordering::SeqCst), 1);
-        advance(PAUSE).await;
+        advance(MIN_REQUEST_INTERVAL).await;
         assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1));
         assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1), "the value is newer");
         assert_eq!(requests.load(Ordering::SeqCst), 2);
@@ -172,7 +174,7 @@ mod tests {
         let (requests, remembered) = counted(&fails);
         assert!(remembered.get().await.is_err() && remembered.get().await.is_err());
         assert_eq!(requests.load(Ordering::SeqCst), 1);
-        advance(PAUSE).await;
+        advance(MIN_REQUEST_INTERVAL).await;
         fails.store(0, Ordering::SeqCst);
         assert_eq!(*remembered.get().await.unwrap(), 1);
         fails.store(1, Ordering::SeqCst);
