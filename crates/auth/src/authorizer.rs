@@ -20,7 +20,7 @@ use crate::{
     error::AuthError,
     login::SignInRequest,
     sign_in::{AuthContext, Inner, SignIn},
-    slot::Slot,
+    slot::{NotReady, Slot},
     store::TokenLease,
 };
 
@@ -33,8 +33,8 @@ impl Inner {
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.usable() {
-            Some(usable) => usable,
-            None => self.load_usable(to, &slot).await?,
+            Ok(usable) => usable,
+            Err(NotReady) => self.load_usable(to, &slot).await?,
         };
         let Some(credentials) = usable else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Inner {
         slot: &Slot,
     ) -> Result<Option<Arc<Credentials>>, AuthError> {
         let permit = slot.permit().await;
-        if let Some(usable) = slot.usable() {
+        if let Ok(usable) = slot.usable() {
             return Ok(usable);
         }
         let stored = match self.load(&slot.key).await {
@@ -67,15 +67,15 @@ impl Inner {
                 None
             }
         };
-        slot.set_known(stored.clone());
-        if let Some(usable) = slot.usable() {
+        slot.set_cached(stored.clone());
+        if let Ok(usable) = slot.usable() {
             return Ok(usable);
         }
         let Some(stored) = stored else {
             return Ok(None);
         };
         let context = AuthContext { permit, ..self.context(to).await? };
-        match self.renew_in_own_task(to.server, &context, Stale::Expiring(Arc::clone(&stored))).await {
+        match self.renew_in_own_task(to.server, &context, StaleCredentials::Expiring(Arc::clone(&stored))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // The token has not expired yet: this request uses it, and the next one tries to renew it again.
@@ -84,7 +84,7 @@ impl Inner {
             }
             Err(error) => return Err(error),
         }
-        Ok(slot.known())
+        Ok(slot.cached())
     }
 
     /// Renews stale credentials, unless another process has done so meanwhile. The renewal runs to its end even if this
@@ -93,7 +93,7 @@ impl Inner {
         self: &Arc<Self>,
         server: &ServerName,
         context: &AuthContext,
-        stale: Stale,
+        stale: StaleCredentials,
     ) -> Result<(), AuthError> {
         let (inner, server, context) = (Arc::clone(self), server.clone(), context.clone());
         let renewed = self.run_to_completion(async move {
@@ -105,7 +105,7 @@ impl Inner {
     }
 
     /// Takes the lease of the credentials, renews them, and gives the lease back.
-    async fn renew_under_lease(&self, context: &AuthContext, stale: &Stale) -> Result<(), AuthError> {
+    async fn renew_under_lease(&self, context: &AuthContext, stale: &StaleCredentials) -> Result<(), AuthError> {
         let lease = self.lease(&context.slot.key).await?;
         let renewed = self.renew(context, stale, lease.as_ref()).await;
         lease.release().await;
@@ -123,15 +123,20 @@ impl Inner {
 
     /// Renews the stored credentials if they are still the stale ones. The caller holds the lease. Returns
     /// [`AuthError::Ended`] if the user must sign in again.
-    async fn renew(&self, context: &AuthContext, stale: &Stale, lease: &dyn TokenLease) -> Result<(), AuthError> {
+    async fn renew(
+        &self,
+        context: &AuthContext,
+        stale: &StaleCredentials,
+        lease: &dyn TokenLease,
+    ) -> Result<(), AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let stored = self.load(&slot.key).await?;
         let Some(stored) = stored.filter(|stored| stored.tokens.is_some()) else {
-            slot.set_known(None);
+            slot.set_cached(None);
             return Err(AuthError::Ended);
         };
         if stored.access() != stale.access() {
-            slot.set_known(Some(Arc::new(stored)));
+            slot.set_cached(Some(Arc::new(stored)));
             return Ok(());
         }
         let http = self.http_maker.http_for(server)?;
@@ -147,13 +152,13 @@ impl Inner {
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut stored = stored;
-        if let Stale::Refused(_, challenge) = stale {
+        if let StaleCredentials::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let authorization_server =
                 with_operation_timeout(AuthorizationServer::discover(Arc::clone(&http), server, challenge.as_deref()))
                     .await?;
             if authorization_server.issuer != stored.issuer {
-                slot.set_known(None);
+                slot.set_cached(None);
                 lease.delete().await?;
                 return Err(AuthError::Ended);
             }
@@ -185,10 +190,10 @@ impl Inner {
             && stored.authorization_header().as_ref() != sent
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
-            slot.set_known(Some(Arc::clone(stored)));
+            slot.set_cached(Some(Arc::clone(stored)));
             return Ok(());
         }
-        let primary = challenge::primary(&challenge.www_authenticate);
+        let primary = challenge::primary_header(&challenge.www_authenticate);
         let is_bound = oauth.dpop || stored.as_ref().is_some_and(|stored| stored.key.is_some());
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let needs_new_sign_in = !is_bound && challenge::requires_bound_tokens(&challenge.www_authenticate);
@@ -203,17 +208,17 @@ impl Inner {
             && !needs_new_sign_in
             && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
-            let stale = Stale::Refused(Arc::clone(stored), primary.map(str::to_owned));
+            let stale = StaleCredentials::Refused(Arc::clone(stored), primary.map(str::to_owned));
             match self.renew_in_own_task(to.server, &context, stale).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
             }
         }
-        slot.set_known(if challenge.status == 403 { stored.clone() } else { None });
+        slot.set_cached(if challenge.status == 403 { stored.clone() } else { None });
         let Some(browser) = &self.browser else {
             return Err(NoNewToken::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
         };
-        let inputs = SignInRequest { scopes: &scopes, challenge: primary, earlier: stored.as_deref() };
+        let inputs = SignInRequest { scopes: &scopes, challenge: primary, earlier_credentials: stored.as_deref() };
         Ok(self.sign_in_with_browser(to.server, &context, inputs, browser.as_ref()).await.map(drop)?)
     }
 
@@ -252,20 +257,20 @@ fn scopes_to_request(
     let Some(stored) = stored.filter(|_| challenge.status == 403) else {
         return Ok(configured.to_vec());
     };
-    let missing = challenge::scopes(&challenge.www_authenticate, url);
+    let missing = challenge::missing_scopes(&challenge.www_authenticate, url);
     let all = challenge::union(&stored.requested, &missing);
     if all == stored.requested { Err(NoNewToken::SignIn(all)) } else { Ok(all) }
 }
 
 /// The credentials to renew, and why.
-enum Stale {
+enum StaleCredentials {
     /// The credentials expire soon, or have expired.
     Expiring(Arc<Credentials>),
     /// The server refused the credentials, with this challenge.
     Refused(Arc<Credentials>, Option<String>),
 }
 
-impl Stale {
+impl StaleCredentials {
     fn access(&self) -> Option<&str> {
         match self {
             Self::Expiring(credentials) | Self::Refused(credentials, _) => credentials.access(),
@@ -320,7 +325,7 @@ impl Authorizer for SignIn {
     }
 
     fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
-        self.0.slot(&to).set_nonce(Nonce::of(nonce));
+        self.0.slot(&to).set_nonce(Nonce::from_header(nonce));
     }
 
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
@@ -334,13 +339,13 @@ impl Authorizer for SignIn {
         Box::pin(async move {
             loop {
                 let slot = self.0.slot(&to);
-                let previous = slot.known();
+                let previous = slot.cached();
                 sleep(POLL_INTERVAL).await;
                 if let Ok(Some(stored)) = self.0.load(&slot.key).await
                     && stored.tokens.is_some()
                     && stored.access() != previous.as_ref().and_then(|previous| previous.access())
                 {
-                    slot.set_known(Some(Arc::new(stored)));
+                    slot.set_cached(Some(Arc::new(stored)));
                     return;
                 }
             }

@@ -5,7 +5,7 @@ use url::Url;
 
 /// Returns the header that a sign-in starts from: the one that names metadata, else the first `Bearer` one, else the
 /// first.
-pub(crate) fn primary(values: &[String]) -> Option<&str> {
+pub(crate) fn primary_header(values: &[String]) -> Option<&str> {
     let names_metadata = values.iter().find(|value| value.contains("resource_metadata"));
     let is_bearer = |value: &&String| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
     names_metadata.or_else(|| values.iter().find(is_bearer)).or(values.first()).map(String::as_str)
@@ -18,7 +18,7 @@ pub(crate) fn requires_bound_tokens(values: &[String]) -> bool {
 }
 
 /// Returns the scopes that the server reports as missing.
-pub(crate) fn scopes(values: &[String], url: &Url) -> Vec<String> {
+pub(crate) fn missing_scopes(values: &[String], url: &Url) -> Vec<String> {
     let parsed = values.iter().map(|value| WWWAuthenticateParams::parse(value, url));
     let missing = parsed.filter(WWWAuthenticateParams::is_insufficient_scope).find_map(|params| params.scope);
     missing.unwrap_or_default().split_whitespace().filter(|scope| is_scope(scope)).map(str::to_owned).collect()

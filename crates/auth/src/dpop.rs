@@ -101,7 +101,7 @@ impl ProofKey {
         nonce: Option<&Nonce>,
     ) -> Result<HeaderValue, AuthError> {
         let header = json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": self.jwk() });
-        let mut claims = json!({ "jti": unique_id()?, "htm": method, "htu": target(url), "iat": now() });
+        let mut claims = json!({ "jti": unique_id()?, "htm": method, "htu": proof_url(url), "iat": now() });
         if let Some(token) = token {
             claims["ath"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes())).into();
         }
@@ -118,7 +118,7 @@ impl ProofKey {
 }
 
 /// Returns the URL for a proof: without query and fragment (RFC 9449, 4.2), and without user and password.
-fn target(url: &Url) -> String {
+fn proof_url(url: &Url) -> String {
     crate::store::resource(url).into()
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Nonce(String);
 impl Nonce {
     /// Returns the nonce of a `DPoP-Nonce` header. `None` if it has characters that are not allowed (RFC 9449, 8.1),
     /// is empty, or is longer than [`NONCE_BYTES`].
-    pub(crate) fn of(value: &HeaderValue) -> Option<Self> {
+    pub(crate) fn from_header(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
         let has_allowed_characters = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
         ((1..=NONCE_BYTES).contains(&value.len()) && has_allowed_characters).then(|| Self(value.to_owned()))
@@ -151,7 +151,7 @@ mod tests {
     fn a_proof_names_its_request_and_token_and_is_unique() {
         let key = ProofKey::generate().unwrap();
         let url = Url::parse("https://me:pw@h.example/mcp?key=canary#x").unwrap();
-        let nonce = Nonce::of(&HeaderValue::from_static("n-1")).unwrap();
+        let nonce = Nonce::from_header(&HeaderValue::from_static("n-1")).unwrap();
         let proof = key.proof("POST", &url, Some("token"), Some(&nonce)).unwrap();
         assert_eq!(part(&proof, 0), json!({ "alg": "ES256", "typ": "dpop+jwt", "jwk": key.jwk() }));
         let claims = part(&proof, 1);
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn a_nonce_is_short_and_of_plain_characters() {
         for (value, fits) in [("abc-_.~", true), ("", false), ("a b", false), ("a\"b", false), ("a\\b", false)] {
-            assert_eq!(Nonce::of(&HeaderValue::from_str(value).unwrap()).is_some(), fits, "{value:?}");
+            assert_eq!(Nonce::from_header(&HeaderValue::from_str(value).unwrap()).is_some(), fits, "{value:?}");
         }
-        let long = |bytes: usize| Nonce::of(&HeaderValue::from_str(&"x".repeat(bytes)).unwrap());
+        let long = |bytes: usize| Nonce::from_header(&HeaderValue::from_str(&"x".repeat(bytes)).unwrap());
         assert!(long(NONCE_BYTES).is_some() && long(NONCE_BYTES + 1).is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::{iter, sync::Arc, time::Duration};
 use rmcp::transport::auth::{
     AuthError as RmcpError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
-    ProtectedResourceMetadataInvalidReason as Invalid, StoredCredentials,
+    ProtectedResourceMetadataInvalidReason as InvalidReason, StoredCredentials,
 };
 use tokio::time::timeout;
 use toolrack_host::{spec::OAuth, text::root_cause};
@@ -89,10 +89,10 @@ impl AuthorizationServer {
         Ok(discovered)
     }
 
-    /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `what` names the
+    /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `endpoint_name` names the
     /// endpoint in an error.
-    fn checked_endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
-        check_endpoint(&self.http, &self.server, what, url)
+    fn checked_endpoint(&self, endpoint_name: &'static str, url: &str) -> Result<Url, AuthError> {
+        check_endpoint(&self.http, &self.server, endpoint_name, url)
     }
 
     pub(crate) fn into_metadata(self) -> AuthorizationMetadata {
@@ -144,14 +144,13 @@ impl AuthorizationServer {
     }
 
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
-    /// `scopes` is empty. If the `earlier` credentials are from the same issuer, their registered client is used
-    /// again.
+    /// `scopes` is empty. If the `earlier_credentials` are from the same issuer, their registered client is used again.
     pub(crate) async fn authorization_request(
         mut self,
         oauth: &OAuth,
         scopes: &[String],
         redirect_uri: &str,
-        earlier: Option<&Credentials>,
+        earlier_credentials: Option<&Credentials>,
     ) -> Result<AuthorizationRequest, AuthError> {
         if !self.has_pkce {
             return Err(AuthError::NoPkce);
@@ -160,7 +159,7 @@ impl AuthorizationServer {
         self.sign_with(oauth, key.clone())?;
         self.checked_endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
-        let client = self.client(oauth, &scopes, redirect_uri, earlier).await?;
+        let client = self.client(oauth, &scopes, redirect_uri, earlier_credentials).await?;
         let mut config = OAuthClientConfig::new(&client.id, redirect_uri).with_scopes(scopes.clone());
         let secret = if client.registered { client.secret.as_ref() } else { oauth.client_secret.as_ref() };
         if let Some(secret) = secret {
@@ -197,7 +196,7 @@ impl AuthorizationServer {
         oauth: &OAuth,
         scopes: &[String],
         redirect_uri: &str,
-        earlier: Option<&Credentials>,
+        earlier_credentials: Option<&Credentials>,
     ) -> Result<Client, AuthError> {
         let unregistered = |id: &str| Client {
             id: id.to_owned(),
@@ -219,11 +218,13 @@ impl AuthorizationServer {
             }
             return Ok(unregistered(document));
         }
-        let can_be_used_again = |earlier: &&Credentials| {
-            earlier.issuer == self.issuer && earlier.client.registered && earlier.client.redirect_uri == redirect_uri
+        let can_be_used_again = |earlier_credentials: &&Credentials| {
+            earlier_credentials.issuer == self.issuer
+                && earlier_credentials.client.registered
+                && earlier_credentials.client.redirect_uri == redirect_uri
         };
-        if let Some(earlier) = earlier.filter(can_be_used_again) {
-            return Ok(earlier.client.clone());
+        if let Some(earlier_credentials) = earlier_credentials.filter(can_be_used_again) {
+            return Ok(earlier_credentials.client.clone());
         }
         self.register(scopes, redirect_uri).await
     }
@@ -237,8 +238,9 @@ impl AuthorizationServer {
         self.checked_endpoint("registration endpoint", &endpoint)?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
-        let registered = registered
-            .map_err(|error| AuthError::NoClient { why: message(&error, &[], self.http.unanswered().as_deref()) })?;
+        let registered = registered.map_err(|error| AuthError::NoClient {
+            why: message(&error, &[], self.http.no_response_reason().as_deref()),
+        })?;
         Ok(Client {
             id: registered.client_id,
             secret: registered.client_secret,
@@ -252,7 +254,7 @@ impl AuthorizationRequest {
     /// Exchanges the code in `redirect`, the URL to which the browser was redirected, for tokens. `secret` is that of
     /// the configured client, which errors must not repeat.
     pub(crate) async fn exchange(self, redirect: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
-        let answer = Answer::of(redirect)?;
+        let answer = AuthorizationResponse::from_redirect(redirect)?;
         self.check_issuer(&answer)?;
         if let Some(error) = answer.error {
             let description = quote(&answer.description.unwrap_or_default());
@@ -264,8 +266,9 @@ impl AuthorizationRequest {
         let exchanged = server.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
-        let response =
-            exchanged.await.map_err(|error| token_error(&error, &secrets, server.http.unanswered().as_deref()))?;
+        let response = exchanged
+            .await
+            .map_err(|error| token_error(&error, &secrets, server.http.no_response_reason().as_deref()))?;
         Ok(Credentials {
             issuer: self.authorization_server.issuer,
             resource: self.resource,
@@ -279,7 +282,7 @@ impl AuthorizationRequest {
 
     /// Checks the `state` and the issuer of an answer. The caller does this first, even if the answer is an error (RFC
     /// 9207, 2.4).
-    fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
+    fn check_issuer(&self, answer: &AuthorizationResponse) -> Result<(), AuthError> {
         let sent =
             self.authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if sent.is_none() || sent != answer.state {
@@ -306,7 +309,7 @@ impl AuthorizationRequest {
 
 /// The answer of an authorization server: the query of the URL to which it redirected the browser.
 #[derive(Default)]
-struct Answer {
+struct AuthorizationResponse {
     code: Option<String>,
     state: Option<String>,
     iss: Option<String>,
@@ -314,8 +317,8 @@ struct Answer {
     description: Option<String>,
 }
 
-impl Answer {
-    fn of(redirect: &Url) -> Result<Self, AuthError> {
+impl AuthorizationResponse {
+    fn from_redirect(redirect: &Url) -> Result<Self, AuthError> {
         let mut answer = Self::default();
         for (name, value) in redirect.query_pairs() {
             let field = match &*name {
@@ -379,7 +382,7 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: message(&error, &secrets, http.unanswered().as_deref()) },
+        error => AuthError::Unavailable { why: message(&error, &secrets, http.no_response_reason().as_deref()) },
     })?;
     let mut renewed = Tokens::from_rmcp(&response, &tokens.scopes, credentials.key.is_some())?;
     // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).
@@ -388,14 +391,14 @@ pub(crate) async fn refresh(
 }
 
 /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `server` is the MCP server whose
-/// metadata led to the endpoint, and `what` names the endpoint in an error.
+/// metadata led to the endpoint, and `endpoint_name` names the endpoint in an error.
 pub(crate) fn check_endpoint(
     http: &GuardedHttp,
     server: &Url,
-    what: &'static str,
+    endpoint_name: &'static str,
     url: &str,
 ) -> Result<Url, AuthError> {
-    let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
+    let refused = |why: &str| AuthError::Unsafe { what: endpoint_name, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
     http.guard.check_with_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
@@ -417,7 +420,7 @@ fn discovery_error(error: &RmcpError) -> AuthError {
             AuthError::Unavailable { why: message(error, &[], None) }
         }
         RmcpError::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
-            Invalid::ResourceMismatch { reference, permitted } => {
+            InvalidReason::ResourceMismatch { reference, permitted } => {
                 let why = format!(
                     "the metadata of the resource, at {url}, belongs to `{permitted}`, and not to `{reference}`, the server to \
                      sign in to"
@@ -431,7 +434,7 @@ fn discovery_error(error: &RmcpError) -> AuthError {
 }
 
 /// Returns the error of a request to the token endpoint.
-fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
+fn token_error(error: &RmcpError, secrets: &[&str], no_response_reason: Option<&str>) -> AuthError {
     match error {
         RmcpError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: quote(received_issuer) }
@@ -439,19 +442,19 @@ fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) ->
         RmcpError::AuthorizationServerMissingIssuer { expected_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: String::new() }
         }
-        error => AuthError::NoToken { why: message(error, secrets, unanswered) },
+        error => AuthError::NoToken { why: message(error, secrets, no_response_reason) },
     }
 }
 
 /// The end of `rmcp`'s message about a request without a response. The message does not contain the cause.
 const UNANSWERED: &str = "Request failed";
 
-/// Returns the text of an error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason why
-/// the last request got no response; `None` if it got a response.
-fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
+/// Returns the text of an error with its innermost cause, escaped and without `secrets`. `no_response_reason` is the
+/// reason why the last request got no response; `None` if it got a response.
+fn message(error: &RmcpError, secrets: &[&str], no_response_reason: Option<&str>) -> String {
     let mut message = error.to_string();
     if let Some(start) = message.strip_suffix(UNANSWERED) {
-        message = format!("{start}{}", unanswered.unwrap_or("its request got no answer"));
+        message = format!("{start}{}", no_response_reason.unwrap_or("its request got no answer"));
     }
     let cause = std::error::Error::source(error).map(root_cause);
     if let Some(cause) = cause.filter(|cause| !message.contains(cause)) {

@@ -54,7 +54,7 @@ impl<'a> Form<'a> {
     }
 
     /// Adds a field, unless its value is empty.
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    fn with_field(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
         if !value.is_empty() {
             self.pairs.push((name, value));
@@ -130,10 +130,10 @@ impl AuthorizationServer {
         self.sign_with(oauth, key.clone())?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let form = match oauth.grant {
-            Grant::JwtBearer => Form::new(JWT_BEARER, oauth).with("assertion", assertion),
+            Grant::JwtBearer => Form::new(JWT_BEARER, oauth).with_field("assertion", assertion),
             Grant::EnterpriseManaged => {
                 let jag = self.id_jag(oauth, &scopes, http_maker).await?;
-                Form::new(JWT_BEARER, oauth).with("assertion", jag)
+                Form::new(JWT_BEARER, oauth).with_field("assertion", jag)
             }
             Grant::ClientCredentials | Grant::AuthorizationCode => {
                 if oauth.client_id.is_none() || (oauth.client_secret.is_none() && oauth.private_key.text.is_none()) {
@@ -144,7 +144,7 @@ impl AuthorizationServer {
                 Form::new("client_credentials", oauth)
             }
         };
-        let mut form = form.with("scope", scopes.join(" ")).with("resource", self.server().as_str());
+        let mut form = form.with_field("scope", scopes.join(" ")).with_field("resource", self.server().as_str());
         form.secret_in_form = takes_secrets_in_forms(self.metadata());
         let answer = form.send(self.http(), &endpoint, "the authorization server").await?;
         let tokens = Tokens { refresh: None, ..Tokens::from_answer(&answer, &scopes, key.is_some())? };
@@ -168,21 +168,21 @@ impl AuthorizationServer {
         scopes: &[String],
         http_maker: &GuardedHttpMaker,
     ) -> Result<String, AuthError> {
-        let config = |why: &str| AuthError::Config { why: why.to_owned() };
-        let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
+        let config_error = |why: &str| AuthError::Config { why: why.to_owned() };
+        let idp = oauth.idp.as_ref().ok_or_else(|| config_error("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
-        let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is not a URL"))?;
+        let url = Url::parse(token_url).map_err(|_| config_error("`oauth.idp.token_url` is not a URL"))?;
         // This URL may lead to a private address, because the user has configured it and no server has named it.
         let http = http_maker.http_for(&url)?;
         let endpoint = check_endpoint(&http, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let mut form = Form::new(TOKEN_EXCHANGE, oauth)
-            .with("requested_token_type", ID_JAG)
-            .with("audience", self.issuer.as_str())
-            .with("resource", self.server().as_str())
-            .with("scope", scopes.join(" "))
-            .with("subject_token", assertion)
-            .with("subject_token_type", ID_TOKEN);
+            .with_field("requested_token_type", ID_JAG)
+            .with_field("audience", self.issuer.as_str())
+            .with_field("resource", self.server().as_str())
+            .with_field("scope", scopes.join(" "))
+            .with_field("subject_token", assertion)
+            .with_field("subject_token_type", ID_TOKEN);
         // The client at the identity provider is another one than at the authorization server. The secret for the
         // authorization server must not be sent to the identity provider.
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());

@@ -50,9 +50,9 @@ impl GuardedHttpMaker {
     /// Returns a new HTTP client, for one operation that concerns the server at `url`.
     pub(crate) fn http_for(&self, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
         let guard = self.egress.guard_for_server(url);
-        let known = self.clients.load().get(&guard).cloned();
-        let client = known.map_or_else(|| self.new_client(&guard), Ok)?;
-        Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observed::default() }))
+        let cached = self.clients.load().get(&guard).cloned();
+        let client = cached.map_or_else(|| self.new_client(&guard), Ok)?;
+        Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observations::default() }))
     }
 
     /// Returns a new client for these addresses, and remembers it. If two operations need such a client at the same
@@ -83,12 +83,12 @@ pub(crate) struct GuardedHttp {
     pub(crate) guard: Guard,
     /// Signs the requests to the token endpoint. Set once the endpoint is known.
     signer: OnceLock<RequestSigner>,
-    observed: Observed,
+    observed: Observations,
 }
 
 /// Facts that the requests of one operation have shown.
 #[derive(Debug, Default)]
-struct Observed {
+struct Observations {
     /// How many requests were sent.
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
@@ -97,15 +97,15 @@ struct Observed {
     nonce: ArcSwapOption<Nonce>,
     /// The reason why the last request got no response. It is kept here because `rmcp` drops it from some of its
     /// errors.
-    unanswered: ArcSwapOption<String>,
+    no_response_reason: ArcSwapOption<String>,
 }
 
-impl Observed {
+impl Observations {
     /// Counts one more request. An error when there were too many.
     fn count_request(&self) -> Result<(), HttpError> {
         match self.requests.fetch_add(1, Ordering::Relaxed) < MAX_REQUESTS {
             true => Ok(()),
-            false => Err(HttpError::Endless),
+            false => Err(HttpError::TooManyRequests),
         }
     }
 }
@@ -116,13 +116,13 @@ pub(crate) enum HttpError {
     #[error("{0}")]
     Refused(Refused),
     #[error("its answer is larger than {BODY_BYTES} bytes")]
-    Large,
+    BodyTooLarge,
     #[error("it leads to more than {MAX_REQUESTS} requests")]
-    Endless,
+    TooManyRequests,
     #[error("{}", reason(.0))]
     Http(reqwest::Error),
     #[error(transparent)]
-    Unsigned(AuthError),
+    Signing(AuthError),
 }
 
 /// Returns why a request failed, without its URL, which may contain a secret.
@@ -154,21 +154,21 @@ impl GuardedHttp {
     }
 
     /// Returns the reason why the last request got no response; `None` when it got a response.
-    pub(crate) fn unanswered(&self) -> Option<String> {
-        self.observed.unanswered.load().as_deref().cloned()
+    pub(crate) fn no_response_reason(&self) -> Option<String> {
+        self.observed.no_response_reason.load().as_deref().cloned()
     }
 
     /// Sends the request as [`Self::send`] does, and stores the reason if there is no response: see
-    /// [`Self::unanswered`].
+    /// [`Self::no_response_reason`].
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
         let origin = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
-        let unanswered = answer.as_ref().err().map(|error| match (error, origin) {
+        let reason = answer.as_ref().err().map(|error| match (error, origin) {
             // These errors need no address, or name it themselves.
-            (HttpError::Refused(_) | HttpError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
+            (HttpError::Refused(_) | HttpError::Signing(_), _) | (_, Err(_)) => error.to_string(),
             (error, Ok(origin)) => format!("{origin}: {error}"),
         });
-        self.observed.unanswered.store(unanswered.map(Arc::new));
+        self.observed.no_response_reason.store(reason.map(Arc::new));
         answer
     }
 
@@ -192,7 +192,7 @@ impl GuardedHttp {
         request: &http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, HttpError> {
         let nonce = self.observed.nonce.load_full();
-        self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(HttpError::Unsigned)?).await
+        self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(HttpError::Signing)?).await
     }
 
     /// Sends the request as it is, and reads the whole response.
@@ -207,7 +207,7 @@ impl GuardedHttp {
         *answer.headers_mut() = std::mem::take(response.headers_mut());
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if answer.body().len() + chunk.len() > BODY_BYTES {
-                return Err(HttpError::Large);
+                return Err(HttpError::BodyTooLarge);
             }
             answer.body_mut().extend_from_slice(&chunk);
         }

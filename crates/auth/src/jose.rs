@@ -56,18 +56,19 @@ impl SigningKey {
     /// Returns the algorithm (RFC 7518, 3.1; RFC 8037) to sign with. `offered` are the algorithms that the server
     /// accepts; `None` if the server lists no algorithms.
     fn algorithm(&self, offered: Option<&[Value]>) -> Result<&'static str, AuthError> {
-        let known: &[&'static str] = match self {
+        let supported: &[&'static str] = match self {
             Self::P256(_) => &["ES256"],
             Self::P384(_) => &["ES384"],
             Self::Ed25519(_) => &["EdDSA", "Ed25519"],
             Self::Rsa(_) => &["RS256", "PS256"],
         };
         let Some(offered) = offered else {
-            return Ok(known[0]);
+            return Ok(supported[0]);
         };
         let is_offered = |name: &&&'static str| offered.iter().any(|offered| offered.as_str() == Some(**name));
-        let chosen = known.iter().find(is_offered).copied();
-        chosen.ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not accept", known[0])))
+        let chosen = supported.iter().find(is_offered).copied();
+        chosen
+            .ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not accept", supported[0])))
     }
 
     fn sign(&self, algorithm: &str, message: &[u8]) -> Option<Vec<u8>> {

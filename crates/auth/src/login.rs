@@ -90,12 +90,12 @@ impl SignIn {
             return inner.sign_in_without_user(to.server, &context, scopes, None).await;
         }
         // If the earlier sign-in has registered a client with the same authorization server, that client is used again.
-        let earlier = inner.load(&slot.key).await?;
+        let earlier_credentials = inner.load(&slot.key).await?;
         inner
             .sign_in_with_browser(
                 to.server,
                 &context,
-                SignInRequest { scopes, challenge: None, earlier: earlier.as_ref() },
+                SignInRequest { scopes, challenge: None, earlier_credentials: earlier_credentials.as_ref() },
                 browser,
             )
             .await
@@ -128,7 +128,7 @@ pub(crate) struct SignInRequest<'a> {
     /// The challenge with which the server refused a request, if it did.
     pub(crate) challenge: Option<&'a str>,
     /// The stored credentials of an earlier sign-in.
-    pub(crate) earlier: Option<&'a Credentials>,
+    pub(crate) earlier_credentials: Option<&'a Credentials>,
 }
 
 impl Inner {
@@ -207,7 +207,9 @@ impl Inner {
         let redirect_uri = browser.redirect_uri();
         let request = async {
             let authorization_server = AuthorizationServer::discover(http, server, inputs.challenge).await?;
-            authorization_server.authorization_request(oauth, inputs.scopes, &redirect_uri, inputs.earlier).await
+            authorization_server
+                .authorization_request(oauth, inputs.scopes, &redirect_uri, inputs.earlier_credentials)
+                .await
         };
         let request = with_operation_timeout(request).await?;
         check_page(&request.authorization_url)?;
@@ -239,7 +241,7 @@ impl Inner {
                 return Ok(SignedOut::WasNotSignedIn);
             };
             // From now on, requests of this process are sent without the tokens.
-            slot.set_known(None);
+            slot.set_cached(None);
             lease.delete().await?;
             let revoked = match self.http_maker.http_for(server) {
                 Ok(http) => with_operation_timeout(revoke(http, server, &stored, oauth)).await,

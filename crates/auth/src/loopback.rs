@@ -16,7 +16,7 @@ const PATH: &str = "/callback";
 /// The maximum number of bytes in the head of a request; a real redirect is far shorter.
 const HEAD_BYTES: usize = 16 * 1024;
 /// The timeout of one request. Browsers open connections in advance and send nothing on them.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 16;
 
@@ -62,7 +62,7 @@ impl Loopback {
         loop {
             tokio::select! {
                 connection = self.listener.accept(), if requests.len() < MAX_CONNECTIONS => match connection {
-                    Ok((stream, _)) => requests.push(timeout(REQUEST_TIME, self.answer_request(stream, state))),
+                    Ok((stream, _)) => requests.push(timeout(REQUEST_TIMEOUT, self.answer_request(stream, state))),
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
                 Some(answered) = requests.next() => if let Ok(Ok(Some(redirect))) = answered {

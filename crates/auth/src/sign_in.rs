@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
     /// Work that runs to its end even if the future that waits for it is dropped. The tracker is closed from the start,
     /// because `TaskTracker::wait` returns only on a closed tracker.
-    under_way: TaskTracker,
+    tasks: TaskTracker,
 }
 
 /// The data of one sign-in or renewal: the server, its configuration and its slot.
@@ -134,7 +134,7 @@ impl SignIn {
     /// program calls this at its end, after its hosts have ended. A renewal continues after its request has ended, and
     /// should not be cut off: the authorization server may have invalidated the old refresh token already.
     pub async fn settled(&self) {
-        if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
+        if timeout(SHUTDOWN_WAIT, self.0.tasks.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
         }
     }
@@ -179,7 +179,7 @@ impl Inner {
         // The slot comes before the store: if the store fails, this process can still use the token.
         credentials.secrets().into_iter().for_each(|secret| (self.secret_listener)(secret));
         let bytes = credentials.to_bytes();
-        slot.set_known(Some(Arc::new(credentials)));
+        slot.set_cached(Some(Arc::new(credentials)));
         lease.save(bytes).await
     }
 
@@ -204,7 +204,7 @@ impl Inner {
         };
         let stopped =
             |_| AuthError::Unavailable { why: "the work on this sign-in was stopped before it was done".to_owned() };
-        let work = self.under_way.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
+        let work = self.tasks.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
         Box::pin(async move { work.await.map_err(stopped)?.map_err(timed_out)? })
     }
 

@@ -10,7 +10,7 @@ use crate::{clock::now, credentials::Credentials, dpop::Nonce, store::TokenKey};
 /// The sign-in of one account with one server.
 pub(crate) struct Slot {
     pub(crate) key: TokenKey,
-    known: ArcSwap<Known>,
+    cached: ArcSwap<CachedCredentials>,
     /// The nonce that the server wants in proofs.
     nonce: ArcSwapOption<Nonce>,
     /// The error code of the last renewal, if it failed. Each request tries again, but only a new failure is reported.
@@ -23,7 +23,7 @@ pub(crate) struct Slot {
 pub(crate) type SlotPermit = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
-enum Known {
+enum CachedCredentials {
     /// The store has not been read yet.
     #[default]
     Unknown,
@@ -32,36 +32,39 @@ enum Known {
     Present(Arc<Credentials>),
 }
 
+/// The store has to be read, or the tokens have to be renewed, before a request can use the credentials.
+#[derive(Debug)]
+pub(crate) struct NotReady;
+
 impl Slot {
     pub(crate) fn new(key: TokenKey) -> Self {
-        let (known, nonce, last_failure) = Default::default();
-        Self { key, known, nonce, last_failure, renewal: Arc::new(Semaphore::new(1)) }
+        let (cached, nonce, last_failure) = Default::default();
+        Self { key, cached, nonce, last_failure, renewal: Arc::new(Semaphore::new(1)) }
     }
 
     /// Records which credentials the store has, so that requests need not read it. Credentials without tokens, such as
     /// a registered client alone, count as none.
-    pub(crate) fn set_known(&self, credentials: Option<Arc<Credentials>>) {
+    pub(crate) fn set_cached(&self, credentials: Option<Arc<Credentials>>) {
         let usable = credentials.filter(|credentials| credentials.tokens.is_some());
-        self.known.store(Arc::new(usable.map_or(Known::Absent, Known::Present)));
+        self.cached.store(Arc::new(usable.map_or(CachedCredentials::Absent, CachedCredentials::Present)));
     }
 
-    /// Returns the known credentials, even expired ones.
-    pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
-        match &**self.known.load() {
-            Known::Present(credentials) => Some(Arc::clone(credentials)),
-            Known::Unknown | Known::Absent => None,
+    /// Returns the cached credentials, even expired ones.
+    pub(crate) fn cached(&self) -> Option<Arc<Credentials>> {
+        match &**self.cached.load() {
+            CachedCredentials::Present(credentials) => Some(Arc::clone(credentials)),
+            CachedCredentials::Unknown | CachedCredentials::Absent => None,
         }
     }
 
-    /// Returns the usable credentials: `Some(Some(_))` if they need no renewal, `Some(None)` if there are none, and
-    /// `None` if the store has to be read or the tokens have to be renewed first.
-    pub(crate) fn usable(&self) -> Option<Option<Arc<Credentials>>> {
-        match &**self.known.load() {
-            Known::Unknown => None,
-            Known::Absent => Some(None),
-            Known::Present(credentials) => {
+    /// Returns the cached credentials, if they need no renewal; `None` if there are no credentials with tokens.
+    pub(crate) fn usable(&self) -> Result<Option<Arc<Credentials>>, NotReady> {
+        match &**self.cached.load() {
+            CachedCredentials::Unknown => Err(NotReady),
+            CachedCredentials::Absent => Ok(None),
+            CachedCredentials::Present(credentials) => {
                 let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
-                (!is_stale).then(|| Some(Arc::clone(credentials)))
+                if is_stale { Err(NotReady) } else { Ok(Some(Arc::clone(credentials))) }
             }
         }
     }

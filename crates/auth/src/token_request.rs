@@ -92,7 +92,7 @@ impl RequestSigner {
     /// Returns the nonce of a response, if requests to this endpoint carry proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
         self.proof.as_ref()?;
-        answer.headers().get(NONCE_HEADER).and_then(Nonce::of)
+        answer.headers().get(NONCE_HEADER).and_then(Nonce::from_header)
     }
 }
 

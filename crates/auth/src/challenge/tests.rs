@@ -3,18 +3,18 @@ use super::*;
 #[test]
 fn the_header_that_names_metadata_leads() {
     let values = ["Basic realm=x", "Bearer", "Bearer resource_metadata=\"https://h/m\""].map(str::to_owned);
-    assert_eq!(primary(&values), Some(values[2].as_str()));
-    assert_eq!(primary(&values[..2]), Some("Bearer"));
-    assert_eq!(primary(&values[..1]), Some("Basic realm=x"));
-    assert_eq!(primary(&[]), None);
+    assert_eq!(primary_header(&values), Some(values[2].as_str()));
+    assert_eq!(primary_header(&values[..2]), Some("Bearer"));
+    assert_eq!(primary_header(&values[..1]), Some("Basic realm=x"));
+    assert_eq!(primary_header(&[]), None);
 }
 
 #[test]
 fn missing_scopes_are_those_of_a_challenge_about_scopes() {
     let url = Url::parse("https://h/mcp").unwrap();
     let missing = "Bearer error=\"insufficient_scope\", scope=\"a b:write\"".to_owned();
-    assert_eq!(scopes(&[missing], &url), ["a", "b:write"]);
-    assert!(scopes(&["Bearer error=\"invalid_token\", scope=\"a\"".to_owned()], &url).is_empty());
+    assert_eq!(missing_scopes(&[missing], &url), ["a", "b:write"]);
+    assert!(missing_scopes(&["Bearer error=\"invalid_token\", scope=\"a\"".to_owned()], &url).is_empty());
     assert_eq!(union(&["a".into(), "b".into()], &["b".into(), "c".into()]), ["a", "b", "c"]);
 }
 
@@ -32,7 +32,7 @@ fn the_scheme_of_a_challenge_is_read_in_any_case_and_odd_values_are_none() {
         // Metadata leads, whatever the scheme.
         (&["Bearer", "DPoP resource_metadata=\"https://h/m\""], Some("DPoP resource_metadata=\"https://h/m\"")),
     ] {
-        assert_eq!(primary(&all(values)), lead, "{values:?}");
+        assert_eq!(primary_header(&all(values)), lead, "{values:?}");
     }
 }
 
@@ -64,12 +64,13 @@ fn a_scope_is_of_plain_characters() {
 #[test]
 fn scopes_that_cannot_be_ones_are_not_asked_for() {
     let url = Url::parse("https://h/mcp").unwrap();
-    let named = |scope: &str| scopes(&all(&[&format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"")]), &url);
+    let named =
+        |scope: &str| missing_scopes(&all(&[&format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"")]), &url);
     assert_eq!(named("  a   b "), ["a", "b"]);
     assert_eq!(named("a \u{fc} b"), ["a", "b"]);
     assert!(named("").is_empty());
     let second =
         all(&["Bearer error=\"invalid_token\", scope=\"x\"", "Bearer error=\"insufficient_scope\", scope=\"y\""]);
-    assert_eq!(scopes(&second, &url), ["y"]);
-    assert!(scopes(&[], &url).is_empty());
+    assert_eq!(missing_scopes(&second, &url), ["y"]);
+    assert!(missing_scopes(&[], &url).is_empty());
 }

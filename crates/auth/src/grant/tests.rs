@@ -26,7 +26,8 @@ fn a_client_secret_goes_into_the_header_unless_the_server_takes_only_the_form() 
     ] {
         let oauth = oauth(client, secret);
         let form_of = Form { secret_in_form, ..Form::new("client_credentials", &oauth) };
-        let request = form_of.with("scope", "a b").with("resource", "").request(&ENDPOINT.parse().unwrap()).unwrap();
+        let request =
+            form_of.with_field("scope", "a b").with_field("resource", "").request(&ENDPOINT.parse().unwrap()).unwrap();
         let sent = request.headers().get(http::header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
         assert_eq!(sent, header, "{client:?} {secret:?} {secret_in_form}");
         let first = [("grant_type", "client_credentials"), ("scope", "a b")];

@@ -12,7 +12,7 @@ async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_no
     let message = http.send_and_note(request).await.unwrap_err().to_string();
     assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
     // Where it went is said as well, without the path: that may hold a secret.
-    assert_eq!(http.unanswered(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
+    assert_eq!(http.no_response_reason(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
 }
 
 /// Answers every request with these bytes, and counts them.
@@ -55,12 +55,12 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
     let http = http_maker.http_for(&url).unwrap();
     for _ in 0..MAX_REQUESTS {
         assert_eq!(get(&http, &url).await.unwrap().body(), b"{}");
-        assert_eq!(http.unanswered(), None);
+        assert_eq!(http.no_response_reason(), None);
     }
     let error = get(&http, &url).await.unwrap_err().to_string();
     assert_eq!(error, "it leads to more than 32 requests");
     assert_eq!(
-        (http.unanswered(), asked.lock().len()),
+        (http.no_response_reason(), asked.lock().len()),
         (Some(format!("{}: {error}", url.origin().ascii_serialization())), MAX_REQUESTS as usize)
     );
     assert!(get(&http_maker.http_for(&url).unwrap(), &url).await.is_ok(), "another operation has its own");

@@ -81,8 +81,8 @@ impl SignInBuilder {
     #[must_use]
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, sign_in_hint, secret_listener, witness, egress } = self;
-        let (http_maker, slots, under_way) = (GuardedHttpMaker::new(egress), Default::default(), TaskTracker::new());
-        under_way.close();
+        let (http_maker, slots, tasks) = (GuardedHttpMaker::new(egress), Default::default(), TaskTracker::new());
+        tasks.close();
         SignIn(Arc::new(Inner {
             store,
             resolver,
@@ -94,7 +94,7 @@ impl SignInBuilder {
             witness,
             http_maker,
             slots,
-            under_way,
+            tasks,
         }))
     }
 }

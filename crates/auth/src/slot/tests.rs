@@ -32,18 +32,18 @@ fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
 #[test]
 fn usable_credentials_are_known_and_not_due_for_renewal() {
     let slot = slot();
-    assert!(slot.usable().is_none(), "the store was not read yet");
-    slot.set_known(None);
+    assert!(slot.usable().is_err(), "the store was not read yet");
+    slot.set_cached(None);
     assert!(slot.usable().unwrap().is_none(), "there is none, and the store need not be asked again");
     for (ends, refresh, is_at_hand) in [(3_600, true, true), (0, true, false), (0, false, false), (3_600, false, true)]
     {
-        slot.set_known(Some(credentials(Some(ends), refresh)));
-        assert_eq!(slot.usable().is_some(), is_at_hand, "{ends} {refresh}");
-        assert!(slot.known().is_some(), "known it is in any case");
+        slot.set_cached(Some(credentials(Some(ends), refresh)));
+        assert_eq!(slot.usable().is_ok(), is_at_hand, "{ends} {refresh}");
+        assert!(slot.cached().is_some(), "known it is in any case");
     }
     // A client that is still registered, without tokens, is not a sign-in.
-    slot.set_known(Some(credentials(None, false)));
-    assert!(slot.known().is_none() && slot.usable().unwrap().is_none());
+    slot.set_cached(Some(credentials(None, false)));
+    assert!(slot.cached().is_none() && slot.usable().unwrap().is_none());
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_repeated_failure_is_reported_once() {
 #[test]
 fn the_newest_nonce_counts() {
     let slot = slot();
-    let nonce = |text: &'static str| Nonce::of(&HeaderValue::from_static(text));
+    let nonce = |text: &'static str| Nonce::from_header(&HeaderValue::from_static(text));
     assert_eq!(slot.nonce(), None);
     slot.set_nonce(nonce("a"));
     slot.set_nonce(nonce("b"));

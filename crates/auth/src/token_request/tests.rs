@@ -83,7 +83,7 @@ fn an_assertion_follows_the_form_that_is_there_and_no_two_are_the_same() {
 #[test]
 fn a_proof_is_of_the_endpoint_with_the_nonce_that_is_wanted() {
     let signer = signer(false, true);
-    let nonce = Nonce::of(&http::HeaderValue::from_static("n1")).unwrap();
+    let nonce = Nonce::from_header(&http::HeaderValue::from_static("n1")).unwrap();
     for (nonce, named) in [(None, Value::Null), (Some(&nonce), json!("n1"))] {
         let mut request = post(ENDPOINT, "a=b");
         request.headers_mut().insert(PROOF_HEADER, http::HeaderValue::from_static("old"));
