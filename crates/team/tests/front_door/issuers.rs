@@ -22,7 +22,7 @@ async fn stage() -> (Provider, Stage, Issuers) {
     (provider, stage, issuers)
 }
 
-async fn with_issuers(provider: &Provider) -> Stage {
+async fn trusting(provider: &Provider) -> Stage {
     let issuer = provider.issuer();
     Stage::with(&format!("[[issuers]]\nissuer = \"{issuer}\"\ntenants = [\"acme\"]\n")).await
 }
