@@ -45,8 +45,8 @@ fn the_media_type_decides_the_extension_of_the_file() {
     }
 }
 
-fn aged(second: u32, tool: &str) -> Name {
-    Name {
+fn aged(second: u32, tool: &str) -> ArtifactName {
+    ArtifactName {
         at: DateTime::from_timestamp(1_800_000_000 + i64::from(second), 0).unwrap(),
         server: "s".into(),
         tool: tool.into(),
