@@ -247,7 +247,7 @@ const MAX_NAME: usize = 200;
 /// The caller: the principal, the way in, and the known facts about the client.
 ///
 /// Plain data that each entrance makes in one place, and that is passed with the call to the gate, to the
-/// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client`] comes from the client itself.
+/// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client_name`] comes from the client itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     principal: Principal,

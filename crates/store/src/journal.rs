@@ -98,7 +98,7 @@ impl Journal {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// Remembers the usage and cost of `reply`, the newest answer. The next [`keep`](Self::keep) stores them with that
+    /// Remembers the usage and cost of `reply`, the newest answer. The next [`keep`](Self::store_turn) stores them with that
     /// answer.
     pub fn record_cost(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));

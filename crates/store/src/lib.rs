@@ -57,7 +57,7 @@
 //! A conversation grows by steps, each of which is stored as a whole and names its position:
 //!
 //! ```
-//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError, Whose};
+//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError, OwnerFilter};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -67,7 +67,7 @@
 //! assert_eq!(store.append(session.id, &step).await?, 1);
 //! // A step from an outdated position is refused, and changes nothing.
 //! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
-//! assert_eq!(store.find_session("last", Whose::All).await?.title, "Greetings");
+//! assert_eq!(store.find_session("last", OwnerFilter::All).await?.title, "Greetings");
 //! # store.close().await;
 //! # Ok::<(), StoreError>(())
 //! # })?;

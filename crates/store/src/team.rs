@@ -343,7 +343,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_signed_in(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
-        self.write_member(member, GivenRole::AnswerScope, caller).await
+        self.write_member(member, GivenRole::Keep, caller).await
     }
 
     async fn write_member(&self, new: &Principal, given: GivenRole, caller: &Caller) -> Result<(), StoreError> {
@@ -353,7 +353,7 @@ impl TeamStore {
         let mut transaction = self.begin(doing).await?;
         let before = member(&mut transaction, owner).await?;
         let role = match given {
-            GivenRole::AnswerScope => given_role(&mut transaction, owner, new.tenant()).await?,
+            GivenRole::Keep => given_role(&mut transaction, owner, new.tenant()).await?,
             GivenRole::Replace => None,
         };
         let membership = removed::membership(&mut transaction, new).await?;
@@ -513,7 +513,7 @@ impl TeamStore {
 /// What happens to a role that an administrator gave to a member when the member is written again.
 #[derive(Clone, Copy)]
 enum GivenRole {
-    AnswerScope,
+    Keep,
     Replace,
 }
 

@@ -21,7 +21,9 @@ use toolrack_agent::{
         provider::{PROVIDERS, Provider, Selector},
     },
 };
-use toolrack_config::{Environment, Interpolate, Loaded, Places, Request, SecretGate, UnsetPolicy, load, trust::NoLedger};
+use toolrack_config::{
+    Environment, Interpolate, Loaded, Places, Request, SecretGate, UnsetPolicy, load, trust::NoLedger,
+};
 use toolrack_host::{Host, ask::Confirm, supervisor, text};
 
 fn main() -> ExitCode {

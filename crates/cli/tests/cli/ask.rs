@@ -481,7 +481,7 @@ fn the_reason_why_a_model_does_not_answer_is_printed_once() {
     crate::rack::work_file(&rack, "script.json", "[{]");
     let ran = rack.run(&["ask", "--model", "mock/script.json", "hi"]).ends_with(2);
     assert_eq!(ran.stderr.matches("line 1 column").count(), 1, "{ran}");
-    assert!(ran.stderr.contains("write a list such as"), "{ran}");
+    assert!(ran.stderr.contains("write a list of answers such as"), "{ran}");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ran = rack.run(&["ask", "--model", "m", "--base-url", &format!("http://127.0.0.1:{port}/v1"), "hi"]);
     let ran = ran.ends_with(9);

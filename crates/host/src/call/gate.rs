@@ -77,7 +77,7 @@ pub enum Verdict {
     Confirm {
         /// The rule that requires the confirmation.
         why: String,
-        /// Whether the user's answer may be [remembered](crate::ask::Keep), and whether remembered answers are used.
+        /// Whether the user's answer may be [remembered](crate::ask::AnswerScope), and whether remembered answers are used.
         lasting: bool,
     },
     /// The call does not run.

@@ -243,7 +243,7 @@ impl HttpWire {
         self.0.session_headers.load().session.is_some()
     }
 
-    /// See [`LinkTransport::exchange`](super::channel::Wire::exchange).
+    /// See [`LinkTransport::exchange`](super::channel::LinkTransport::exchange).
     pub(crate) async fn exchange(&self, request: Outgoing) -> RawAnswer {
         let mut abandoned = Abandoned {
             wire: self,
