@@ -29,9 +29,10 @@ use crate::{
 pub(crate) use command_line::{Cli, take_inline_configurations};
 pub(crate) use dispatch::RunMode;
 
-// Each line is `Name(arguments) => function, option;`. Verbs with `lent` can run in a daemon, and those with `broken`
+// Each line is `Name(arguments) => function, options;`. Verbs with `lent` can run in a daemon, and those with `broken`
 // run even if the configuration is broken. Those with `alone` read no configuration and connect to nothing, so they
-// work even while a package is built. Functions with `words` get the whole command line.
+// work even while a package is built. Functions with `words` get the whole command line. Verbs with `tape` use servers,
+// so that `record` and `replay` can run them.
 dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
@@ -40,7 +41,7 @@ dispatch::verbs! {
     /// Add servers that other programs on this machine have configured
     Import(configure::import::ImportArgs) => configure::import::run;
     /// Connect to all servers and show their states
-    List(look::list::ListArgs) => look::list::run, lent;
+    List(look::list::ListArgs) => look::list::run, lent, tape;
     /// Show how a server is configured, and where
     Get(configure::get::GetArgs) => configure::get::run;
     /// Remove a server from the configuration
@@ -50,13 +51,13 @@ dispatch::verbs! {
     /// Switch a server off without removing it
     Disable(configure::switch::SwitchArgs) => configure::switch::disable;
     /// Show the tools of the servers
-    Tools(offers::tools::ToolsArgs) => offers::tools::run, lent;
+    Tools(offers::tools::ToolsArgs) => offers::tools::run, lent, tape;
     /// Call a tool and print its result
-    Call(offers::call::CallArgs) => offers::call::run, lent;
+    Call(offers::call::CallArgs) => offers::call::run, lent, tape;
     /// Ask a model, which may call the tools of the servers
-    Ask(Box<talk::ask::AskArgs>) => talk::ask::run;
+    Ask(Box<talk::ask::AskArgs>) => talk::ask::run, tape;
     /// Talk with a model, which may call the tools of the servers
-    Chat(Box<talk::chat::ChatArgs>) => talk::chat::run;
+    Chat(Box<talk::chat::ChatArgs>) => talk::chat::run, tape;
     /// Keep the servers running, with a dashboard, a control API and one MCP endpoint in front of all
     #[command(visible_alias = "up")]
     Serve(serving::serve::args::ServeArgs) => serving::serve::run;
@@ -71,16 +72,16 @@ dispatch::verbs! {
     #[command(after_help = "Examples:
   toolrack resources
   toolrack resources docs --json")]
-    Resources(OffersArgs) => offers::resources::list, lent;
+    Resources(OffersArgs) => offers::resources::list, lent, tape;
     /// Print a resource
-    Read(offers::resources::ReadArgs) => offers::resources::read, lent;
+    Read(offers::resources::ReadArgs) => offers::resources::read, lent, tape;
     /// Show the prompts of the servers
     #[command(after_help = "Examples:
   toolrack prompts
   toolrack prompts github")]
-    Prompts(OffersArgs) => offers::prompts::list, lent;
+    Prompts(OffersArgs) => offers::prompts::list, lent, tape;
     /// Fill in a prompt and print it
-    Prompt(offers::prompts::PromptArgs) => offers::prompts::get, lent;
+    Prompt(offers::prompts::PromptArgs) => offers::prompts::get, lent, tape;
     /// Run a command and record the messages of its servers
     Record(offers::recordings::RecordArgs) => offers::recordings::record;
     /// Run a command with answers from a recording, and start no server
@@ -96,9 +97,9 @@ dispatch::verbs! {
     #[command(subcommand)]
     Auth(safety::sign_in::args::AuthVerb) => safety::sign_in::auth;
     /// Explain why a tool is available, or why not
-    Why(look::why::WhyArgs) => look::why::run;
+    Why(look::why::WhyArgs) => look::why::run, tape;
     /// Connect to servers step by step and show the result of each step
-    Test(look::test::TestArgs) => look::test::run;
+    Test(look::test::TestArgs) => look::test::run, tape;
     /// Show what servers wrote to stderr and to their log
     Logs(look::logs::LogsArgs) => look::logs::run;
     /// Show the audit log of calls and decisions, and check that it was not changed

@@ -17,13 +17,13 @@ pub(crate) enum RunMode {
     WithoutConfig,
 }
 
-/// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, option;`.
+/// Makes [`Verb`](super::Verb) from lines of the form `Name(Args) => function;` or `Name(Args) => function, options;`.
 ///
 /// The function gets the arguments and the context. With the option `words`, it gets the arguments, the whole command
 /// line and the context. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken`
-/// and `alone` also choose a [`RunMode`].
+/// and `alone` also choose a [`RunMode`]. `tape` stands after them.
 macro_rules! verbs {
-    ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)?;)+) => {
+    ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)*;)+) => {
         /// A verb with its arguments.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Verb {
@@ -34,7 +34,14 @@ macro_rules! verbs {
             /// How the verb is run.
             pub(crate) fn run_mode(&self) -> RunMode {
                 match self {
-                    $(Self::$name(_) => $crate::verbs::dispatch::run_mode!($($option)?),)+
+                    $(Self::$name(_) => $crate::verbs::dispatch::run_mode!($($option)*),)+
+                }
+            }
+
+            /// Returns whether `record` and `replay` can run the verb, because it uses servers.
+            pub(crate) fn runs_with_tape(&self) -> bool {
+                match self {
+                    $(Self::$name(_) => $crate::verbs::dispatch::runs_with_tape!($($option)*),)+
                 }
             }
 
@@ -51,7 +58,7 @@ macro_rules! verbs {
                     context.check_strict().await?;
                 }
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, context $(, $option)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run!($run, args, words, context $(, $option)*),)+
                 }
             }
 
@@ -65,19 +72,20 @@ macro_rules! verbs {
             ) -> Result<$crate::error::Exit, $crate::error::Failure> {
                 context.check_strict().await?;
                 match self {
-                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, context $(, $option)?),)+
+                    $(Self::$name(args) => $crate::verbs::dispatch::run_lent!($run, args, context $(, $option)*),)+
                 }
             }
         }
     };
 }
 
-/// Turns the option of a line into a [`RunMode`]. Without an option, and with `words`, the mode is `NeedsValidConfig`.
+/// Turns the options of a line into a [`RunMode`]. Without an option, with `words`, and with `tape` alone, the mode is
+/// `NeedsValidConfig`.
 macro_rules! run_mode {
-    ($(words)?) => {
+    ($(words)? $(tape)?) => {
         RunMode::NeedsValidConfig
     };
-    (lent) => {
+    (lent $(tape)?) => {
         RunMode::Lent
     };
     (broken) => {
@@ -88,9 +96,19 @@ macro_rules! run_mode {
     };
 }
 
+/// Turns the options of a line into whether `record` and `replay` can run the verb.
+macro_rules! runs_with_tape {
+    ($(lent)? tape) => {
+        true
+    };
+    ($($other:ident)?) => {
+        false
+    };
+}
+
 /// Calls the function of a verb. Verbs with `lent` are run most often, so their futures are not boxed.
 macro_rules! run {
-    ($run:path, $args:ident, $words:ident, $context:ident, lent) => {
+    ($run:path, $args:ident, $words:ident, $context:ident, lent $(, tape)?) => {
         $run($args, $context).await
     };
     ($run:path, $args:ident, $words:ident, $context:ident, words) => {
@@ -99,7 +117,7 @@ macro_rules! run {
     ($run:path, $args:ident, $words:ident, $context:ident, alone) => {
         Box::pin($run($args, $words, &$context.screen)).await
     };
-    ($run:path, $args:ident, $words:ident, $context:ident $(, broken)?) => {
+    ($run:path, $args:ident, $words:ident, $context:ident $(, broken)? $(, tape)?) => {
         Box::pin($run($args, $context)).await
     };
 }
@@ -107,13 +125,13 @@ macro_rules! run {
 /// Like [`run`], but for a daemon. Must not call verbs that a daemon cannot run: `serve` calls this, so its future
 /// would contain itself.
 macro_rules! run_lent {
-    ($run:path, $args:ident, $context:ident, lent) => {
+    ($run:path, $args:ident, $context:ident, lent $(, tape)?) => {
         $run($args, $context).await
     };
-    ($run:path, $args:ident, $context:ident $(, $option:ident)?) => {{
+    ($run:path, $args:ident, $context:ident $(, $option:ident)*) => {{
         let _ = $args;
         Err($crate::error::Failure::new($crate::error::Exit::Other, "INTERNAL", "a daemon cannot run this command"))
     }};
 }
 
-pub(super) use {run, run_lent, run_mode, verbs};
+pub(super) use {run, run_lent, run_mode, runs_with_tape, verbs};

@@ -10,7 +10,7 @@ use crate::{
     definition::{DefinitionHash, canonical_definition},
     invisible,
     mcp::Tool,
-    spec::Invisible,
+    spec::{Invisible, ServerSpec},
     text,
     validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
@@ -73,9 +73,9 @@ impl ListedTool {
         Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, derived }
     }
 
-    /// Applies the setting for invisible characters, from the server's configuration, to the shown form of the tool.
-    pub(crate) fn shown_as(mut self, invisible: Invisible) -> Self {
-        self.shown = match invisible {
+    /// Makes the shown form of the tool, as the server's configuration wants it.
+    pub(crate) fn shown_as(mut self, spec: &ServerSpec) -> Self {
+        self.shown = match spec.invisible.unwrap_or_default() {
             Invisible::Remove => invisible::cleaned_tool(&self.tool).map(Box::new),
             Invisible::Keep => None,
         };

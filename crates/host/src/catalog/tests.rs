@@ -7,9 +7,8 @@ use serde_json::{Value, json, value::to_raw_value};
 use super::{Catalog, Naming};
 use crate::{
     catalog::{Listed, ListedTool, ToolSet},
-    glob::ToolFilter,
     link::decode,
-    spec::{Invisible, ServerName},
+    spec::{ServerName, ServerSpec},
 };
 
 /// A tool with these arguments, each with a description.
@@ -31,7 +30,8 @@ pub(crate) fn set(tools: &[Value]) -> ToolSet {
         let tool = decode::tool(&to_raw_value(tool).unwrap()).unwrap();
         ListedTool::new(tool, Default::default())
     });
-    ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &ToolFilter::all(), Invisible::default())
+    let unfiltered = ServerSpec::stdio("server", [""; 0]);
+    ToolSet::new(Listed { tools: tools.collect(), ..Listed::default() }, &unfiltered)
 }
 
 pub(crate) fn catalog(version: u64, servers: &[(&str, Arc<ToolSet>)]) -> Catalog {

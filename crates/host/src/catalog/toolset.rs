@@ -9,9 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     catalog::{Listed, ListedTool, UnusableTool, search::LazyIndex},
-    glob::ToolFilter,
     pins::{Cause, ListComparison, Pin, Quarantined, judge},
-    spec::Invisible,
+    spec::ServerSpec,
 };
 
 /// The tools of one server. Immutable; shared by every catalog that shows them.
@@ -66,12 +65,12 @@ impl PartialEq for ToolSet {
 }
 
 impl ToolSet {
-    /// Builds the set from a list, with the entry's settings for what is shown.
-    pub(crate) fn new(listed: Listed, filter: &ToolFilter, invisible: Invisible) -> Self {
+    /// Builds the set from a list, as the server's configuration wants the tools shown.
+    pub(crate) fn new(listed: Listed, spec: &ServerSpec) -> Self {
         let (shown, hidden): (Vec<_>, Vec<_>) =
-            listed.tools.into_iter().partition(|listed| filter.shows(&listed.tool.name));
+            listed.tools.into_iter().partition(|listed| spec.tools.shows(&listed.tool.name));
         Self {
-            tools: shown.into_iter().map(|listed| Arc::new(listed.shown_as(invisible))).collect(),
+            tools: shown.into_iter().map(|listed| Arc::new(listed.shown_as(spec))).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             unusable: listed.unusable,
             mismatched: Box::default(),

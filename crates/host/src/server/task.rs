@@ -153,12 +153,6 @@ impl Task {
         });
     }
 
-    /// Returns the tools of a list as the configuration requires: only the tools that its filter shows, with or without
-    /// invisible characters.
-    fn as_configured(&self, listed: Listed) -> ToolSet {
-        ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
-    }
-
     /// Publishes the remembered tools of an earlier run. Returns `false` if no tools are remembered.
     async fn publish_stored_tools(&self) -> bool {
         let Some(memory) = &self.context.memory else {
@@ -168,7 +162,7 @@ impl Task {
         let Some(listed) = stored_tools.and_then(|stored| Listed::from_stored(&stored, &self.spec.limits)) else {
             return false;
         };
-        let tools = self.checked_against_pins(self.as_configured(listed)).await;
+        let tools = self.checked_against_pins(ToolSet::new(listed, &self.spec)).await;
         self.report_quarantined(&ToolSet::default(), &tools);
         self.publish(|snapshot| {
             snapshot.tools = Arc::new(tools);
@@ -313,7 +307,7 @@ impl Task {
                     memory.remember_tools(&self.spec.fingerprint(), kept).await;
                 }
                 let fresh_for = listed.fresh_for;
-                let tools = self.checked_against_pins(self.as_configured(listed)).await;
+                let tools = self.checked_against_pins(ToolSet::new(listed, &self.spec)).await;
                 self.publish_tools(link, tools);
                 Ok(fresh_for)
             }

@@ -70,25 +70,11 @@ impl Verb {
     /// # Errors
     /// When it is another verb.
     pub(crate) fn check_runs_with_tape(&self) -> Result<(), clap::Error> {
-        let uses_servers = matches!(
-            self,
-            Self::Tools(_)
-                | Self::Call(_)
-                | Self::Resources(_)
-                | Self::Read(_)
-                | Self::Prompts(_)
-                | Self::Prompt(_)
-                | Self::Ask(_)
-                | Self::Chat(_)
-                | Self::List(_)
-                | Self::Test(_)
-                | Self::Why(_)
-        );
-        if uses_servers {
+        if self.runs_with_tape() {
             return Ok(());
         }
-        let why = "`record` and `replay` take a command that uses servers: tools, call, resources, read, prompts, prompt, \
-                   ask, chat, list, test or why";
+        let why =
+            "`record` and `replay` take a command that uses servers, such as tools, call, read, prompt, ask or test";
         Err(Cli::command().error(ErrorKind::InvalidValue, why))
     }
 }
