@@ -37,9 +37,9 @@ pub struct LogLine {
 pub struct LogQuery {
     /// Only lines of these servers, each with its name and file. Empty: of all servers.
     pub servers: Vec<(String, String)>,
-    /// Only lines after this one.
-    pub after: i64,
-    /// At most this many lines, the newest.
+    /// Only lines after the one with this id, and of these the oldest. `None`: the newest lines of all.
+    pub after: Option<i64>,
+    /// At most this many lines.
     pub limit: usize,
 }
 
@@ -95,13 +95,13 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Returns the newest lines that match `query`. The oldest line comes first.
+    /// Returns the lines that `query` describes. The oldest line comes first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
         let mut builder = QueryBuilder::new("SELECT id, server, source, at, kind, text FROM server_log WHERE id > ");
-        builder.push_bind(query.after);
+        builder.push_bind(query.after.unwrap_or(0));
         for (index, (server, source)) in query.servers.iter().enumerate() {
             builder.push(if index == 0 { " AND (" } else { " OR " });
             builder.push("(server = ").push_bind(server).push(" AND source = ").push_bind(source).push(")");
@@ -109,9 +109,12 @@ impl Store {
         if !query.servers.is_empty() {
             builder.push(")");
         }
-        builder.push(" ORDER BY id DESC LIMIT ").push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
+        let order = if query.after.is_some() { " ORDER BY id LIMIT " } else { " ORDER BY id DESC LIMIT " };
+        builder.push(order).push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
         let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the log of a server").await?).await?;
-        Ok(rows.into_iter().rev().map(LogLine::from).collect())
+        let mut lines: Vec<_> = rows.into_iter().map(LogLine::from).collect();
+        lines.sort_unstable_by_key(|line| line.id);
+        Ok(lines)
     }
 }
 
@@ -144,8 +147,9 @@ mod tests {
         assert!(texts(&store, of("a", "/other")).await.is_empty());
         let all = store.log(&LogQuery { limit: 9, ..LogQuery::default() }).await.unwrap();
         assert_eq!(all.len(), 4);
-        let newer = LogQuery { after: all[2].id, limit: 9, ..LogQuery::default() };
-        assert_eq!(texts(&store, newer).await, ["3"]);
+        let after = |id, limit| LogQuery { after: Some(id), limit, ..LogQuery::default() };
+        assert_eq!(texts(&store, after(all[2].id, 9)).await, ["3"]);
+        assert_eq!(texts(&store, after(all[0].id, 2)).await, ["x", "2"], "the reader asks again for those that follow");
     }
 
     async fn old_lines_go_and_long_ones_are_cut(stage: &Stage) {

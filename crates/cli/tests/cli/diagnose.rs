@@ -1,10 +1,20 @@
 //! Finding out what is wrong: test, doctor, logs, why.
 
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+    sync::mpsc,
+    time::Duration,
+};
+
 use insta::assert_snapshot;
 use serde_json::json;
 use toolrack_testkit::fake_server_path;
 
-use crate::rack::{Rack, fake, mcp_json, work_file};
+use crate::{
+    rack::{Rack, fake, mcp_json, work_file},
+    warm::kill,
+};
 
 #[test]
 fn test_shows_how_far_each_step_came() {
@@ -123,6 +133,32 @@ fn doctor_warns_of_secrets_that_other_users_can_read() {
 fn talker() -> serde_json::Value {
     let script = "echo \"token: $API_TOKEN\" >&2; printf 'bad \\033[2J escape\\n' >&2; exec \"$0\" stdio";
     json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": { "API_TOKEN": "canary-value" } })
+}
+
+#[test]
+fn logs_that_are_followed_from_no_line_on_show_new_lines_alone() {
+    let script = "echo \"run $$\" >&2; exec \"$0\" stdio";
+    let rack = Rack::with(&[("talker", json!({ "command": "sh", "args": ["-c", script, fake_server_path()] }))]);
+    let _ = rack.run(&["tools", "talker"]).ends_with(0);
+    let old = rack.run(&["logs", "--json"]).json()["lines"][0]["text"].as_str().unwrap().to_owned();
+    let mut child = rack.command(&["logs", "--follow", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let (sender, first_line) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let _ = sender.send(line);
+    });
+    // A run whose line is stored before the command has looked for the newest one shows nothing: then run it again.
+    let line = (0..30).find_map(|_| {
+        let _ = rack.run(&["tools", "talker"]).ends_with(0);
+        first_line.recv_timeout(Duration::from_secs(1)).ok()
+    });
+    kill("INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    reader.join().unwrap();
+    let line = line.expect("a new line is shown");
+    assert!(line.contains("run ") && !line.trim_end().ends_with(&old), "{old} {line}");
 }
 
 #[test]

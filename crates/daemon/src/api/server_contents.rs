@@ -56,7 +56,7 @@ pub(super) async fn logs(
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let lines = store.log(&LogQuery { servers: vec![(name, source)], after: 0, limit }).await?;
+    let lines = store.log(&LogQuery { servers: vec![(name, source)], after: None, limit }).await?;
     let lines = lines.into_iter().map(|line| Line {
         at: DateTime::from_timestamp_millis(line.at).map(shown::rfc3339_millis),
         level: line.kind,

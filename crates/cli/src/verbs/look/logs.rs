@@ -54,9 +54,10 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
         let source = edits::find_entry(&loaded, name)?.source.path.as_ref();
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
-    let mut query = LogQuery { servers, after: 0, limit: args.lines };
-    let lines = context.stored_log_lines(&query).await?;
-    query.after = lines.last().map_or(0, |line| line.id);
+    // With `--lines 0`, the newest line is read as well: what follows it is what `--follow` prints.
+    let query = LogQuery { servers, after: None, limit: args.lines.max(1) };
+    let newest = context.stored_log_lines(&query).await?;
+    let lines = if args.lines == 0 { &[] } else { &*newest };
     if context.screen.json() && !args.follow {
         context.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
@@ -64,16 +65,24 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     if lines.is_empty() && !args.follow && args.lines > 0 {
         context.screen.note("nothing has been written yet; servers write while a command uses them");
     }
-    show(&lines, context).await?;
+    show(lines, context).await?;
     if !args.follow {
         return Ok(Exit::Ok);
     }
-    query.limit = MAX_BATCH_LINES;
+    let last_id = newest.last().map_or(0, |line| line.id);
+    follow(LogQuery { after: Some(last_id), limit: MAX_BATCH_LINES, ..query }, context).await
+}
+
+/// Shows the lines that `query` describes and those that come later, until the process ends or the store fails.
+async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure> {
     loop {
-        tokio::time::sleep(POLL_INTERVAL).await;
         let lines = context.stored_log_lines(&query).await?;
-        query.after = lines.last().map_or(query.after, |line| line.id);
+        query.after = lines.last().map(|line| line.id).or(query.after);
         show(&lines, context).await?;
+        // A full batch has more behind it.
+        if lines.len() < query.limit {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 }
 
