@@ -18,7 +18,7 @@ const INTERPRETERS: &[&str] =
 /// Options whose value is a command line or code, such as `-c`.
 const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
-/// Programs that download something.
+/// Programs that download or send something, and PowerShell's `Invoke-Expression` (`iex`), which runs the result.
 const DOWNLOADERS: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
@@ -78,6 +78,7 @@ pub fn points(proposal: &Value) -> Vec<String> {
     if let Some(url) = proposal["url"].as_str() {
         check_address(url, &mut points);
     }
+    // Two words in a row may give the same point.
     points.dedup();
     points.truncate(MAX_POINTS);
     points
@@ -121,7 +122,8 @@ fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     }
 }
 
-/// Returns whether several flags in one word, such as `-lc`, end with `c`, the flag that takes code.
+/// Returns whether `word` is several flags together, such as `-lc`, of which the last is `c`, the flag that takes code.
+/// A longer word is probably the name of an option.
 fn ends_with_code_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())

@@ -119,6 +119,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     container.engine = fields.word("engine", Engine::parse).unwrap_or_default();
     if let Some(field) = fields.take("pull") {
         match fields.text(field).as_deref() {
+            // Missing images are pulled by default. Without a text, the error is reported already.
             Some("missing") | None => {}
             Some("never") => container.pull = Pull::Never,
             Some(_) => drop(fields.report_invalid::<()>(field, "`missing` or `never`")),
@@ -142,6 +143,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     if let Some(field) = fields.take("user")
         && let Some(user) = fields.text(field)
     {
+        // `USER` or `USER:GROUP`.
         match user.split(':').all(is_plain_name) && user.split(':').count() <= 2 {
             true => container.user = Some(user),
             false => drop(fields.report_invalid::<()>(field, "a user, such as `1000` or `1000:1000`")),

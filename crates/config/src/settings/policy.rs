@@ -46,6 +46,7 @@ impl PolicySection {
     pub(crate) fn added_to(self, mut policy: Policy, owner: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken_reason } = self;
         if let Some(why) = broken_reason {
+            // The broken policy denies every call anyway, whatever the default.
             return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
         if owner == FileOwner::Project {
@@ -204,6 +205,7 @@ impl Reader<'_> {
                 self.error(&place, "a rule must be a table".to_owned(), &node.at);
                 continue;
             };
+            // `count` instead of `any`, so that every unknown key is reported.
             if members.iter().filter(|member| !self.check_known(member, RULE, &place)).count() > 0 {
                 continue;
             }
@@ -249,6 +251,7 @@ impl Reader<'_> {
             }
             _ => Vec::new(),
         };
+        // In a rule of `[[policy.rules]]`, the field has a prefix such as `rules[0].`.
         let may_be_empty = field == "allow" || field == "confirm" || field == "deny";
         if texts.is_empty() && !(may_be_empty && matches!(&node.value, Value::List(items) if items.is_empty())) {
             self.error_must_be(field, "text, or a list of texts", node);
@@ -322,6 +325,7 @@ impl Reader<'_> {
         let Some(member) = node.get(name) else { return Some(rule) };
         let field = format!("{place}{name}");
         let globs: Vec<_> = self.texts(&field, &member.node).into_iter().map(|(glob, _)| glob).collect();
+        // `texts` has reported the error.
         if globs.is_empty() {
             return None;
         }

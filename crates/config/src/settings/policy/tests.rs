@@ -120,7 +120,7 @@ fn every_rule_of_the_documentation_holds_against_odd_spellings() {
     for block in &blocks {
         let (policy, problems) = read(block);
         assert_eq!(problems, [], "{block}");
-        // Each has to be among the known ones: a new documented rule comes with what it has to withstand.
+        // Only known conditions are documented: for a new one, this test needs arguments that try to evade it.
         for rule in policy.rules() {
             for condition in rule.conditions().iter().filter(|condition| condition.starts_with("arguments.")) {
                 let known = [r#"arguments.path = "notes/*""#, r#"arguments.path = { regex = "(?i).*\.(key|pem)\W*" }"#];
@@ -182,7 +182,7 @@ fn the_gate_judges_the_arguments_that_are_sent() {
         let verdict =
             policy.judge(&GateRequest::unlisted(&server, "read", &arguments, &annotations).with_caller(&caller));
         assert_eq!(matches!(verdict, Verdict::Deny { .. }), is_denied, "{sent}");
-        // What was judged is the one map that is written for the server, in which each name stands once.
+        // The policy judges the same map that is sent to the server, and a map has each name once.
         let written = serde_json::to_string(&arguments).unwrap();
         assert_eq!(written.matches("path").count(), 1, "{written}");
     }
