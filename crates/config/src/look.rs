@@ -15,7 +15,7 @@ const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox",
 /// Programs that run code in one of their arguments.
 const INTERPRETERS: &[&str] =
     &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
-/// Options whose value is a command line or code, such as `-c`.
+/// Options of shells and interpreters whose value is a command line or code, such as `-c`.
 const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
 /// Programs that download or send something, and PowerShell's `Invoke-Expression` (`iex`), which runs the result.
@@ -23,7 +23,7 @@ const DOWNLOADERS: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
 const PRIVILEGE_TOOLS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
-/// Variables that make another program run, or the same program from another folder.
+/// Variables that make an additional program or module run, or that decide in which folders programs are searched.
 const CODE_VARIABLES: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -43,7 +43,7 @@ const CODE_VARIABLES: &[&str] = &[
     "RUBYLIB",
     "RUBYOPT",
 ];
-/// Variables that set the source of packages or requests, or switch off its verification.
+/// Variables that decide where packages and responses come from, or which certificates of servers are accepted.
 const SOURCE_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "HTTPS_PROXY",
