@@ -82,7 +82,7 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
             "`inherit_env` cannot be `all` with a container: a container has its own folders and programs".to_owned();
         refuse("inherit_env", message, "list the names of variables that it needs");
     }
-    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !cwd.starts_with("/") && !cwd.starts_with("$")) {
+    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !is_full_or_placeholder(cwd)) {
         let message = format!("`cwd` must be a full path in the container, not {}", cwd.display());
         refuse("cwd", message, "write it as the image has it, or leave it out");
     }
@@ -101,6 +101,11 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
         let message = format!("`inherit_env` names `{name}`, which cannot be given to a container");
         refuse("inherit_env", message, "use letters, digits and `_`");
     }
+}
+
+/// Returns whether a path is full, or begins with a placeholder, whose value is not known yet.
+fn is_full_or_placeholder(path: &Path) -> bool {
+    path.has_root() || path.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
 fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {

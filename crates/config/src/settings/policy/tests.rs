@@ -54,6 +54,22 @@ fn rules_are_read_and_say_where_they_stand() {
 }
 
 #[test]
+fn a_problem_names_the_field_that_it_is_about() {
+    for (text, field) in [
+        ("policy = true", "policy"),
+        ("[policy]\nallows = \"*\"", "policy.allows"),
+        ("[policy]\nrules = [1]", "policy.rules[0]"),
+        ("[[policy.rules]]\nread_only = true", "policy.rules[0]"),
+        ("[[policy.rules]]\nallow = \"*\"\nread_only = 1", "policy.rules[0].read_only"),
+        ("[[policy.rules]]\nallow = \"*\"\nargument = {}", "policy.rules[0].argument"),
+    ] {
+        let (_, problems) = read(text);
+        let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_deref()).collect();
+        assert_eq!(fields, [Some(field)], "{text}");
+    }
+}
+
+#[test]
 fn a_wrong_policy_is_reported_with_its_line_and_denies_every_call() {
     for (text, line, message) in [
         ("policy = true", 1, "must be a table"),
