@@ -118,7 +118,7 @@ fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
         points.push("`--privileged` gives a container the rights of the machine".to_owned());
     }
     if all.iter().any(|word| word.contains("docker.sock")) {
-        points.push("who may use `docker.sock` may do everything on the machine".to_owned());
+        points.push("a program that can use `docker.sock` can do everything on this machine".to_owned());
     }
 }
 
@@ -188,7 +188,7 @@ fn check_address(url: &str, points: &mut Vec<String>) {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let is_local = ["localhost", "127.", "[::1]"].iter().any(|local| host.starts_with(local));
     if !is_local {
-        points.push("everyone between here and the server can read and change the messages (`http://`)".to_owned());
+        points.push("each network between here and the server can read and change the messages (`http://`)".to_owned());
     }
 }
 

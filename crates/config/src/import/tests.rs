@@ -259,9 +259,9 @@ fn a_server_that_the_other_program_disables_is_imported_disabled() {
     assert_eq!(
         off,
         [
-            ("b", "`mcp.allowed` switches it off"),
-            ("c", "`mcp.excluded` switches it off"),
-            ("d", "`tools` switches it off")
+            ("b", "`mcp.allowed` disables this server"),
+            ("c", "`mcp.excluded` disables this server"),
+            ("d", "`tools` disables this server")
         ]
     );
 }

@@ -455,7 +455,7 @@ impl Translation<'_> {
         self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
         let node = Node { at: at.clone(), value: Value::Bool(false) };
         self.out.push(Member { name: "enabled".to_owned(), name_at: at.clone(), node });
-        self.texts.note(format!("`{setting}` switches it off"));
+        self.texts.note(format!("`{setting}` disables this server"));
     }
 }
 
