@@ -104,7 +104,8 @@ pub enum ConnectError {
 /// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether an undo restores the previous bytes; `true` for a connection.
+    /// Whether the file gets exactly its former bytes again: from this change if it is an undo, or else from a later
+    /// undo.
     is_exact: bool,
     /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
     undo_data: Option<UndoData>,
@@ -240,6 +241,7 @@ pub fn connect(
         None => new_entry,
     };
     let plan = if existing.as_ref() == Some(&new_entry) {
+        // The file has this entry already, so the plan changes nothing.
         let (path, text) = other_programs::read_text(&client_file.path)?;
         Plan { path, before: text.clone(), after: text }
     } else {

@@ -70,9 +70,9 @@ impl Document {
         Self::from_read_result(path, read_bytes(path, FileKind::Regular, max_bytes))
     }
 
-    /// Creates the document of `path` from the result `bytes` of reading it; `None` if the file does not exist.
-    fn from_read_result(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
-        let bytes = match bytes {
+    /// Creates the document of `path` from the result of reading that file; `None` if the file does not exist.
+    fn from_read_result(path: &Path, result: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
+        let bytes = match result {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => {
@@ -109,7 +109,7 @@ impl Document {
         problem
     }
 
-    /// Returns the line of the byte `at`, from 1, if this is a file.
+    /// Returns the line of the byte `at`, from 1; `None` if the text comes from no file.
     pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
         self.path.as_ref()?;
         Some(self.lines.number(&self.text, self.char_boundary(at)))
@@ -126,6 +126,7 @@ impl Document {
     fn snippet(&self, at: Range<usize>) -> Snippet {
         let start = self.char_boundary(at.start);
         self.lines.with_line(&self.text, start, |line| {
+            // `at` may begin in the line break, behind the content of the line.
             let line_end = line.start + line.bytes.max(start - line.start);
             let end = self.char_boundary(at.end.clamp(start, line_end));
             let from = line.chars_before(start);

@@ -218,19 +218,20 @@ pub struct NotAdded {
 /// [`NotAdded`]; the file is then unchanged.
 pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) -> Result<Vec<Edited>, NotAdded> {
     let Some(first) = entries.keys().next() else { return Ok(Vec::new()) };
-    let mut current = first.as_str();
+    // The entry in work, which an error is about.
+    let mut current_name = first.as_str();
     let mut add_each = || -> Result<_, EditError> {
         let mut warnings = Vec::new();
         for (name, entry) in entries {
-            current = name;
+            current_name = name;
             warnings.push(check_new(name, entry)?);
         }
-        current = first;
+        current_name = first;
         let (mut edited, created) = rewrite(path, options.dry_run, |file| {
             let mut text = file.text().to_owned();
             let mut edited = Vec::new();
             for (name, entry) in entries {
-                current = name;
+                current_name = name;
                 let file = reparsed(file, &text)?;
                 let (new_text, edited_entry) =
                     edit_open_file(&*file, name, |file| add_or_replace(file, name, entry, options.replace))?;
@@ -248,7 +249,7 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
         Ok(edited)
     };
     let added = add_each();
-    added.map_err(|error| NotAdded { name: current.to_owned(), error })
+    added.map_err(|error| NotAdded { name: current_name.to_owned(), error })
 }
 
 /// Adds or replaces the entry `name`. Returns the new text of the file.
@@ -469,6 +470,7 @@ fn edit_open_file(
     let after = ensure_safe(file, &text)?;
     let edited = Edited {
         path: file.path(),
+        // Only the caller knows whether the file exists, and sets this.
         created: false,
         diff: diff::unified(&file.path(), file.text(), &text),
         warnings: Vec::new(),
@@ -478,8 +480,8 @@ fn edit_open_file(
     Ok((text, edited))
 }
 
-/// Writes the text that `edit` makes of the file at `path`. Returns the other value that `edit` makes, and whether the
-/// file was created. With `dry_run`, writes nothing.
+/// Calls `edit` with the file at `path`, and writes the text that `edit` returns. Returns the second value of `edit`,
+/// and whether the file was created. With `dry_run`, writes nothing.
 fn rewrite<T>(
     path: &Path,
     dry_run: bool,
@@ -509,7 +511,8 @@ fn rewrite<T>(
     if dry_run { attempt_repeatedly() } else { write::with_lock(&target, attempt_repeatedly) }
 }
 
-/// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.
+/// Parses `text` as the edited file. Returns an error if more than one part differs from `file`: an edit changes a
+/// single entry.
 fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
     let edited = reparsed(file, text)?;
     let (before, after) = (file.parts(), edited.parts());
@@ -524,7 +527,8 @@ fn written_entry(file: &dyn EditableFile, name: &str) -> Result<Option<Member>, 
     Ok(servers.entries.into_iter().rfind(|raw| raw.name == name))
 }
 
-/// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
+/// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded; `None` if the
+/// file has no such entry.
 fn hash_of(file: &dyn EditableFile, name: &str) -> Option<String> {
     let raw = written_entry(file, name).ok().flatten()?;
     Some(hash(&raw.node))

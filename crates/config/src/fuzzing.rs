@@ -76,6 +76,7 @@ pub fn redaction(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.split('\n');
     let mut line = || lines.next().unwrap_or_default();
+    // The length of the fifth line decides where the file is cut.
     let (server, variable, before, after, cut) = (line(), line(), line(), line(), line().len());
     let secret = format!("{before}{CANARY}{after}");
     if [server, variable].iter().any(|name| name.contains(CANARY)) || !is_secret(&secret) {
@@ -130,6 +131,7 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
 
 /// Returns whether the canary is in a literal, and not in the name of a placeholder, which may be shown.
 fn is_secret(text: &str) -> bool {
+    // A malformed text is hidden as a whole.
     let Ok(pieces) = placeholder::pieces(text, BareName::Placeholder) else { return true };
     pieces.iter().all(|piece| match piece {
         Piece::Literal(_) => true,

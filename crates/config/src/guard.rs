@@ -41,7 +41,7 @@ impl Gate for SecretGate {
         {
             return verdict;
         }
-        // No permanent answer decides here, because it was not about this secret.
+        // `lasting: false`: an earlier permanent answer does not count, because it was not about this secret.
         let why = format!("a secret in the arguments that {} was not given", request.server);
         Verdict::Confirm { why, lasting: false }
     }

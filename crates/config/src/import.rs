@@ -7,7 +7,8 @@
 //! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
 //! seconds for another, `url` means SSE for a third. Parts that cannot be converted are left out and listed in
 //! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
-//! are skipped and reported as a [`Problem`]. Bad is also what is given twice: programs differ in which they use.
+//! are skipped and reported as a [`Problem`]. A name that is given twice makes an entry bad as well, because programs
+//! differ in which of the two they use.
 
 mod client;
 mod env_file;
@@ -55,7 +56,8 @@ pub struct Offer {
     pub path: PathBuf,
     /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
-    /// The name. If the program's name for it is invalid here, this is a similar valid one, and a note says so.
+    /// The name of the server. If the program's own name is invalid in Toolrack, this is a similar valid one, and a
+    /// note says so.
     pub name: String,
     /// The entry in Toolrack's own form, ready for [`edit::add`](crate::edit::add). Its placeholders are in Toolrack's
     /// syntax and are not resolved.
@@ -66,7 +68,8 @@ pub struct Offer {
     pub hash: String,
     /// Whether the entry comes from a file in the project, so that the user has to agree to it.
     pub from_project: bool,
-    /// The one folder for which the user has configured it; `None` if it is for every folder, or from a project's file.
+    /// The only folder for which the user has configured the server; `None` if it is for every folder, or from a
+    /// project's file.
     pub private_to: Option<PathBuf>,
     /// Notes for the user on the parts that were translated, and those that could not be. Safe to print, and without
     /// secrets.

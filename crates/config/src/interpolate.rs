@@ -220,16 +220,18 @@ impl Interpolate {
             );
             return Err(ResolveError::new(why));
         }
-        let values = self.values(None, [text]).await;
+        let server = None; // The value is for this program, and goes to no server.
+        let values = self.values(server, [text]).await;
         let value = values.resolve(field, text, BareName::Literal)?;
         let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
-        self.remember(None, values.into_secrets().into_iter().chain(parts));
+        self.remember(server, values.into_secrets().into_iter().chain(parts));
         Ok(value)
     }
 
     /// Conceals `secret` from now on: a value that comes from no placeholder and will be renewed, such as a token.
     pub fn add_secret(&self, secret: &str) {
-        self.remember_as(Retention::Short, None, [secret.to_owned()]);
+        let server = None; // It is unknown which servers received the secret.
+        self.remember_as(Retention::Short, server, [secret.to_owned()]);
     }
 
     /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
@@ -309,6 +311,7 @@ impl Interpolate {
     ) -> BTreeMap<String, LookUpResult> {
         let mut values = BTreeMap::new();
         for name in names {
+            // No secret can have an invalid name.
             let found = match &self.secret_store {
                 Some(source) if placeholder::is_stored_name(&name) => look_up(&**source, &name).await,
                 _ => Ok(None),
@@ -340,6 +343,7 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
         hash.update((word.len() as u64).to_be_bytes());
         hash.update(word);
     }
+    // The hash distinguishes servers whose names become equal.
     let hash = hash.finalize();
     let name: String = server.as_str().chars().map(plain).take(32).collect();
     format!("{name}-{}", HEXLOWER.encode(&hash[..4]))

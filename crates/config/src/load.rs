@@ -235,6 +235,7 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
         loader.add_file(layer);
     }
     loader.add_agents(request.agent.as_deref());
+    // A typed configuration has no file.
     let files = layers.into_iter().filter(|layer| layer.text.is_none());
     let files = files.map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     loader.into_loaded(files, project)
@@ -242,6 +243,7 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
 
 /// The configuration while the loader builds it.
 struct Loader<'a> {
+    /// The entry of each name so far, with its server; without a server (`None`) if the entry is broken.
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
     /// The servers of agents, file by file, until all files are read and the chosen agent is known.
     agents: Vec<(Vec<Agent>, Layer, Document)>,
@@ -434,6 +436,7 @@ impl<'a> Loader<'a> {
             report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
             decoded = Decoded::Broken;
         }
+        // `pins` sets what happens to a tool that has changed since it was first seen. `Enforce` is the strictest mode.
         if let Decoded::Server(spec) = &mut decoded
             && origin.layer.scope == Scope::Project
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()

@@ -15,15 +15,15 @@ const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox",
 /// Programs that run code in one of their arguments.
 const INTERPRETERS: &[&str] =
     &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
-/// Options whose value is a command line or code, such as `-c`.
+/// Options of shells and interpreters whose value is a command line or code, such as `-c`.
 const CODE_OPTIONS: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
-/// Programs that download something.
+/// Programs that download or send something, and PowerShell's `Invoke-Expression` (`iex`), which runs the result.
 const DOWNLOADERS: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
 const PRIVILEGE_TOOLS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
-/// Variables that make another program run, or the same program from another folder.
+/// Variables that make an additional program or module run, or that decide in which folders programs are searched.
 const CODE_VARIABLES: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -43,7 +43,7 @@ const CODE_VARIABLES: &[&str] = &[
     "RUBYLIB",
     "RUBYOPT",
 ];
-/// Variables that set the source of packages or requests, or switch off its verification.
+/// Variables that decide where packages and responses come from, or which certificates of servers are accepted.
 const SOURCE_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "HTTPS_PROXY",
@@ -78,6 +78,7 @@ pub fn points(proposal: &Value) -> Vec<String> {
     if let Some(url) = proposal["url"].as_str() {
         check_address(url, &mut points);
     }
+    // Two words in a row may give the same point.
     points.dedup();
     points.truncate(MAX_POINTS);
     points
@@ -117,11 +118,12 @@ fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
         points.push("`--privileged` gives a container the rights of the machine".to_owned());
     }
     if all.iter().any(|word| word.contains("docker.sock")) {
-        points.push("who may use `docker.sock` may do everything on the machine".to_owned());
+        points.push("a program that can use `docker.sock` can do everything on this machine".to_owned());
     }
 }
 
-/// Returns whether several flags in one word, such as `-lc`, end with `c`, the flag that takes code.
+/// Returns whether `word` is several flags together, such as `-lc`, of which the last is `c`, the flag that takes code.
+/// A longer word is probably the name of an option.
 fn ends_with_code_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())
@@ -186,7 +188,7 @@ fn check_address(url: &str, points: &mut Vec<String>) {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let is_local = ["localhost", "127.", "[::1]"].iter().any(|local| host.starts_with(local));
     if !is_local {
-        points.push("everyone between here and the server can read and change the messages (`http://`)".to_owned());
+        points.push("each network between here and the server can read and change the messages (`http://`)".to_owned());
     }
 }
 

@@ -239,7 +239,8 @@ pub(crate) fn spans_of_arguments<'a>(
         let spans = if is_value {
             std::iter::once(0..text.len()).collect()
         } else if option_before.is_some_and(announces_header) {
-            spans_of_value(text, true)
+            let is_header = true;
+            spans_of_value(text, is_header)
         } else {
             spans(text)
         };
@@ -272,7 +273,10 @@ fn spans(text: &str) -> Spans {
             let start = option.len() + 1;
             shift_spans(spans_of_value(value, announces_header(option)), start).collect()
         }
-        _ => spans_of_value(text, false),
+        _ => {
+            let is_header = false; // No option says so.
+            spans_of_value(text, is_header)
+        }
     }
 }
 
@@ -326,8 +330,8 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
             if is_secret(name, value) {
                 spans.push(inner);
             } else {
-                let start = inner.start;
-                spans.extend(shift_spans(spans_of_plain(&text[inner], false), start));
+                let (start, is_header) = (inner.start, false);
+                spans.extend(shift_spans(spans_of_plain(&text[inner], is_header), start));
             }
         }
         Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),

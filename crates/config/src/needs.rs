@@ -9,7 +9,7 @@ use toolrack_host::{
 
 use crate::placeholder;
 
-/// Returns the names of the stored secrets that an entry refers to, also in the defaults of placeholders.
+/// Returns the names of the stored secrets that an entry refers to, including those in the defaults of placeholders.
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -17,8 +17,8 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     found
 }
 
-/// Returns the names of the values that the person who uses a server gives for it: the `NAME`s of its `${user:NAME}`,
-/// also in the defaults of placeholders.
+/// Returns the names of the values that the user of a server gives for it: each `NAME` of a `${user:NAME}`, including
+/// those in the defaults of placeholders.
 #[must_use]
 pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();

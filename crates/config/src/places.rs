@@ -78,6 +78,7 @@ impl Places {
     /// [`Interpolate`](crate::Interpolate) creates it.
     #[must_use]
     pub fn own_folder(&self, name: &str) -> PathBuf {
+        // The hash distinguishes servers whose names get the same prefix.
         let hash = Sha256::digest(name);
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let prefix: String = name.chars().map(plain).take(32).collect();

@@ -170,10 +170,10 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
     shown.insert("limits".to_owned(), Json::Object(limits.collect()));
     let (mut sandbox, mut defaults) = (sandbox.clone(), Sandbox::default());
     for row in SANDBOX.rows {
-        if let Some(SpecSetting::Confines(flag)) = row.sets
-            && flag(&mut sandbox) != flag(&mut defaults)
+        if let Some(SpecSetting::Confines(flag_in)) = row.sets
+            && flag_in(&mut sandbox) != flag_in(&mut defaults)
         {
-            shown.insert(row.key.to_owned(), json!(flag(&mut sandbox)));
+            shown.insert(row.key.to_owned(), json!(flag_in(&mut sandbox)));
         }
     }
     Json::Object(shown)
@@ -230,8 +230,8 @@ fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
     if oauth.dpop {
         shown.insert("dpop".to_owned(), json!(true));
     }
-    let document = oauth.client_metadata_url.as_ref().map(|url| form.text(url, mask::hide_in_argument));
-    shown.extend(document.map(|url| ("client_metadata_url".to_owned(), url)));
+    let metadata_url = oauth.client_metadata_url.as_ref().map(|url| form.text(url, mask::hide_in_argument));
+    shown.extend(metadata_url.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
         shown.insert("scopes".to_owned(), json!(oauth.scopes));
     }

@@ -135,7 +135,7 @@ pub(crate) enum SpecSetting {
     Field(Field),
     /// As the row of this key, because the field is another name for it.
     Same(&'static str),
-    /// A flag of the server's sandbox.
+    /// A flag of the server's sandbox, to which the function returns a reference.
     Confines(fn(&mut Sandbox) -> &mut bool),
     /// A setting with its own code in the reader of entries.
     Other(fn(&ServerSpec) -> Json),
@@ -241,6 +241,7 @@ impl Row {
     /// Returns whether `name`, in the form of [`canonical`](crate::entry::canonical), is a name of this field. A time
     /// may have a unit behind its name.
     pub(crate) fn is_called(&self, name: &str) -> bool {
+        // The first suffix is empty.
         let units = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
         self.names().any(|own| name.strip_prefix(own).is_some_and(|unit| units.contains(&unit)))
     }

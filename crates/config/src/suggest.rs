@@ -10,6 +10,7 @@ const TYPED_LIKENESS: f64 = 0.8;
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |typed: &str, name: &str| {
         let likeness = strsim::jaro_winkler(typed, name);
+        // In a word of two letters, one wrong letter is half of the word.
         let is_slip = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
         if is_slip { likeness.max(TYPED_LIKENESS) } else { likeness }
     };

@@ -80,6 +80,7 @@ enum Command {
     Begin(ReaderId, Box<dyn Fn() + Send>),
     /// Follow these files instead of the reader's earlier ones, then drop the sender.
     Follow(ReaderId, Vec<PathBuf>, Sender<()>),
+    /// Forget the reader.
     End(ReaderId),
 }
 

@@ -58,9 +58,11 @@ impl ClientFile {
 pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bool {
     let home = environment.home();
     let has_traces = |path: &Path| {
+        // The home folder itself exists in any case, so it is no trace of the program.
         let folder = path.parent().filter(|folder| home.as_deref() != Some(*folder));
         path.exists() || folder.is_some_and(Path::is_dir)
     };
+    // Claude Code's file is directly in the home folder, so the program's own folder is checked as well.
     let has_folder = home.as_ref().is_some_and(|home| client == Client::ClaudeCode && home.join(".claude").is_dir());
     has_folder || files_of_the_user(client, environment).iter().any(|path| has_traces(&cwd.join(path)))
 }
@@ -82,10 +84,11 @@ fn servers_location_of(client: Client) -> ServersLocation {
     }
 }
 
-/// Returns the file that exists. If no file exists, returns the one whose folder exists; if there is no such folder
-/// either, the usual one.
+/// Returns the user's file of `client` that exists. If there is none, returns a file whose folder exists; if there is
+/// no such folder either, the usual file.
 fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     let mut files = files_of_the_user(client, environment);
+    // New servers go into VS Code's default profile. The files of the other profiles are only read.
     files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
     if let Some(existing) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
         return Some(existing.clone());
@@ -101,7 +104,7 @@ fn holds_servers(client: Client, file: &Path) -> bool {
     client != Client::VsCode || name == "mcp.json"
 }
 
-/// Returns the file that the program creates itself, as its documentation says.
+/// Returns the file that the program creates itself, as its documentation says; `None` if `files` is empty.
 fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let is_macos_path = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {

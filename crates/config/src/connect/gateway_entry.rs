@@ -88,8 +88,9 @@ fn http_entry(client: Client, url: &str) -> Result<Json, ConnectError> {
     }
 }
 
-fn token_placeholder(kind: &str) -> String {
-    format!("${{{kind}{TOKEN_VARIABLE}}}")
+/// Returns the placeholder `${TOOLRACK_TOKEN}`, with `prefix` before the name, such as `env:`.
+fn token_placeholder(prefix: &str) -> String {
+    format!("${{{prefix}{TOKEN_VARIABLE}}}")
 }
 
 /// Returns `new_entry` with the user's additions to the entry `existing`.

@@ -173,7 +173,7 @@ fn after_another_change_only_the_entry_is_taken_out() {
         let after = read(&place);
         assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "{after}");
         let letters = |text: &str| text.split_whitespace().collect::<String>().replace(',', "");
-        // White space, a comma and the object that was made for it are what an entry may leave.
+        // A removed entry may leave white space, a comma and the object that was created for it.
         let made = if *client == Client::Gemini { "\"mcpServers\":{}" } else { "" };
         assert_eq!(letters(&after).replacen(made, "", 1), letters(before) + &letters(comment), "{client}");
     }
@@ -312,7 +312,7 @@ fn our_entry_is_updated_and_keeps_fields_that_the_user_added() {
     disk.connect(&place).unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert_eq!(file["mcpServers"]["toolrack"], json!({ "command": "toolrack", "args": ["gateway"], "disabled": true }));
-    // Once more, in another way: an undo still goes back to the beginning.
+    // Connects again, over HTTP: an undo still restores the file before the first connection.
     connect(&place, "toolrack", &endpoint(), &disk.memories()).unwrap().write().unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert!(file["mcpServers"]["toolrack"].get("command").is_none(), "{file}");
@@ -451,7 +451,7 @@ fn the_file_that_is_there_is_the_one_that_is_written() {
     assert_eq!(of_user(&[], Client::OpenCode), disk.home().join(".config/opencode/opencode.jsonc"));
     assert!(is_installed(Client::OpenCode, &disk.environment(), &disk.project()));
     assert!(!is_installed(Client::ClaudeCode, &disk.environment(), &disk.project()));
-    // A folder of Codex's that is called otherwise holds Codex's file all the same.
+    // Codex's file has Codex's format in a folder of any name.
     let place = ClientFile { path: disk.home().join("other/config.toml"), ..disk.of_user(Client::Codex) };
     disk.connect(&place).unwrap();
     assert!(read(&place).starts_with("[mcp_servers.toolrack]"));
@@ -477,7 +477,7 @@ fn two_entries_of_one_file_are_undone_in_any_order() {
                 assert_eq!(name_state(&place, &format!("{name}1")).unwrap(), NameState::Free, "{client}");
             }
             assert!(!is_exact || read(&place) == *before, "{client}: {}", read(&place));
-            // Whatever the order, no byte of the user's own text is lost.
+            // No byte of the user's own text is lost, in either order of the undos.
             let letters = |text: &str| text.split_whitespace().collect::<String>().replace(',', "");
             let made = if *client == Client::Gemini && !is_exact { "\"mcpServers\":{}" } else { "" };
             assert_eq!(letters(&read(&place)).replacen(made, "", 1), letters(before), "{client}");

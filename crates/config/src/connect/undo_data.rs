@@ -39,6 +39,7 @@ type FileContent = Option<String>;
 pub(super) fn file_for(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
+    // A path cannot contain this separator.
     hash.update([0]);
     hash.update(name);
     folder.join(format!("{}-{}.json", client.id(), &HEXLOWER.encode(&hash.finalize())[..16]))
@@ -56,10 +57,13 @@ impl UndoData {
         Some(Self::between(plan.before.as_deref(), plan.after.as_deref()?, folders))
     }
 
+    /// Creates the data that undoes the change from `before` to `after`. Stores only the bytes between the common
+    /// beginning and the common end of both texts.
     fn between(before: Option<&str>, after: &str, folders: Vec<PathBuf>) -> Self {
         let old = before.unwrap_or_default();
         let equal_start = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
         let head = old.floor_char_boundary(equal_start).min(after.floor_char_boundary(equal_start));
+        // The common end must not overlap the common beginning.
         let rest = old.len().min(after.len()) - head;
         let from_end = old.bytes().rev().zip(after.bytes().rev());
         let equal_end = from_end.take(rest).take_while(|(old, new)| old == new).count();

@@ -14,7 +14,8 @@ use crate::{
     suggest::intended_name,
 };
 
-/// The keys of the servers, most common first.
+/// The keys under which files list their servers, the most common ones first. `mcp.servers` is one key with a dot, as
+/// in VS Code's settings.
 pub(crate) const CONTAINERS: &[&[&str]] =
     &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
 
@@ -53,7 +54,7 @@ pub(crate) enum Container<'a> {
 }
 
 /// Returns the servers of a JSON file, and warnings about parts of the file that are ignored. An error if the file
-/// cannot be parsed.
+/// cannot be parsed, or if the place of its servers has no object.
 pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let mut servers = Servers::default();
     let Some(root) = parse(document)? else {

@@ -88,11 +88,11 @@ fn named_entries(
         let problem = Problem::error(format!("`{place}` must be a list: write `[[{place}]]` above each server"));
         return Err(Box::new(document.locate(problem, list.at.clone())));
     };
-    let mut raw = Vec::with_capacity(nodes.len());
+    let mut entries = Vec::with_capacity(nodes.len());
     for node in nodes {
         let name = node.get("name").map(|member| (&member.node.value, member.node.at.clone()));
         match (name, node.members()) {
-            (Some((Value::Text(name), name_at)), Some(members)) => raw.push(Member {
+            (Some((Value::Text(name), name_at)), Some(members)) => entries.push(Member {
                 name: name.clone(),
                 name_at,
                 node: Node {
@@ -106,9 +106,10 @@ fn named_entries(
             )),
         }
     }
-    Ok(raw)
+    Ok(entries)
 }
 
+/// Converts `item`. Without a position of its own, the node gets the position `fallback`.
 fn convert(item: &Item, fallback: Range<usize>) -> Node {
     let at = item.span().unwrap_or(fallback);
     let value = match item {
@@ -135,6 +136,7 @@ fn convert_value(value: &TomlValue, fallback: Range<usize>) -> Node {
         TomlValue::Integer(number) => Value::Number((*number.value()).into()),
         TomlValue::Float(number) => match Number::from_f64(*number.value()) {
             Some(number) => Value::Number(number),
+            // JSON has no `nan` and no `inf`.
             None => Value::Text(number.value().to_string()),
         },
         TomlValue::Boolean(flag) => Value::Bool(*flag.value()),

@@ -3,7 +3,7 @@
 /// Bare words that are shown, because they are grammar, not values.
 const GRAMMAR_WORDS: &[&str] = &["true", "false", "null"];
 
-/// The longest bare word that can be a key.
+/// The longest bare word that is shown as a key. A longer one may be a token.
 const MAX_KEY_LENGTH: usize = 32;
 
 /// Returns `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns
@@ -14,7 +14,8 @@ pub(crate) fn mask_line(line: &str) -> String {
     let chars: Vec<char> = line.chars().collect();
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
-    // Whether a key may follow: at the beginning of the line, after `{`, `[` or `,`.
+    // Whether the next word may be a key: at the beginning of the line, after `{`, `[` or `,`, and after the dot that
+    // follows a bare part of a dotted key.
     let mut key_may_follow = true;
     while let Some(&c) = chars.get(at) {
         match c {
@@ -44,7 +45,8 @@ pub(crate) fn mask_line(line: &str) -> String {
                 let is_key = key_may_follow && end - at <= MAX_KEY_LENGTH && is_followed_by_name_end(&chars, end);
                 let is_shown = is_key || GRAMMAR_WORDS.contains(&&*word) || is_small_number(&word);
                 push_masked(&mut out, &chars[at..end], is_shown);
-                key_may_follow = key_may_follow && is_key;
+                // After a part of a dotted key, the next part may follow.
+                key_may_follow = is_key;
                 at = end;
             }
         }
@@ -95,8 +97,8 @@ fn is_followed_by_value(chars: &[char], at: usize) -> bool {
     matches!(next_visible(chars, at), Some(':' | '='))
 }
 
-/// Returns whether a bare key ends at `at`: before its value, before the next part of a dotted key, or with a table's
-/// header.
+/// Returns whether a bare key can end at `at`: before its value, or, in a line that is the header of a TOML table,
+/// before the next part of the name or at the end of the header.
 fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
     let is_header = chars.first() == Some(&'[');
     match next_visible(chars, at) {

@@ -27,6 +27,7 @@ pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
                 };
                 command.extend(arguments);
             }
+            // `drop` only gives all arms the same type.
             ("env", false) => {
                 drop(out.insert("environment".to_owned(), opencode_placeholders(name, value, BareName::Placeholder)?))
             }

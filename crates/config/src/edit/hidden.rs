@@ -46,10 +46,11 @@ fn first_hidden(value: &Json, path: &str) -> ControlFlow<String> {
     }
 }
 
-/// Restores the values below `path`; the error is the path of a text that has no value.
+/// Restores the hidden texts of `entry`, which is at `path` and was shown as `view`. `values` is what the file has at
+/// that path. The error is the path of a text without a value.
 fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
-        // Placeholders are shown in one form, and may be written in another.
+        // An unchanged part stays as the file has it, where a placeholder may have another form than it is shown in.
         entry.clone_from(values);
         return Ok(());
     }

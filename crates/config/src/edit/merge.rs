@@ -93,6 +93,7 @@ impl ReturnedEntry<'_> {
         if !file.is_toolrack_entry(self.name) {
             return merge.merge_for_other_program(file, base);
         }
+        // The result must read as `target`. The merge in place is tried first, because it changes less.
         let attempts = [merge.merge_in_place(base.clone()), merge.merge_in_own_format(base.clone())];
         let has_target_fields =
             |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
@@ -103,6 +104,7 @@ impl ReturnedEntry<'_> {
     /// stays as it is in the file. The view may show another value than the file, such as the folder of a project or
     /// the `enabled` of another file. The user did not write that value, so it does not go into this file.
     fn target_fields(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
+        // An entry that is not a valid server is compared as it is.
         let parsed = |entry: &Json| {
             decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
         };
@@ -146,8 +148,11 @@ impl ReturnedEntry<'_> {
 /// A change of an entry in Toolrack's format.
 struct Merge<'a> {
     name: &'a str,
+    /// The fields of the entry in the file.
     current: &'a Fields,
+    /// The fields that the entry shall have.
     target: &'a Fields,
+    /// The names of the fields that the user changed.
     changed: &'a BTreeSet<String>,
 }
 
@@ -169,6 +174,7 @@ impl Merge<'_> {
         let Json::Object(new) = translate(target)? else {
             return Err(file.unsafe_edit_error());
         };
+        // If the format cannot express the old entry, every new member counts as changed.
         let old = translate(current).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
         base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
         base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));

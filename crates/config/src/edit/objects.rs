@@ -13,7 +13,8 @@ use crate::{
 pub(super) struct JsonFile {
     document: Document,
     root: Option<Node>,
-    /// Whether this is a file of opencode, which has its own format.
+    /// Whether this is a file of opencode, into whose format new entries must be converted. Always `false` with `keys`,
+    /// because the entries are then in the right format already.
     is_opencode: bool,
     /// Whether the file is in the format of opencode's version 2.
     is_opencode_v2: bool,
@@ -27,9 +28,9 @@ impl JsonFile {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let null_node = Node { at: 0..0, value: crate::node::Value::Null };
         let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&null_node));
-        let mcp = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
+        let nested_servers = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
         // In version 1, `mcp.servers` is a server of that name, which has a `type`.
-        let is_opencode_v2 = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
+        let is_opencode_v2 = is_opencode && nested_servers.is_some_and(|servers| servers.node.text("type").is_none());
         let file = Self { document, root, is_opencode, is_opencode_v2, keys: None };
         file.container()?;
         Ok(file)
@@ -43,7 +44,7 @@ impl JsonFile {
         Ok(file)
     }
 
-    /// Opens the file of opencode, whichever version's format it is in.
+    /// Opens a file of opencode in the format of either version. Its entries are under known keys.
     pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let servers = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
@@ -201,6 +202,7 @@ impl super::EditableFile for JsonFile {
             add_parts(&mut parts, "top", top);
             return parts;
         }
+        // If the outermost object has the servers, they are the members of `top`.
         if let Ok(reader::Container::Under(node)) = reader::container(&self.document, root) {
             remove_servers(&mut top, &node.to_json());
             add_parts(&mut parts, "server", node.to_json());

@@ -91,6 +91,7 @@ pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
 /// Removes `member` from `object`, with its comma and with a comment that follows on the same line. Comments above it
 /// stay.
 pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
+    // `object` has members, and `member` is one of them.
     let members = object.members().unwrap_or_default();
     let index = members.iter().position(|other| other.name_at == member.name_at).unwrap_or_default();
     let before = index.checked_sub(1).and_then(|index| members.get(index));

@@ -264,7 +264,7 @@ fn a_link_that_leads_to_itself_is_an_error_and_stays() {
 fn a_replaced_link_becomes_a_file_for_its_owner_only() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
-    // As where the link is put there after it was looked for.
+    // As if another program had created the link after `follow_links` had found none.
     assert!(write::replace_if_unchanged(&folder.file(), None, "{}").unwrap());
     assert_eq!(fs::symlink_metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }

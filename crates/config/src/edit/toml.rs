@@ -195,8 +195,8 @@ impl TomlFile {
         }
     }
 
-    /// Returns the text without the member `name` of `body`, and without the lines that it is on. `None` if other
-    /// content is on those lines.
+    /// Returns the text without the member `name` of `body`. In a table with a header, removes the whole lines of the
+    /// member; `None` if other content is on those lines.
     fn remove_member(&self, body: &Body<'_>, name: &str) -> Option<String> {
         let text = &self.document.text;
         match (body, body.table()?.get(name)) {

@@ -1,4 +1,5 @@
-//! Reads the bounds of time, size and attempts.
+//! Reads limits of an entry: times, sizes and the number of attempts to reconnect. Also reads every field whose row
+//! says which field of the spec it sets.
 
 use std::time::Duration;
 
@@ -61,8 +62,10 @@ fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Fiel
         }
         Kind::Flag => fields.take(row.key).and_then(|field| fields.flag(field)).map(FieldValue::Flag),
         Kind::Time => fields.duration(row.key).map(FieldValue::Time),
+        // All other rows of the host are whole numbers.
         _ => fields.number(row.key).map(FieldValue::Number),
     };
+    // `set` refuses only a value of another kind, and this value is of the row's kind.
     value.map(set);
 }
 
@@ -70,7 +73,7 @@ fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Fiel
 fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts: &mut Timeouts) {
     for member in field.node.members().unwrap_or_default() {
         let field_path = format!("{}.{}", field.name, member.name);
-        let bounds: &mut [&mut Duration] = match member.name.as_str() {
+        let affected: &mut [&mut Duration] = match member.name.as_str() {
             "startup" => &mut [&mut timeouts.startup],
             "catalog" => &mut [&mut timeouts.list],
             "execution" => &mut [&mut timeouts.call],
@@ -82,7 +85,7 @@ fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, tim
             }
         };
         match milliseconds(&member.node) {
-            Some(duration) => bounds.iter_mut().for_each(|bound| **bound = duration),
+            Some(duration) => affected.iter_mut().for_each(|timeout| **timeout = duration),
             None => {
                 let message = format!("`{field_path}` must be a number of milliseconds, up to 24 h");
                 fields.report().add(Problem::error(message).field(field_path), &member.node.at);

@@ -82,7 +82,7 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
             "`inherit_env` cannot be `all` with a container: a container has its own folders and programs".to_owned();
         refuse("inherit_env", message, "list the names of variables that it needs");
     }
-    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !cwd.starts_with("/") && !cwd.starts_with("$")) {
+    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !is_full_or_placeholder(cwd)) {
         let message = format!("`cwd` must be a full path in the container, not {}", cwd.display());
         refuse("cwd", message, "write it as the image has it, or leave it out");
     }
@@ -103,6 +103,11 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
     }
 }
 
+/// Returns whether a path is full, or begins with a placeholder, whose value is not known yet.
+fn is_full_or_placeholder(path: &Path) -> bool {
+    path.has_root() || path.as_os_str().as_encoded_bytes().starts_with(b"$")
+}
+
 fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
     let is_name = !item.value.is_empty()
         && !item.value.starts_with('-')
@@ -119,6 +124,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     container.engine = fields.word("engine", Engine::parse).unwrap_or_default();
     if let Some(field) = fields.take("pull") {
         match fields.text(field).as_deref() {
+            // Missing images are pulled by default. Without a text, the error is reported already.
             Some("missing") | None => {}
             Some("never") => container.pull = Pull::Never,
             Some(_) => drop(fields.report_invalid::<()>(field, "`missing` or `never`")),
@@ -142,6 +148,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     if let Some(field) = fields.take("user")
         && let Some(user) = fields.text(field)
     {
+        // `USER` or `USER:GROUP`.
         match user.split(':').all(is_plain_name) && user.split(':').count() <= 2 {
             true => container.user = Some(user),
             false => drop(fields.report_invalid::<()>(field, "a user, such as `1000` or `1000:1000`")),

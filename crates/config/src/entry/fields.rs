@@ -283,6 +283,7 @@ fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
 
 /// Returns the comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
 pub(crate) fn canonical(name: &str) -> String {
+    // With room for a few underscores.
     let mut out = String::with_capacity(name.len() + 4);
     let mut after_lower = false;
     for c in name.chars() {

@@ -45,10 +45,11 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     ports(&mut inner_fields, "connect", &mut sandbox.connect);
     ports(&mut inner_fields, "bind", &mut sandbox.bind);
     for row in SANDBOX.rows {
-        if let Some(SpecSetting::Confines(flag)) = row.sets
+        if let Some(SpecSetting::Confines(flag_in)) = row.sets
             && let Some(field) = inner_fields.take(row.key)
         {
-            *flag(&mut sandbox) = inner_fields.flag(field).unwrap_or_default();
+            // A value that is no flag is an error, so no server runs with the default.
+            *flag_in(&mut sandbox) = inner_fields.flag(field).unwrap_or_default();
         }
     }
     limits(&mut inner_fields, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |limit_fields| {
@@ -129,6 +130,7 @@ fn read_limits(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
         sandbox.memory =
             size(field).or_else(|| fields.report_invalid(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
     }
+    // Only this limit has a default, which stays if the field is absent.
     if fields.has("processes") {
         sandbox.processes = fields.number("processes").and_then(|count| u32::try_from(count).ok());
     }
@@ -138,7 +140,8 @@ fn read_limits(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
     }
 }
 
-/// Reads a number of bytes, or a text with `KiB`, `MiB` or `GiB`.
+/// Reads a number of bytes, or a text with `KiB`, `MiB` or `GiB`; `None` for any other value, and for less than 1 MiB,
+/// the lowest limit of memory.
 pub(super) fn size(field: Field<'_>) -> Option<u64> {
     let bytes = match &field.node.value {
         Value::Number(number) => number.as_u64()?,

@@ -159,7 +159,7 @@ fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
 #[must_use]
 pub fn is_account_name(name: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
-    !name.is_empty() && name.len() <= MAX_ACCOUNT && name.chars().all(fits)
+    !name.is_empty() && name.chars().count() <= MAX_ACCOUNT && name.chars().all(fits)
 }
 
 fn report_invalid_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {

@@ -627,7 +627,13 @@ fn the_client_scopes_account_and_grant_of_a_sign_in_can_be_configured() {
     assert_eq!((read.client_id.as_deref(), read.client_secret.as_deref()), (Some("id"), Some("${secret:s}")));
     assert_eq!((read.scopes, read.account.as_deref()), (vec!["a".to_owned(), "b:c".to_owned()], Some("work")));
     assert_eq!(read.grant, Grant::ClientCredentials);
+    let longest = "é".repeat(64);
+    assert_eq!(
+        http(json!({ "url": "https://x", "oauth": { "account": longest } })).oauth.account,
+        Some(longest.clone())
+    );
     for (oauth, cause) in [
+        (json!({ "account": format!("{longest}é") }), "1 to 64 letters"),
         (json!(true), "must be an object"),
         (json!({ "client_secret": "canary" }), "means nothing without"),
         (json!({ "client_id": "${" }), "oauth.client_id"),
@@ -698,6 +704,14 @@ mod containers {
                 millicpus: Some(500),
             }
         );
+    }
+
+    #[test]
+    fn the_folder_in_a_container_may_begin_with_a_placeholder() {
+        for cwd in ["${DIR}", "${DIR}/app", "/app"] {
+            let read = stdio(json!({ "command": "x", "container": "x", "cwd": cwd }));
+            assert_eq!(read.cwd.as_deref(), Some(std::path::Path::new(cwd)));
+        }
     }
 
     #[test]

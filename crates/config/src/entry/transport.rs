@@ -192,7 +192,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     Some(Stdio { command, args: words, ..Stdio::default() })
 }
 
-/// Reads a program and its arguments from one list.
+/// Reads a program and its arguments from one list; without arguments (`None`) after an error.
 fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (String, Option<Vec<Item<'m>>>) {
     let mut items = fields.texts(field);
     if items.first().is_none_or(|item| item.value.trim().is_empty()) {

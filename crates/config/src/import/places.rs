@@ -35,6 +35,7 @@ const MAX_PROFILES: usize = 100;
 pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) -> Vec<SourceFile> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);
+    // The last folder is `cwd` with its links resolved.
     let cwd = folders.last().cloned().unwrap_or_else(|| cwd.to_owned());
     let file = |path: PathBuf, folder: &Path, from_project| SourceFile {
         client,
@@ -76,7 +77,7 @@ pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
 pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
     let in_home = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
-    // The folders of Electron and the XDG Base Directory Specification, then those of macOS.
+    // The folder of Linux, also for Electron's programs (XDG Base Directory Specification), then that of macOS.
     let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let xdg_folders: Vec<PathBuf> = xdg.map_or_else(|| in_home(".config"), |path| vec![path]);
     let config_folders: Vec<PathBuf> =

@@ -78,6 +78,7 @@ impl Sealed {
         let name = if is_free(&proposed) {
             proposed.clone()
         } else {
+            // Some number is always free.
             (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");

@@ -26,15 +26,15 @@ pub(super) enum Meaning {
     Texts(&'static str),
     /// The folder that the server runs in.
     Folder,
-    /// The address; of two, the first one in the table is used.
-    Address(Address),
+    /// The address of the server. If an entry has several such fields, the one that comes first in the table is used.
+    Address(UrlTransport),
     /// A field with this name in Toolrack, whose value stays unchanged.
     Same(&'static str),
     /// Names of tools for this list of Toolrack's `tools`: `allow` or `deny`.
     Tools(&'static str),
-    /// A time in milliseconds, for each of these bounds of Toolrack.
+    /// A time in milliseconds, to which each of these fields of Toolrack is set.
     Milliseconds(&'static [&'static str]),
-    /// A time in seconds, for each of these bounds of Toolrack.
+    /// A time in seconds, to which each of these fields of Toolrack is set.
     Seconds(&'static [&'static str]),
     /// opencode's times in milliseconds: a number, or an object of them (version 2).
     OpenCodeTimes,
@@ -52,9 +52,9 @@ pub(super) enum Meaning {
     Ignored,
 }
 
-/// The transport of an address when no other field names it.
+/// The transport that the field of an address implies, if the entry has no type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum UrlTransport {
     /// Streamable HTTP.
     Http,
     /// SSE.
@@ -70,7 +70,7 @@ use Meaning::{
 
 type Table = &'static [(&'static str, Meaning)];
 
-/// The fields of all programs.
+/// The fields that mean the same in the files of all programs.
 const COMMON: Table = &[
     ("type", Type),
     ("transport", Type),
@@ -88,7 +88,7 @@ const APPROVALS: &str = "Toolrack's own policy decides which tools run without a
 const SIGN_IN: &str = "settings for signing in are not imported";
 
 const CLAUDE: Table = &[
-    ("url", Meaning::Address(Address::Http)),
+    ("url", Meaning::Address(UrlTransport::Http)),
     // The total time of a call, even with progress.
     ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
     (
@@ -99,11 +99,11 @@ const CLAUDE: Table = &[
     ("always_load", LeftOut("all tools are shown")),
 ];
 
-const DESKTOP: Table = &[("url", Meaning::Address(Address::Http))];
+const DESKTOP: Table = &[("url", Meaning::Address(UrlTransport::Http))];
 
 const CURSOR: Table = &[
-    ("url", Meaning::Address(Address::Either)),
-    ("server_url", Meaning::Address(Address::Either)),
+    ("url", Meaning::Address(UrlTransport::Either)),
+    ("server_url", Meaning::Address(UrlTransport::Either)),
     ("env_file", EnvFile),
     ("auth", LeftOut(SIGN_IN)),
     ("auto_approve", LeftOut(APPROVALS)),
@@ -113,7 +113,7 @@ const CURSOR: Table = &[
 const SANDBOX: &str = "the server runs without a sandbox until its entry says `\"sandbox\": true`";
 
 const VS_CODE: Table = &[
-    ("url", Meaning::Address(Address::Either)),
+    ("url", Meaning::Address(UrlTransport::Either)),
     ("env_file", EnvFile),
     ("dev", LeftOut("servers are not watched or debugged")),
     ("sandbox", LeftOut(SANDBOX)),
@@ -124,14 +124,14 @@ const VS_CODE: Table = &[
 ];
 
 const WINDSURF: Table = &[
-    ("server_url", Meaning::Address(Address::Either)),
-    ("url", Meaning::Address(Address::Either)),
+    ("server_url", Meaning::Address(UrlTransport::Either)),
+    ("url", Meaning::Address(UrlTransport::Either)),
     ("disabled_tools", Tools("deny")),
     ("always_allow", LeftOut(APPROVALS)),
 ];
 
 const CODEX: Table = &[
-    ("url", Meaning::Address(Address::Http)),
+    ("url", Meaning::Address(UrlTransport::Http)),
     ("env_vars", Inherited),
     ("http_headers", Texts("headers")),
     ("env_http_headers", VariableHeaders),
@@ -153,8 +153,8 @@ const CODEX: Table = &[
 ];
 
 const GEMINI: Table = &[
-    ("http_url", Meaning::Address(Address::Http)),
-    ("url", Meaning::Address(Address::Sse)),
+    ("http_url", Meaning::Address(UrlTransport::Http)),
+    ("url", Meaning::Address(UrlTransport::Sse)),
     ("include_tools", Tools("allow")),
     ("exclude_tools", Tools("deny")),
     // The time-out of every request.
@@ -167,7 +167,7 @@ const GEMINI: Table = &[
 ];
 
 const OPENCODE: Table = &[
-    ("url", Meaning::Address(Address::Either)),
+    ("url", Meaning::Address(UrlTransport::Either)),
     ("environment", Texts("env")),
     // In version 1 the time-out of connecting and of listing the tools, in version 2 an object.
     ("timeout", OpenCodeTimes),
@@ -176,7 +176,7 @@ const OPENCODE: Table = &[
 ];
 
 const ZED: Table = &[
-    ("url", Meaning::Address(Address::Http)),
+    ("url", Meaning::Address(UrlTransport::Http)),
     // Marks an entry that the user wrote, as opposed to an extension of Zed's.
     ("source", Ignored),
     ("settings", LeftOut("they are for an extension of Zed's")),
@@ -185,7 +185,7 @@ const ZED: Table = &[
     ("oauth", LeftOut(SIGN_IN)),
 ];
 
-const QBIT: Table = &[("url", Meaning::Address(Address::Http)), ("timeout", Seconds(&["startup_timeout"]))];
+const QBIT: Table = &[("url", Meaning::Address(UrlTransport::Http)), ("timeout", Seconds(&["startup_timeout"]))];
 
 /// Returns the meaning of the field `name` of `client`; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
@@ -197,7 +197,8 @@ pub(super) fn fields(client: Client) -> impl Iterator<Item = (&'static str, Mean
     table_of(client).iter().chain(COMMON).copied()
 }
 
-/// Returns the rank of an address field of `client` in its table; the lowest one is used.
+/// Returns the rank of an address field of `client`: its position in the table. Of several addresses, the one with the
+/// lowest rank is used.
 pub(super) fn address_rank(client: Client, name: &str) -> usize {
     table_of(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
 }

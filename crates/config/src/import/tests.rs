@@ -259,9 +259,9 @@ fn a_server_that_the_other_program_disables_is_imported_disabled() {
     assert_eq!(
         off,
         [
-            ("b", "`mcp.allowed` switches it off"),
-            ("c", "`mcp.excluded` switches it off"),
-            ("d", "`tools` switches it off")
+            ("b", "`mcp.allowed` disables this server"),
+            ("c", "`mcp.excluded` disables this server"),
+            ("d", "`tools` disables this server")
         ]
     );
 }
@@ -458,7 +458,7 @@ mod properties {
     proptest! {
         #[test]
         fn text_without_placeholders_means_itself_here_too(text in r"[$A-C %x\\{-]{0,30}", bare in any::<bool>()) {
-            // Without a closing brace there are none, and only Gemini knows them without braces.
+            // The texts have no closing brace, and these programs know no placeholder without braces.
             let bare = if bare { BareName::Placeholder } else { BareName::Literal };
             for client in [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::OpenCode] {
                 let ours = translated(client, &text, bare);
@@ -529,7 +529,7 @@ fn qbit_and_synapse_have_files_of_their_own() {
         user.entry,
         json!({ "command": "x", "env": { "K": "${KEY}" }, "startup_timeout": 5, "enabled": true, "type": "stdio" })
     );
-    // Only Qbit looks variables up.
+    // Qbit looks up variables, and Synapse does not.
     assert_eq!(synapse.entry["env"], json!({ "K": "$$KEY" }));
     let elsewhere = Environment::new([("HOME", disk.home()), ("SYNAPSE_MCP_CONFIG", disk.home().join("x.json"))]);
     assert!(look(&elsewhere, &disk.project(), &[Client::Synapse]).offers.is_empty());

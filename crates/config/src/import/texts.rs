@@ -19,7 +19,7 @@ pub(super) struct TextTranslator<'a> {
 
 /// The replacement of a placeholder.
 enum Replacement {
-    /// A variable of the environment, with its default.
+    /// A variable of the environment: `NAME` or `NAME:-default`.
     Variable(String),
     /// A stored secret.
     Secret(String),
@@ -118,6 +118,7 @@ impl<'a> TextTranslator<'a> {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
         match kind {
+            // Without an argument, such a word is the name of a variable.
             "input" | "file" | "command" | "config" | "env" | "secret" | "user" if argument.is_empty() => {
                 self.translate_plain(field, inner)
             }
@@ -201,6 +202,7 @@ impl<'a> TextTranslator<'a> {
         let replacement = match kind {
             "env" if is_variable_name(argument) => Replacement::Variable(argument.to_owned()),
             "env" => self.variable_for(field, argument, &format!("the variable `{argument}`")),
+            // `file`, the only other kind.
             _ => self.variable_for(field, argument, &format!("the content of `{argument}`")),
         };
         if let Replacement::Variable(name) = replacement {

@@ -7,7 +7,7 @@ use toolrack_host::{ServerName, text::for_line};
 
 use super::{
     Client, Origin, env_file,
-    tables::{Address, Meaning, address_rank, meaning},
+    tables::{Meaning, UrlTransport, address_rank, meaning},
     texts::TextTranslator,
 };
 use crate::{
@@ -21,6 +21,10 @@ use crate::{
 
 /// The longest time that Toolrack accepts, in seconds: a day.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+
+/// The units of times in the files of other programs, in seconds.
+const SECOND: f64 = 1.0;
+const MILLISECOND: f64 = 0.001;
 
 /// An entry in Toolrack's form, each field with its place in the other program's file.
 #[derive(Debug)]
@@ -61,8 +65,8 @@ struct Translation<'a> {
     texts: TextTranslator<'a>,
     /// Toolrack's fields so far.
     out: Vec<Member>,
-    /// The strongest address so far, and its rank in the table of fields; a lower rank is stronger.
-    address: Option<(usize, Address)>,
+    /// The rank of the strongest address so far (a lower rank is stronger), and the transport that its field implies.
+    address: Option<(usize, UrlTransport)>,
     /// The member `type`.
     type_member: Option<Member>,
     /// The variables of an env file. They wait until `env` is known, because variables in `env` override them.
@@ -103,13 +107,13 @@ impl Translation<'_> {
             Meaning::Command => self.add_command(member),
             Meaning::Texts(toolrack_name) => self.add_texts(member, toolrack_name),
             Meaning::Folder => self.add_folder(member),
-            Meaning::Address(address) => self.add_address(member, address_rank(self.client(), &name), address),
+            Meaning::Address(transport) => self.add_address(member, address_rank(self.client(), &name), transport),
             Meaning::Same(toolrack_name) => self.add(toolrack_name, member, member.node.value.clone()),
             Meaning::Tools(list) => {
                 self.merge("tools", member, vec![positioned_member(list, member, member.node.value.clone())])
             }
-            Meaning::Milliseconds(bounds) => self.add_time(member, &member.name, 0.001, bounds),
-            Meaning::Seconds(bounds) => self.add_time(member, &member.name, 1.0, bounds),
+            Meaning::Milliseconds(fields) => self.add_time(member, &member.name, MILLISECOND, fields),
+            Meaning::Seconds(fields) => self.add_time(member, &member.name, SECOND, fields),
             Meaning::OpenCodeTimes => self.add_opencode_times(member),
             Meaning::Inherited => self.add_inherited(member),
             Meaning::VariableHeaders => self.add_variable_headers(member),
@@ -280,7 +284,7 @@ impl Translation<'_> {
     }
 
     /// Takes the address in `member` as the server's, unless a field of lower rank has set one already.
-    fn add_address(&mut self, member: &Member, rank: usize, address: Address) {
+    fn add_address(&mut self, member: &Member, rank: usize, transport: UrlTransport) {
         let value = self.translated_value(&member.name, &member.node, BareName::Literal);
         match self.address {
             Some((better, _)) if better <= rank => {
@@ -292,19 +296,19 @@ impl Translation<'_> {
             }
             None => {}
         }
-        self.address = Some((rank, address));
+        self.address = Some((rank, transport));
         self.add("url", member, value);
     }
 
-    /// Adds the type of the server. Without a type in the other program's file, a server with an address gets one, and
-    /// a program gets none.
+    /// Adds the type of the server. If the other program's file has none, a server with an address gets one, and a
+    /// server with a command stays without one.
     fn add_type(&mut self) {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
             // If the entry has both a program and an address, `decode` will report that.
-            if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
-                let kind = self.guess_type(url, address);
+            if let (false, Some(url), Some((_, transport))) = (has_command, &url, self.address) {
+                let kind = self.guess_type(url, transport);
                 self.add("type", url, Value::Text(kind.to_owned()));
             }
             return;
@@ -314,9 +318,10 @@ impl Translation<'_> {
         };
         let kind = match (text.to_ascii_lowercase().replace(['-', '_'], "").as_str(), &url) {
             ("stdio" | "local", _) => return self.add("type", &type_member, Value::Text("stdio".to_owned())),
-            ("remote", Some(url)) => self.guess_type(url, Address::Either),
+            ("remote", Some(url)) => self.guess_type(url, UrlTransport::Either),
             ("http" | "streamablehttp" | "remote", _) => "http",
             ("sse", _) => "sse",
+            // `decode` reports an unknown word.
             _ => text,
         };
         let kind = kind.to_owned();
@@ -325,23 +330,24 @@ impl Translation<'_> {
 
     /// Returns the type of a server with an address: by the field that holds the address, or else by the end of the
     /// path.
-    fn guess_type(&mut self, url: &Member, address: Address) -> &'static str {
+    fn guess_type(&mut self, url: &Member, transport: UrlTransport) -> &'static str {
         let path = url.node.as_text().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
-        match address {
-            Address::Http => "http",
-            Address::Sse => "sse",
-            Address::Either if path.trim_end_matches('/').ends_with("/sse") => {
+        match transport {
+            UrlTransport::Http => "http",
+            UrlTransport::Sse => "sse",
+            UrlTransport::Either if path.trim_end_matches('/').ends_with("/sse") => {
                 let client = self.client();
                 self.texts
                     .note(format!("`type` is `sse`, because the address ends in `/sse`; {client} finds out by trying"));
                 "sse"
             }
-            Address::Either => "http",
+            UrlTransport::Either => "http",
         }
     }
 
-    /// Sets each of Toolrack's `bounds` to the time in `member`, whose unit is `unit` seconds. Notes call it `name`.
-    fn add_time(&mut self, member: &Member, name: &str, unit: f64, bounds: &[&str]) {
+    /// Sets each of Toolrack's `fields` to the time in `member`, whose unit is `unit` seconds. Notes call the other
+    /// program's field `name`.
+    fn add_time(&mut self, member: &Member, name: &str, unit: f64, fields: &[&str]) {
         let number = match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number > 0.0),
             _ => None,
@@ -361,19 +367,19 @@ impl Translation<'_> {
         let Some(value) = seconds_or_text(seconds) else {
             return self.note_left_out(name, "it is not a time");
         };
-        for bound in bounds {
-            self.add(bound, member, value.clone());
+        for field in fields {
+            self.add(field, member, value.clone());
         }
     }
 
     /// Reads the `timeout` of opencode, in milliseconds: a number in version 1, an object in version 2.
     fn add_opencode_times(&mut self, member: &Member) {
         let Some(times) = member.node.members() else {
-            return self.add_time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
+            return self.add_time(member, &member.name, MILLISECOND, &["startup_timeout", "list_timeout"]);
         };
         for part in times {
             let name = format!("{}.{}", member.name, part.name);
-            let bounds: &[&str] = match part.name.as_str() {
+            let fields: &[&str] = match part.name.as_str() {
                 "startup" => &["startup_timeout"],
                 "catalog" => &["list_timeout"],
                 "execution" => &["call_timeout"],
@@ -383,7 +389,7 @@ impl Translation<'_> {
                     continue;
                 }
             };
-            self.add_time(part, &name, 0.001, bounds);
+            self.add_time(part, &name, MILLISECOND, fields);
         }
     }
 
@@ -449,7 +455,7 @@ impl Translation<'_> {
         self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
         let node = Node { at: at.clone(), value: Value::Bool(false) };
         self.out.push(Member { name: "enabled".to_owned(), name_at: at.clone(), node });
-        self.texts.note(format!("`{setting}` switches it off"));
+        self.texts.note(format!("`{setting}` disables this server"));
     }
 }
 

@@ -60,7 +60,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
 /// that changes the meaning of its first character: `\n` is a line break.
 fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
-        let unescaped = Unescaped::of(text, false);
+        let may_continue = false; // A secret is a complete text.
+        let unescaped = Unescaped::of(text, may_continue);
         let unescaped = unescaped.as_ref().map(Unescaped::text).filter(|text| text.len() >= MIN_SECRET);
         forms.extend(unescaped.map(str::to_owned));
     }
@@ -88,12 +89,13 @@ const STYLES: &[Style] = &[
     // Go, Ruby on Rails, and Gson.
     Style { unicode_escaped: "<>&\u{2028}\u{2029}", ..PLAIN },
     Style { unicode_escaped: "<>&='\u{2028}\u{2029}", ..PLAIN },
-    // Python; PHP, also with its slashes or its letters left alone, or made safe for HTML.
+    // Python, and PHP without escaped slashes.
     Style { is_ascii_only: true, ..PLAIN },
+    // PHP: by default, without escaped letters, and with the flags that make JSON safe in HTML.
     Style { is_ascii_only: true, escapes_slash: true, ..PLAIN },
     Style { escapes_slash: true, ..PLAIN },
     Style { unicode_escaped: "<>&'\"", is_ascii_only: true, escapes_slash: true, has_upper_digits: true },
-    // Encoders that write upper-case digits; .NET.
+    // Encoders that write upper-case digits, and .NET.
     Style { is_ascii_only: true, has_upper_digits: true, ..PLAIN },
     Style { unicode_escaped: "<>&'\"+`", is_ascii_only: true, escapes_slash: false, has_upper_digits: true },
 ];

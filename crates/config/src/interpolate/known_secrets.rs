@@ -237,6 +237,7 @@ impl KnownSecrets {
 
     /// Returns the positions in `text` where a form may begin, in one pass for any number of forms.
     fn candidates<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
+        // Without forms, there are no positions to try.
         let windows =
             if self.forms.is_empty() { [].windows(PREFIX_LENGTH) } else { text.as_bytes().windows(PREFIX_LENGTH) };
         windows

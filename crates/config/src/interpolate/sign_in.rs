@@ -12,12 +12,14 @@ use crate::needs::oauth_texts;
 
 /// The longest key or assertion, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
-/// The shortest line of a key that is concealed on its own.
+/// The shortest line of a key that is concealed on its own. A shorter one, such as the last line, could occur in other
+/// texts by chance.
 const MIN_LINE_BYTES: usize = 16;
 
 impl Interpolate {
     pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
-        let values = self.values(None, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
+        let server = None; // These values go to the authorization server, and to no MCP server.
+        let values = self.values(server, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
         let filler = Filler { values: &values };
         let idp = oauth.idp.as_ref().map(|idp| filler.idp(idp)).transpose()?;
         let filled = OAuth {
@@ -36,12 +38,12 @@ impl Interpolate {
         let lines = key.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")).map(str::to_owned);
         let whole_values = [filled.client_secret.clone(), idp_secret, filled.assertion.text.clone()];
         let secrets: Vec<String> = whole_values.into_iter().flatten().chain(lines).collect();
-        self.remember(None, values.into_secrets().into_iter().chain(secrets));
+        self.remember(server, values.into_secrets().into_iter().chain(secrets));
         Ok(filled)
     }
 }
 
-/// Fills in the placeholders of the settings with these values.
+/// Fills in the placeholders of sign-in settings from `values`.
 struct Filler<'a> {
     values: &'a Values,
 }

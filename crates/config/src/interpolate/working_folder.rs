@@ -13,7 +13,8 @@ use toolrack_host::{
 /// Variables that name the working folder of the program that set them.
 const WORKING_FOLDER_VARIABLES: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
-/// Gives the child a `PATH` of absolute folders, and removes variables that name another working folder than its own.
+/// Gives the child a `PATH` of absolute folders. Removes variables that name another working folder than the child's,
+/// except those that the entry sets.
 pub(super) fn clean_environment(spec: &Stdio, plan: &mut ChildPlan) {
     for (name, value) in &mut plan.env {
         if name == "PATH"

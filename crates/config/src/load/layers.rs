@@ -23,7 +23,7 @@ const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 pub(super) struct Layer {
     pub(super) scope: Scope,
     pub(super) path: PathBuf,
-    /// The folder in which the servers of the file run by default.
+    /// The folder in which the servers of the file run by default; `None` if each runs in a folder of its own.
     pub(super) folder: Option<PathBuf>,
     /// The problem to report when the file is missing.
     pub(super) missing_problem: Option<Problem>,

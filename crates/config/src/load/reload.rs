@@ -44,6 +44,7 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
         return Ok(loaded);
     }
     if !loaded.is_complete {
+        // An error of a single entry does not make its file unusable.
         problems.extend(loaded.errors().filter(|problem| problem.entry.is_none()).cloned());
     }
     Err(Rejected { problems, loaded: Box::new(loaded) })

@@ -59,6 +59,7 @@ impl RunFolders {
         let word = names_workspace
             .then(|| WORKSPACE.to_owned())
             .or_else(|| folder_dependent_word(stdio, &self.working_folder));
+        // A file of the project that the user names on the command line means the project's own programs.
         let is_file_in_project = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
@@ -69,6 +70,7 @@ impl RunFolders {
                 None => escaped(&self.working_folder),
             });
         }
+        // On the command line, the user has named the file or typed the configuration in this folder, and so agrees.
         word.filter(|_| layer.scope == Scope::User)
     }
 

@@ -93,6 +93,7 @@ impl Page {
             Kind::Text => "text".to_owned(),
             Kind::Flag => "`true`, `false`".to_owned(),
             Kind::Words(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            // Leaves out a maximum that only the type of the setting has.
             Kind::Whole { min, max } if *max >= u64::from(u32::MAX) => format!("whole number from {min}"),
             Kind::Whole { min, max } => format!("whole number, {min} to {max}"),
             Kind::Number { min, max } if *max >= f64::MAX => format!("number from {min}"),

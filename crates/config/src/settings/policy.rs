@@ -46,6 +46,7 @@ impl PolicySection {
     pub(crate) fn added_to(self, mut policy: Policy, owner: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken_reason } = self;
         if let Some(why) = broken_reason {
+            // The broken policy denies every call anyway, whatever the default.
             return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
         if owner == FileOwner::Project {
@@ -118,7 +119,7 @@ impl Reader<'_> {
             FileOwner::User => "until it is correct, no tool runs: the rules could forbid any",
             FileOwner::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
         };
-        let problem = Problem::error(message).field(format!("policy.{field}")).hint(hint);
+        let problem = Problem::error(message).field(field_path("policy", field)).hint(hint);
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
@@ -139,7 +140,7 @@ impl Reader<'_> {
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
-            let field = format!("{place}{}", member.name);
+            let field = field_path(place, &member.name);
             let message = unknown_key(&format!("policy.{field}"), member, table);
             self.error(&field, message, &member.name_at);
         }
@@ -199,11 +200,12 @@ impl Reader<'_> {
             return self.error("rules", message.to_owned(), &list.at);
         };
         for (number, node) in nodes.iter().enumerate() {
-            let place = format!("rules[{number}].");
+            let place = format!("rules[{number}]");
             let Some(members) = node.members() else {
                 self.error(&place, "a rule must be a table".to_owned(), &node.at);
                 continue;
             };
+            // `count` instead of `any`, so that every unknown key is reported.
             if members.iter().filter(|member| !self.check_known(member, RULE, &place)).count() > 0 {
                 continue;
             }
@@ -214,7 +216,7 @@ impl Reader<'_> {
                 self.error(&place, message.to_owned(), &node.at);
                 continue;
             };
-            let field = format!("{place}{}", member.name);
+            let field = field_path(&place, &member.name);
             let rules = self.patterns(&field, effect, &member.node);
             let rules = rules.into_iter().filter_map(|rule| self.with_conditions(rule, &place, node)).collect();
             self.add_rules(rules, &field, member);
@@ -249,6 +251,7 @@ impl Reader<'_> {
             }
             _ => Vec::new(),
         };
+        // In a rule of `[[policy.rules]]`, the field has a prefix such as `rules[0].`.
         let may_be_empty = field == "allow" || field == "confirm" || field == "deny";
         if texts.is_empty() && !(may_be_empty && matches!(&node.value, Value::List(items) if items.is_empty())) {
             self.error_must_be(field, "text, or a list of texts", node);
@@ -265,14 +268,14 @@ impl Reader<'_> {
         if let Some(arguments) = node.get("arguments") {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
                 self.error_must_be(
-                    &format!("{place}arguments"),
+                    &field_path(place, "arguments"),
                     "a table of arguments, each with the pattern that it must match",
                     &arguments.node,
                 );
                 return None;
             };
             for member in members {
-                let field = format!("{place}arguments.{}", member.name);
+                let field = field_path(place, &format!("arguments.{}", member.name));
                 let condition = match (&member.node.value, member.node.text("regex")) {
                     (Value::Text(glob), _) => ArgumentRule::glob(&member.name, glob),
                     (Value::Map(members), Some(regex)) if members.len() == 1 => {
@@ -297,7 +300,7 @@ impl Reader<'_> {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
             Some(other) => {
-                self.error_must_be(&format!("{place}{name}"), "`true` or `false`", other);
+                self.error_must_be(&field_path(place, name), "`true` or `false`", other);
                 None
             }
         };
@@ -320,8 +323,9 @@ impl Reader<'_> {
         add_globs: impl Fn(Rule, &[String]) -> Result<Rule, BadRule>,
     ) -> Option<Rule> {
         let Some(member) = node.get(name) else { return Some(rule) };
-        let field = format!("{place}{name}");
+        let field = field_path(place, name);
         let globs: Vec<_> = self.texts(&field, &member.node).into_iter().map(|(glob, _)| glob).collect();
+        // `texts` has reported the error.
         if globs.is_empty() {
             return None;
         }
@@ -332,6 +336,15 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+}
+
+/// Returns the path of the field `name` of `place`, where an empty text stands for the place itself.
+fn field_path(place: &str, name: &str) -> String {
+    match (place, name) {
+        (place, "") => place.to_owned(),
+        ("", name) => name.to_owned(),
+        (place, name) => format!("{place}.{name}"),
     }
 }
 

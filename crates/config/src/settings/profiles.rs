@@ -120,7 +120,7 @@ impl Reader<'_> {
         profile
     }
 
-    /// Reads the quotas of a profile.
+    /// Reads the quotas of a profile. [`Self::check_keys`] reports an unknown name.
     fn limits(&mut self, node: &Node) -> QuotaSet {
         self.check_keys(node, PROFILE_LIMITS);
         let mut quotas = QuotaSet::default();
@@ -130,6 +130,7 @@ impl Reader<'_> {
                 Value::Number(number) => number.as_f64(),
                 _ => None,
             };
+            // No quota can be 0, so a value that is no number is an error, too.
             match Quota::read(&member.name, number.unwrap_or_default()) {
                 Ok(quota) => quotas.add(quota),
                 Err(error) => {

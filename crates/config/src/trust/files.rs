@@ -63,6 +63,7 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
         if is_module {
             collector.add_module(arg);
         }
+        // These programs run what their argument names among the installed packages.
         if ["npx", "bunx", "npm", "pnpm", "yarn", "bun"].contains(&name) && !arg.contains(['.', '/']) {
             collector.add_in_cwd(&format!("node_modules/.bin/{arg}"));
         }

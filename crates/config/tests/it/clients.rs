@@ -214,7 +214,7 @@ fn imported_servers_keep_the_meaning_of_every_program() {
         Client::Gemini,
         "discoveredServer",
         json!({ "type": "sse", "url": "https://api.example.com/sse", "enabled": false }),
-        &["`mcp.excluded` switches it off"],
+        &["`mcp.excluded` disables this server"],
     );
     same(
         Client::OpenCode,

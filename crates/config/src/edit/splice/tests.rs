@@ -170,7 +170,7 @@ fn without(mut value: Json, name: &str) -> Json {
     value
 }
 
-/// What is left of `text` when white space and commas are taken out: what no edit may lose.
+/// Returns `text` without white space and commas: no edit may lose any other character.
 fn substance(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && *c != ',').collect()
 }

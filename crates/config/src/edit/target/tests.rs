@@ -67,7 +67,7 @@ fn a_new_entry_goes_to_the_file_of_its_layer_from_anywhere_in_the_project() {
             (Scope::Project, disk.project().join(".mcp.json"), Scope::Project),
             (Scope::Local, disk.local(), Scope::Local),
             (Scope::User, disk.user(), Scope::User),
-            // What has no file of its own is the user's.
+            // A layer without its own file uses the user's file.
             (Scope::CommandLine, disk.user(), Scope::User),
             (Scope::BuiltIn, disk.user(), Scope::User),
         ] {
@@ -112,7 +112,7 @@ fn an_entry_of_the_command_line_is_not_ours_to_edit() {
 
 #[test]
 fn within_a_layer_the_file_that_has_the_entry_comes_before_the_usual_one() {
-    // Claude Code's name and ours.
+    // The file with the entry is in `deep`, and the usual one at the root of the project.
     let disk = Disk::new(&[("project/deep/.mcp.json", A)]);
     let loaded = disk.load(|_| {});
     let entry = loaded.entry("a");
@@ -132,10 +132,10 @@ fn a_user_switches_a_server_in_a_file_of_their_own() {
     for (files, expected) in [
         (&[("home/mcp.json", A)][..], &user as &dyn Fn(&Disk) -> EditTarget),
         (&[("local", A)], &local),
-        // A file that others get as well is not the place for what one user wants.
+        // A project's file is for all users of the project, so this user's choice goes into the local file.
         (&[("project/.mcp.json", A)], &local),
         (&[("project/.mcp.json", A), ("local", OFF)], &local),
-        // Where it is switched already, it is switched back.
+        // The file that switches the server already is changed again.
         (&[("project/.mcp.json", A), ("home/mcp.json", A), ("local", OFF)], &local),
         (&[("home/mcp.json", A), ("project/.mcp.json", OFF)], &local),
         (&[("home/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\ncommand = \"x\"\n"), ("home/mcp.json", OFF)], &user),

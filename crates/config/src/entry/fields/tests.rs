@@ -20,7 +20,7 @@ fn a_time_is_read_in_every_unit_and_in_no_other() {
     ] {
         assert_eq!(parse_duration(text, 1.0), Some(Duration::from_millis(millis)), "{text:?}");
     }
-    // Only a number without a unit has that of its field.
+    // Only a number without a unit gets the unit of its field.
     assert_eq!(parse_duration("30", 0.001), Some(Duration::from_millis(30)));
     assert_eq!(parse_duration("30s", 0.001), Some(Duration::from_secs(30)));
     for text in [
@@ -49,7 +49,7 @@ fn a_time_is_read_in_every_unit_and_in_no_other() {
         "9".repeat(400).as_str(),
     ] {
         let read = parse_duration(text, 1.0).filter(|read| *read <= MAX_DURATION);
-        // A space that is not ours is trimmed as any other.
+        // A no-break space is trimmed like any other space.
         assert_eq!(read, (text == "30\u{a0}").then_some(Duration::from_secs(30)), "{text:?}");
     }
 }
@@ -81,7 +81,7 @@ proptest! {
         let spellings = [format!("{number}ms"), format!("{number} ms"), format!("{}.{:03}s", number / 1000, number % 1000)];
         for text in spellings {
             let read = parse_duration(&text, 1.0).unwrap();
-            // Fractions of seconds are floating numbers.
+            // Fractions of seconds are floating-point numbers, and not exact.
             prop_assert!(read.abs_diff(millis) < Duration::from_micros(1), "{} {:?}", text, read);
         }
         let of_field = parse_duration(&number.to_string(), 0.001).unwrap();

@@ -141,7 +141,7 @@ fn a_time_is_taken_up_to_a_day_in_every_spelling_of_its_name() {
 #[test]
 fn null_is_as_if_the_field_were_not_there() {
     for (row, entry, place) in fields().filter(|(row, ..)| !row.is_required) {
-        // Not the field that makes it an entry of its kind.
+        // Skips the field that decides the type of the server.
         if entry.get(row.key).is_some() {
             continue;
         }
@@ -171,7 +171,7 @@ fn an_editor_with_the_schema_marks_each_wrong_value_except_a_time_that_is_too_lo
     let (schema, mut tried) = (schema(), 0);
     for (row, entry, place) in fields() {
         for value in wrong(&row.kind) {
-            // The bound of a time depends on the unit in the name, and the schema of all names is one.
+            // The limit of a time depends on the unit in the name, but one schema is for all names of a field.
             let is_too_long = matches!(row.kind, Kind::Time) && value.as_f64().is_some_and(|time| time > 86_400.0);
             let full = with(&entry, place, row.key, value);
             assert_eq!(schema.validate(&file_of(&full)).is_err(), !is_too_long, "{full}");

@@ -73,7 +73,7 @@ fn every_field_that_a_program_documents_is_imported_or_left_out_with_its_reason(
             let base = match (is_for_addresses, address) {
                 (false, _) => ("command", "x"),
                 (true, Some((address, _))) => (address, "https://x/mcp"),
-                // Such a program has no servers at addresses.
+                // This program has only servers that it starts, and so no headers.
                 (true, None) => continue,
             };
             let (value, ours) = example(meaning);
@@ -140,7 +140,7 @@ fn a_folder_with_a_dollar_in_its_name_is_inserted_as_it_is_called() {
     };
     let (at, _) = expanded(&disk.environment());
     assert_eq!(at, format!("{}/{}", project.display(), disk.home().display()));
-    // Without a home folder that is known now, it is looked up when the server starts.
+    // If the home folder is not known now, it is looked up when the server starts.
     let (_, text) = expanded(&Environment::default());
     assert!(text.ends_with("/${HOME}"), "{text}");
 }

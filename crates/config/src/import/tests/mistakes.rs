@@ -2,7 +2,7 @@
 
 use super::{fields::path_of, *};
 
-/// Texts of a file of `client` whose entry `a` stands on line 4, as several editors would leave them.
+/// Returns the text of a file of `client` with the entry `a` on line 4, as several editors would save it.
 fn layouts(client: Client) -> Vec<String> {
     let key = match client {
         Client::VsCode => "servers",
