@@ -92,6 +92,7 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
+        // All amounts of a holder have the same name, so the first one tells it.
         let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER_PREFIX)).collect();
         stored.sort_by_key(|(holder, uses)| {
             (uses.first().and_then(|quota_use| quota_use.name.as_deref()), holder.as_str())
@@ -126,6 +127,7 @@ impl TenantQuotas {
     #[must_use]
     pub fn stored_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
+        // What is under way in another process is not stored.
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
         let usage_of_profile = |quota_use: &QuotaUse| {
