@@ -93,13 +93,15 @@ impl TenantQuotas {
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
         // All amounts of a holder have the same name, so the first one tells it.
-        let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER_PREFIX)).collect();
-        stored.sort_by_key(|(holder, uses)| {
-            (uses.first().and_then(|quota_use| quota_use.name.as_deref()), holder.as_str())
-        });
-        usage.extend(stored.into_iter().flat_map(|(holder, uses)| {
+        let mut stored: Vec<_> = counts
+            .stored
+            .iter()
+            .filter_map(|(holder, uses)| Some((holder.strip_prefix(MEMBER_PREFIX)?, uses)))
+            .collect();
+        stored.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
+        usage.extend(stored.into_iter().flat_map(|(key, uses)| {
             let name = uses.first().and_then(|quota_use| quota_use.name.clone());
-            let key = holder.trim_start_matches(MEMBER_PREFIX).to_owned();
+            let key = key.to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
             usage_of_meters(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
         }));
