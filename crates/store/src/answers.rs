@@ -32,7 +32,7 @@ pub struct StandingAnswer {
 
 type Row = (String, String, Vec<u8>, bool, String, i64, String, Option<String>);
 
-/// Returns the owner's key in the rows of answers that cover only calls of `principal`.
+/// Returns the key by which rows name `principal` as the owner of an answer; empty for the user of the machine.
 fn owner_key(principal: &Principal) -> String {
     Owner::of(principal).map_or_else(String::new, |owner| owner.key)
 }
@@ -52,6 +52,7 @@ impl Store {
         .await?;
         let answers =
             rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
+                // Leaves out a damaged row, whose hash has another length.
                 let definition = DefinitionHash::from_bytes(definition.try_into().ok()?);
                 let owner = Owner::from_columns(owner, name);
                 Some(StandingAnswer { server, tool, definition, of_server, way, answered_at, owner })
@@ -60,8 +61,8 @@ impl Store {
     }
 
     /// Deletes all answers, or only the answers about `server`, or about its tool `tool`. Records in the [audit
-    /// log](crate::audit) that `caller` did this, in the same transaction. With [`OwnerFilter::Of`], deletes only answers
-    /// that cover only calls of that principal. Returns how many answers it deleted.
+    /// log](crate::audit) that `caller` did this, in the same transaction. With [`OwnerFilter::Of`], deletes only
+    /// answers that cover only calls of that principal. Returns how many answers it deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -104,6 +105,8 @@ impl Store {
         transaction.commit().await
     }
 
+    /// Returns a description of the answer that covers the call. An answer for the calls of all principals, whose owner
+    /// is empty, comes first.
     async fn find_answer(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
         let row: Option<(bool, i64)> = query(
             "SELECT of_server, answered_at FROM answers WHERE server = $1 AND fingerprint = $2 AND tool = $3 AND definition = $4 \
@@ -117,6 +120,7 @@ impl Store {
         .fetch_optional(&mut self.read("reading an answer").await?)
         .await?;
         Ok(row.map(|(of_server, at)| {
+            // Only a damaged row has a time that is no date.
             let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
             let scope = if of_server { "all tools of this server" } else { "this tool" };
             format!("a user said `always` on {date}, for {scope}")

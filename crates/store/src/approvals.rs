@@ -44,8 +44,8 @@ impl From<Row> for Approval {
 }
 
 impl Store {
-    /// Stores an approval in place of an earlier approval of the same entry. Records in the [audit log](crate::audit)
-    /// that `caller` gave it, in the same transaction.
+    /// Stores an approval in place of an earlier approval or refusal of the same entry. Records in the [audit
+    /// log](crate::audit) that `caller` gave it, in the same transaction.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.

@@ -143,6 +143,7 @@ impl ArtifactFolder {
         // Like `str::is_char_boundary`: every byte of UTF-8 begins a character, except for those of the form
         // `10xxxxxx`, which are -128 to -65 as an `i8`.
         let is_boundary = |at: usize| bytes.get(at).is_none_or(|byte| (*byte as i8) >= -0x40);
+        // At most 3, as `start` is chosen.
         let mut begin = usize::try_from(from.min(total) - start).unwrap_or_default();
         while !is_boundary(begin) {
             begin += 1;

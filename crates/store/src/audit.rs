@@ -4,8 +4,8 @@
 //! The hash of a row is SHA-256 of these bytes: the hash of the previous row (32 zero bytes for the first row), the
 //! number and the time of the row (eight bytes each, the most significant first), and its body, as they are stored. The
 //! end of the chain is also stored separately, so that the check notices when the newest rows were removed. The store
-//! deletes (forgets) rows that are too old, from the front; it adds a row that records this, with the hash from which
-//! the chain continues.
+//! deletes (forgets) rows that are too old, from the front. It then adds a row that records this, with the hash from
+//! which the chain continues.
 //!
 //! A program that can write to the whole file can replace the chain by another valid one. The only protection is a copy
 //! of the [end of the chain](ChainEnd) where that program cannot write.
@@ -88,6 +88,7 @@ type Row = (i64, i64, TextBytes, Vec<u8>);
 impl From<Row> for AuditRow {
     fn from((seq, at, TextBytes(body), hash): Row) -> Self {
         let body = String::from_utf8_lossy(&body).into_owned();
+        // A row that another program changed can be read, too: `verify_audit` reports it.
         let entry = serde_json::from_str(&body).unwrap_or_default();
         Self { seq: u64::try_from(seq).unwrap_or_default(), at, entry, body, hash }
     }

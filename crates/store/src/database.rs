@@ -51,8 +51,8 @@ pub(crate) struct Transaction {
 }
 
 enum Handle {
-    Reading(PoolConnection<Sqlite>),
-    Writing(sqlx::Transaction<'static, Sqlite>),
+    Connection(PoolConnection<Sqlite>),
+    Transaction(sqlx::Transaction<'static, Sqlite>),
     #[cfg(feature = "postgres")]
     Postgres(postgres::Session),
 }
@@ -95,8 +95,8 @@ impl ErrorContext {
 impl Transaction {
     fn connection(&mut self) -> Connection<'_> {
         match &mut self.handle {
-            Handle::Reading(connection) => Connection::Sqlite(connection),
-            Handle::Writing(transaction) => Connection::Sqlite(transaction),
+            Handle::Connection(connection) => Connection::Sqlite(connection),
+            Handle::Transaction(transaction) => Connection::Sqlite(transaction),
             #[cfg(feature = "postgres")]
             Handle::Postgres(session) => Connection::Postgres(session),
         }
@@ -111,7 +111,7 @@ impl Transaction {
     /// minutes apart.
     pub(crate) async fn now_millis(&mut self) -> Result<i64, StoreError> {
         match &self.handle {
-            Handle::Reading(_) | Handle::Writing(_) => Ok(chrono::Utc::now().timestamp_millis()),
+            Handle::Connection(_) | Handle::Transaction(_) => Ok(chrono::Utc::now().timestamp_millis()),
             #[cfg(feature = "postgres")]
             Handle::Postgres(_) => {
                 let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
@@ -137,8 +137,8 @@ impl Transaction {
 
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         let result = match self.handle {
-            Handle::Reading(_) => Ok(()),
-            Handle::Writing(transaction) => transaction.commit().await,
+            Handle::Connection(_) => Ok(()),
+            Handle::Transaction(transaction) => transaction.commit().await,
             #[cfg(feature = "postgres")]
             Handle::Postgres(session) => Box::pin(session.commit()).await,
         };
@@ -147,13 +147,13 @@ impl Transaction {
 }
 
 impl Store {
-    /// Returns a connection to read from. In all these functions, `doing` names the operation in errors, such as
-    /// "reading pins".
+    /// Returns a connection to read from. In all these functions, `operation` is what errors name, such as "reading
+    /// pins".
     pub(crate) async fn read(&self, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => match file.pool.acquire().await {
-                Ok(connection) => Ok(Transaction { handle: Handle::Reading(connection), context }),
+                Ok(connection) => Ok(Transaction { handle: Handle::Connection(connection), context }),
                 Err(error) => Err(context.error(error)),
             },
             #[cfg(feature = "postgres")]
@@ -167,6 +167,7 @@ impl Store {
     pub(crate) async fn read_snapshot(&self, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
+            // In WAL mode, a transaction that only reads keeps no writer waiting.
             Backend::Sqlite(file) => begin_with("BEGIN", file, context).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
@@ -238,7 +239,7 @@ async fn begin_with(
     context: ErrorContext,
 ) -> Result<Transaction, StoreError> {
     match file.pool.begin_with(begin).await {
-        Ok(transaction) => Ok(Transaction { handle: Handle::Writing(transaction), context }),
+        Ok(transaction) => Ok(Transaction { handle: Handle::Transaction(transaction), context }),
         Err(error) => Err(context.error(error)),
     }
 }

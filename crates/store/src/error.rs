@@ -34,10 +34,10 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The disk has no space left for it.
+    /// The disk has no space left for the database.
     #[error("{} cannot grow: the disk is full", path.display())]
     Full {
-        /// The file.
+        /// The file, or `the database` for a database server.
         path: PathBuf,
     },
     /// The file is damaged, or is not a database.
@@ -55,7 +55,7 @@ pub enum StoreError {
     /// A newer Toolrack made the database.
     #[error("{} was made by a newer Toolrack (schema {found}, this one knows {known}): update this one", path.display())]
     Newer {
-        /// The file.
+        /// The file, or the host and the name of the database.
         path: PathBuf,
         /// The schema version of the file.
         found: i64,
@@ -139,7 +139,7 @@ pub enum StoreError {
     /// Anything else.
     #[error("{} failed at {operation}", path.display())]
     Other {
-        /// The file.
+        /// The file, or `the database` for a database server.
         path: PathBuf,
         /// The operation that failed.
         operation: &'static str,

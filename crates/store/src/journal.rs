@@ -84,6 +84,7 @@ impl Journal {
                 break;
             }
         }
+        // The state of a turn that this version cannot read is left out: the conversation continues without that turn.
         let interrupted_turn = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
         let stored = messages.len();
         let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
@@ -105,20 +106,19 @@ impl Journal {
     }
 
     /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is
-    /// dropped: hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes none.
+    /// dropped: hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes no
+    /// turn.
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.
     pub fn claim(&self) -> Result<Option<Claim>, StoreError> {
         let Some(store) = &self.store else { return Ok(None) };
-        let busy = || StoreError::SessionBusy {
-            prefix: self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone()),
-        };
+        let busy = || StoreError::SessionBusy { prefix: self.prefix() };
         store.claim_id(self.id).map(Some).ok_or_else(busy)
     }
 
-    /// Stores the new messages of `turn`. If this is dropped or fails before the outcome of the write is known, the
-    /// next call finds out what was stored and continues from there.
+    /// Stores the new messages of `turn`. If the future is dropped, or fails before the outcome of the write is known,
+    /// the next call finds out what was stored and continues from there.
     ///
     /// # Errors
     /// When the database cannot be written; none of the new messages is stored then.
@@ -213,7 +213,7 @@ impl Journal {
     }
 }
 
-/// Returns usage and `cost`, in US dollars, in the units of the store: tokens and billionths of a dollar.
+/// Converts `usage`, and `cost` in US dollars, to the units of the store: tokens and billionths of a dollar.
 #[must_use]
 pub fn model_use(usage: Usage, cost: Option<f64>) -> ModelUse {
     ModelUse {

@@ -22,7 +22,7 @@
 //! has the same for many tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other
 //! tenant can see.
 //!
-//! This crate knows nothing of how a host or an agent behaves, and connects only to that database.
+//! This crate knows nothing of how a host or an agent behaves, and connects to nothing but its database.
 //!
 //! The modules:
 //!
@@ -136,7 +136,7 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The database. Clones share it.
 ///
-/// One connection does everything, one statement after another; other processes may use the same file at the same time
+/// A file has one connection, which runs one statement after another; other processes may use the file at the same time
 /// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
 /// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in their
@@ -184,6 +184,7 @@ impl Store {
             return Ok(false);
         }
         let mut transaction = self.read("looking for rows").await?;
+        // A file has the tables of a team only if it has served one.
         database::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM vault) OR EXISTS (SELECT 1 FROM sessions) \
              OR EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')",
@@ -234,7 +235,7 @@ impl Store {
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
     /// write-ahead log (up to 256 KiB) beside the file. That saves four waits for the disk, and loses nothing: the log
     /// contains all commits, and the next process reads it. If the log is longer, or may hold erased data, does what
-    /// [`Self::close`] does.
+    /// [`Self::close`] does. On Postgres, does nothing.
     ///
     /// The store cannot be used afterwards; its thread and its open files remain until the process exits.
     pub async fn close_at_exit(&self) {

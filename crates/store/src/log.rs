@@ -24,7 +24,7 @@ pub struct LogLine {
     /// The file that configures the server; empty if no file does. It distinguishes servers of the same name in two
     /// projects.
     pub source: String,
-    /// When the server wrote it, in milliseconds since 1970.
+    /// When the server wrote the line, in milliseconds since 1970.
     pub at: i64,
     /// The kind of line, in a word such as `stderr`.
     pub kind: String,
@@ -37,9 +37,9 @@ pub struct LogLine {
 pub struct LogQuery {
     /// Only lines of these servers, each with its name and file. Empty: of all servers.
     pub servers: Vec<(String, String)>,
-    /// Only lines after the one with this id, and of these the oldest. `None`: the newest lines of all.
+    /// Only lines with a greater [`id`](LogLine::id), and of these the oldest. `None`: the newest lines of all.
     pub after: Option<i64>,
-    /// At most this many lines.
+    /// At most this many lines; so the default finds none.
     pub limit: usize,
 }
 
@@ -78,6 +78,7 @@ impl Store {
         servers.sort();
         servers.dedup();
         for (server, source) in servers {
+            // If there are fewer lines, the inner query finds no id, and nothing is deleted.
             query(
                 "DELETE FROM server_log WHERE server = $1 AND source = $2 AND id <= (SELECT id FROM server_log \
                  WHERE server = $1 AND source = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)",

@@ -25,7 +25,8 @@ impl Owner {
         Self::of(principal).is_some_and(|owner| owner.key == self.key)
     }
 
-    /// Reads the owner from the columns of a row, in which an empty key stands for the user of the machine.
+    /// Reads the owner from the columns of a row, in which an empty key stands for the user of the machine. The name is
+    /// only shown, so it may be missing.
     pub(crate) fn from_columns(key: String, name: Option<String>) -> Option<Self> {
         (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })
     }
@@ -42,7 +43,8 @@ pub enum OwnerFilter<'a> {
 }
 
 impl OwnerFilter<'_> {
-    /// The key that the rows have; `None` for all rows.
+    /// Returns the key of the owner in the rows, which is empty for the user of the machine; `None` for the rows of all
+    /// owners.
     pub(crate) fn key(self) -> Option<String> {
         match self {
             Self::All => None,

@@ -25,8 +25,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many pins one statement writes.
 const PINS_PER_INSERT: usize = 100;
 
-/// The maximum number of tools of one list that get a row in the audit log: a server that keeps changing thousands must
-/// not flood it.
+/// The maximum number of tools of one list that get a row in the audit log: a server that keeps changing thousands of
+/// tools must not flood the log.
 const MAX_AUDITED: usize = 100;
 
 /// A tool that differs from its pin.
@@ -80,6 +80,7 @@ fn parse_quarantined_tool(row: QuarantineRow) -> Option<QuarantinedTool> {
     let cause = match (cause.as_str(), was) {
         ("renamed", Some(was)) => Cause::Renamed { was },
         ("too_many", _) => Cause::TooMany,
+        // `changed`, or a cause that a newer version has written.
         _ => Cause::Changed,
     };
     let pinned = pinned_hash.and_then(parse_hash).zip(pinned_text).zip(pinned_at);
@@ -157,8 +158,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If that list was found
-    /// to match the pins already, returns [`StoredPins::Unchanged`] instead of the pins.
+    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If that list was
+    /// found to match the pins already, returns [`StoredPins::Unchanged`] instead of the pins.
     async fn read_pins(&self, pinned_server: &PinnedServer, list_hash: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let operation = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
@@ -186,6 +187,7 @@ impl Store {
         Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
 
+    /// Pins the tools that are new, and puts those that differ from their pins into quarantine.
     async fn store_comparison(
         &self,
         pinned_server: &PinnedServer,
@@ -199,7 +201,8 @@ impl Store {
             .execute(&mut transaction)
             .await?;
         for tools in comparison.new.chunks(PINS_PER_INSERT) {
-            pin(&mut transaction, pinned_server, tools, None).await?;
+            let approved_by = None;
+            pin(&mut transaction, pinned_server, tools, approved_by).await?;
         }
         replace_quarantine(&mut transaction, pinned_server, &comparison.mismatches).await?;
         let generation = i64::try_from(comparison.generation).unwrap_or(i64::MAX);
@@ -220,15 +223,15 @@ impl Store {
         transaction.commit().await
     }
 
-    /// Returns the generation of a server's pins: a number that grows with each change of the pins.
-    async fn read_generation(&self, pinned_server: &PinnedServer) -> Result<Option<u64>, StoreError> {
+    /// Returns the generation of a server's pins: a number that grows with each change of the pins, from 0.
+    async fn read_generation(&self, pinned_server: &PinnedServer) -> Result<u64, StoreError> {
         let generation: Option<i64> =
             query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
                 .fetch_optional(&mut self.read("reading pins").await?)
                 .await?;
-        Ok(Some(generation.unwrap_or_default().unsigned_abs()))
+        Ok(generation.unwrap_or_default().unsigned_abs())
     }
 }
 
@@ -256,8 +259,8 @@ async fn pin(
     builder.build().execute(transaction).await.map(drop)
 }
 
-/// Deletes the hash of the list of tools that was found to match the pins, because the pins have changed: the host then
-/// compares them again.
+/// Raises the generation of a server's pins, because they have changed, and deletes the hash of the list of tools that
+/// was found to match them: the host then compares the list again.
 async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &PinnedServer) -> Result<(), StoreError> {
     query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
         .bind(&pinned_server.source)
@@ -267,8 +270,8 @@ async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &Pinn
         .map(drop)
 }
 
-/// Replaces the quarantine of `pinned_server` with `mismatches`. A tool that was in quarantine before keeps its time. A
-/// new tool gets a row in the audit log.
+/// Replaces the quarantine of `pinned_server` with `mismatches`. A tool that was in quarantine with the same definition
+/// keeps its time. Any other tool gets a row in the audit log, up to [`MAX_AUDITED`] rows.
 async fn replace_quarantine(
     transaction: &mut Transaction,
     pinned_server: &PinnedServer,
@@ -300,6 +303,7 @@ async fn replace_quarantine(
         let (cause_word, was) = match cause {
             Cause::Renamed { was } => ("renamed", Some(was)),
             Cause::TooMany => ("too_many", None),
+            // `Changed`, or a cause that this crate does not know yet.
             _ => ("changed", None),
         };
         query(
@@ -340,7 +344,7 @@ impl Pins for Store {
 
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>> {
         let (store, server) = (self.clone(), server.clone());
-        Box::pin(run_in_own_task(async move { store.read_generation(&server).await.ok().flatten() }))
+        Box::pin(run_in_own_task(async move { store.read_generation(&server).await.ok() }))
     }
 
     fn record_comparison<'a>(&'a self, server: &'a PinnedServer, comparison: PinComparison) -> BoxFuture<'a, ()> {

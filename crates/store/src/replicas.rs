@@ -2,11 +2,11 @@
 //! the tenant.
 //!
 //! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. When the number
-//! has not changed for a certain time, which each sibling measures with its own clock, the replica counts as silent,
-//! and a sibling removes it. So no two clocks are ever compared, neither the clocks of two machines, nor the clocks of
-//! a database before and after a failover. A home is valid for as long as its replica has a row.
+//! has not changed for a certain time, the silence limit, which each sibling measures with its own clock, the replica
+//! counts as silent, and a sibling removes it. So no two clocks are ever compared, neither the clocks of two machines,
+//! nor the clocks of a database before and after a failover. A home is valid for as long as its replica has a row.
 //!
-//! No sibling may remove a replica before this time has passed since the replica began its last
+//! No sibling may remove a replica before the silence limit has passed since the replica began its last
 //! [heartbeat](TeamStore::beat). So the replica knows until when it may serve tenants.
 
 use crate::{

@@ -105,7 +105,8 @@ fn parse_era(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|candidate| candidate.to_string() == era)
 }
 
-/// Waits a moment for an answer. After an error or a time-out, logs `failure` with the reason, and returns the default.
+/// Waits for `lookup`, at most for [`QUERY_TIMEOUT`]. After an error or a time-out, logs `failure` with the reason, and
+/// returns the default.
 async fn within_query_timeout<T: Default>(
     failure: &'static str,
     lookup: impl Future<Output = Result<T, StoreError>>,

@@ -281,7 +281,7 @@ fn cut_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
 }
 
-/// Restricts a query to the sessions of `whose`.
+/// Restricts a query to the sessions of `owners`.
 fn restrict_to(owners: OwnerFilter<'_>, builder: &mut QueryBuilder) {
     if let Some(key) = owners.key() {
         builder.push(" AND owner = ").push_bind(key);
@@ -361,7 +361,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// Returns the session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more,
+    /// Returns the session of `owners` that a user means by `typed`: its id, a prefix of its id (4 characters or more,
     /// with or without hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
@@ -413,7 +413,7 @@ impl Store {
         if deleted == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// Returns how many sessions of `whose` there are, and their cost.
+    /// Returns how many sessions of `owners` there are, how many messages they have, and their tokens and cost.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

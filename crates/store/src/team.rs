@@ -489,6 +489,7 @@ impl TeamStore {
         for token in &tokens {
             let deleted =
                 query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
+            // A token that another process has revoked meanwhile has its row already.
             if deleted > 0 {
                 let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));

@@ -490,7 +490,7 @@ async fn a_store_that_closes_at_exit_loses_nothing_and_leaves_nothing_that_was_d
     store.close_at_exit().await;
     assert!(log.metadata().is_ok_and(|log| log.len() > 0), "closing at exit does not wait for the disk");
 
-    // A copy, because this process still has the files open: it has what the next process would find.
+    // This process still has the files open, so a copy of them shows what the next process would find.
     let (copy, copied) = (folder.path().join("copy.db"), sqlite::write_ahead_log(&folder.path().join("copy.db")));
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(&log, &copied).unwrap();

@@ -58,6 +58,7 @@ impl TranscriptMessage {
     /// Parses `message`, and hides the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
+        // What is missing or cannot be parsed becomes null, in which every look-up finds nothing.
         let parse_json =
             |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let body = parse_json(&message.body).unwrap_or_default();

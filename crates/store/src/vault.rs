@@ -49,7 +49,7 @@ impl Space {
     /// Every space.
     pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::MemberValue, Self::OwnServer];
 
-    /// Returns the word for it in the database.
+    /// Returns the word for it in the database. It must not change, because stored rows are sealed with it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -279,6 +279,7 @@ impl Vault {
         if row.as_ref().is_none_or(|(key_id, ..)| key_id == self.sealer.key_id()) {
             return Ok(row);
         }
+        // If a newer key has replaced this vault's, that explains why the row has another key.
         let mut connection = self.store.read("reading the vault").await?;
         self.check_key(&mut connection).await?;
         Err(VaultError::OtherKey { space, name: name.to_owned() })
@@ -292,7 +293,8 @@ impl Vault {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
-    /// Deletes the name of `lease`, but fails if the lease is lost: its next holder may have written a newer value.
+    /// Deletes the row under the name of `lease`, but fails if the lease is lost: its next holder may have written a
+    /// newer value.
     ///
     /// # Errors
     /// [`VaultError::LeaseLost`], or the database fails.

@@ -1,5 +1,5 @@
-//! Exports audit logs to an object store that an operator of the database cannot change. Other programs can verify the logs
-//! there.
+//! Exports audit logs to an object store that an operator of the database cannot change. Other programs can verify the
+//! logs there.
 //!
 //! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as `toolrack
 //! audit export` prints them. Then a [`Head`] follows: it names the log, the last row of its chain with the hash of
@@ -10,8 +10,8 @@
 //! process that takes over after a crash writes exactly the same objects again, which does no harm.
 //!
 //! - `rounds` decides when each log is written, and handles failures.
-//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects go)
-//!   and `head` (the signed statements) with `key`.
+//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects
+//!   go) and `head` (the signed statements) with `key`.
 //! - `s3` is an object store: a bucket.
 //! - `verify` checks what was written, without the database.
 

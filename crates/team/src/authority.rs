@@ -216,8 +216,8 @@ impl Authority {
         self.changes.subscribe()
     }
 
-    /// Whether the store answers, as far as [`Self::watch`] has noticed. A change of this may go unnoticed for about
-    /// three seconds.
+    /// Whether the store answers, as far as [`Self::watch`] has noticed. This may be out of date by about three
+    /// seconds.
     #[must_use]
     pub fn has_store(&self) -> bool {
         !self.is_store_away.load(Ordering::Relaxed)
@@ -264,7 +264,8 @@ impl Authority {
 
     /// Checks a token whose hash the store may have.
     async fn prove_stored(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
-        self.read_and_keep(hash, None).await
+        let signed = None;
+        self.read_and_keep(hash, signed).await
     }
 
     /// Checks a token that one of the issuers may have signed.
@@ -279,6 +280,7 @@ impl Authority {
         let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Stored)) };
         let person = signed.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
+        // The store leaves out people who were never removed.
         let number = memberships.get(&person).copied().unwrap_or_default();
         let principal = signed.principal.clone().in_membership(number);
         Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed.clone() })))

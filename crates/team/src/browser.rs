@@ -33,8 +33,8 @@ impl Cookies {
         if self.has_tls { "__Host-toolrack-sign-in" } else { "toolrack-sign-in" }
     }
 
-    /// Sets the cookie `name` for this many seconds; 0 removes it. Scripts cannot read it, and requests from other
-    /// sites carry it only when the user follows a link.
+    /// Returns the header that sets the cookie `name` for this many seconds; 0 removes the cookie. Scripts cannot read
+    /// it, and requests from other sites carry it only when the user follows a link.
     pub(crate) fn set(&self, name: &str, value: &str, seconds: i64) -> Option<HeaderValue> {
         let secure = if self.has_tls { "; Secure" } else { "" };
         let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
@@ -63,6 +63,7 @@ pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
 /// Returns the path and query of `to`, if it is an address of the origin of `url`; `None` if it leads elsewhere, or to
 /// the sign-in itself.
 pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
+    // Browsers read a backslash as a slash, and what follows two slashes as a host.
     let is_plain = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if !is_plain || !to.starts_with('/') || to.starts_with("//") {
         return None;

@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         state.value.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(value, _)| Arc::clone(value))
     }
 
-    /// Waits for the request that is under way, or makes one. If the last one began less than 30 s ago, returns its
+    /// Waits for the request that is under way, or makes one. If the last request began less than 30 s ago, returns its
     /// result.
     async fn fetch_or_wait(&self) -> FetchResult<T> {
         let Some(fetch) = self.begin_fetch() else { return self.last_result() };
@@ -93,7 +93,7 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         fetched.or_else(|error| self.value_within(STALE_FOR).ok_or(error))
     }
 
-    /// Returns the request that is under way, or begins one. `None` if the last one began less than 30 s ago.
+    /// Returns the request that is under way, or begins one. `None` if the last request began less than 30 s ago.
     fn begin_fetch(&self) -> Option<PendingFetch<T>> {
         let mut state = self.state.lock();
         if let Some(pending) = &state.pending {

@@ -33,6 +33,7 @@ pub(crate) fn claims(jwt: &JwtClaims, names: ClaimNames<'_>) -> Claims {
     let claim_text = |claim: &str| text_of(jwt, claim).map(ToOwned::to_owned);
     Claims {
         issuer: without_slash(names.issuer).to_owned(),
+        // No principal can have an empty subject.
         subject: claim_text("sub").unwrap_or_default(),
         name: claim_text("name").or_else(|| claim_text("preferred_username")).map(|name| display_name(&name)),
         verified_email: claim_text("email").filter(|_| is_verified),

@@ -30,7 +30,7 @@ pub(crate) const MAX_REDIRECT_URIS: usize = 10;
 const MAX_NAME: usize = 80;
 /// The maximum size of the document of a client, in bytes.
 const MAX_DOCUMENT: usize = 64 * 1024;
-/// The maximum size of the id of a client, in bytes, which may be the address of its document.
+/// The maximum size of the id of a client, in bytes. The id may be the address of the client's document.
 const MAX_ID: usize = 1024;
 /// How long a fetched document is used before it is fetched again.
 const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
@@ -149,6 +149,7 @@ impl Clients {
             store,
             sealer: Sealer::new(key),
             http: Http::new(egress.guard_for_server(url), MAX_DOCUMENT)?,
+            // The team file allows http only on this machine.
             is_local: url.scheme() == "http",
             documents: Mutex::default(),
             limit: RateLimiter::direct(Quota::per_minute(DOCUMENTS_PER_MINUTE)),

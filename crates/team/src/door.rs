@@ -18,7 +18,7 @@ use crate::{
     file::TeamFile,
     parameters::Parameters,
     provider::Provider,
-    random::{NoRandom, random_text},
+    random::{NO_PREFIX, NoRandom, random_text},
     refusals::Refusals,
     signed::without_slash,
     tokens::looks_like_token,
@@ -106,7 +106,7 @@ impl FrontDoor {
         Ok(Arc::new(Self {
             cookies: Cookies::for_team(&team.url),
             provider: provider.transpose()?,
-            clients: Clients::new(store.clone(), &team.url, egress, random_text::<32>("")?)?,
+            clients: Clients::new(store.clone(), &team.url, egress, random_text::<32>(NO_PREFIX)?)?,
             refusals: Arc::new(Refusals::new(store.clone())),
             registrations: RateLimiter::direct(Quota::per_minute(REGISTRATIONS_PER_MINUTE)),
             store,
@@ -212,10 +212,11 @@ impl FrontDoor {
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_token(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
-        let is_of_browser =
+        // The team file may have lost the member's tenant since the sign-in.
+        let is_valid_session =
             |token: &TeamToken| token.purpose == Purpose::Browser && self.team.tenant(token.member.tenant()).is_some();
         Ok(token
-            .filter(is_of_browser)
+            .filter(is_valid_session)
             .map(|token| SignedIn { cookie: Zeroizing::new(cookie.to_owned()), member: token.member }))
     }
 }

@@ -73,6 +73,7 @@ impl Issuers {
     /// When no HTTP client can be made.
     pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
         let issuer = |config: &TrustedIssuer| {
+            // The operator configured the issuer, so it may be wherever the egress rules allow.
             let http = Http::new(egress.configured(), MAX_BYTES)?;
             Ok(Issuer { config: config.clone(), keys: issuer_keys(http, config, egress) })
         };
@@ -127,6 +128,7 @@ impl Issuers {
     ) -> Result<ProvedPrincipal, StatementError> {
         let config = &issuer.config;
         let (audience, endpoint) = self.audience(config, unchecked);
+        // The empty type stands for a token without one.
         let expected =
             StatementRequirements { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
         let (jwt, token_type) = signed::read(token, &issuer.keys, expected).await?;
@@ -152,6 +154,7 @@ impl Issuers {
         }
         let ends_at = ends_at(&jwt).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
         let ends_at = ends_at.ok_or_else(|| StatementError::invalid("its end is not a time"))?;
+        // `signed::read` accepts a token in its last second, too.
         if ends_at <= Utc::now() {
             return Err(StatementError::invalid("it has ended"));
         }
@@ -167,6 +170,7 @@ impl Issuers {
         let team = self.team.url.as_str().trim_end_matches('/');
         let mut named: Vec<_> =
             unchecked.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
+        // If all of them are the same endpoint, one is left.
         named.dedup();
         let endpoint = match named[..] {
             [only] => only,
@@ -239,6 +243,7 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
             let guard = egress.configured();
+            // With TLS, unless the issuer itself has none: other keys would make other tokens valid.
             guard.check_with_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
                 Unreachable::new(&issuer, format!("names an address in its metadata that cannot be used: {refused}"))
             })?;

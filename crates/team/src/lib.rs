@@ -11,14 +11,14 @@
 //!
 //! The modules:
 //!
-//! - `routes` lists the addresses of the front door. `authorization` gives tokens to clients, and `sign_in` signs people
-//!   in with a browser. `door` has what both share.
+//! - `routes` lists the addresses of the front door. `authorization` gives tokens to clients, and `sign_in` signs
+//!   people in with a browser. `door` has what both share.
 //! - `clients` finds OAuth clients. `provider` talks to the provider that signs people in, and `issuers` checks the
 //!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `cached_value` (a cache of
 //!   fetched data) and `fetch` (requests).
 //! - `authority` finds out which member a token proves, and until when. `tokens` and `random` make tokens.
-//! - `members` and `claims` find out who belongs to which tenant, with which role, by `file`: what the operator of a team
-//!   writes.
+//! - `members` and `claims` find out who belongs to which tenant, with which role, by what the operator of a team has
+//!   written, which `file` reads.
 //! - `audit_export` writes the audit logs to a place outside of the database.
 //! - `quotas` counts what the members of a tenant use.
 //! - `endpoint` names the MCP endpoints.

@@ -52,6 +52,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources:
     for (name, value) in fixed_headers {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    // The policy ends with `form-action`, to which further sources can be added.
     let policy = if form_sources.is_empty() { POLICY.clone() } else { format!("{} {form_sources}", *POLICY) };
     // `form_sources` comes from checked addresses. If the policy is invalid nevertheless, the page gets a stricter one.
     let policy = HeaderValue::from_str(&policy)
@@ -63,7 +64,8 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources:
 /// A page that says in a few lines what is wrong and what to do.
 pub(crate) fn notice(status: StatusCode, title: &str, lines: &[&str]) -> Response {
     let body = html! { @for line in lines { p { (line) } } };
-    page(status, title, &body, "")
+    let no_form_sources = "";
+    page(status, title, &body, no_form_sources)
 }
 
 /// Redirects a browser to `address`, with a GET.

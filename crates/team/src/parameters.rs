@@ -26,7 +26,7 @@ impl Parameters {
         self.0.iter().filter(move |(key, value)| key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// The first parameter other than `resource` (RFC 8707, 2) that occurs twice.
+    /// The first parameter that occurs twice. Only `resource` may (RFC 8707, 2).
     pub(crate) fn repeated(&self) -> Option<&str> {
         let is_repeated = |at: usize, name: &String| self.0[..at].iter().any(|(other, _)| other == name);
         let mut named = self.0.iter().enumerate().filter(|(_, (name, _))| name != "resource");

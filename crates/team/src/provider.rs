@@ -67,7 +67,7 @@ pub(crate) struct Attempt {
 pub(crate) enum NotSignedIn {
     /// The provider is down, or does not follow OpenID Connect.
     #[error("{0}")]
-    Unreachable(#[from] Unreachable),
+    ProviderUnusable(#[from] Unreachable),
     /// The provider refused the sign-in, or its answer does not prove who the user is.
     #[error("{0}")]
     Refused(String),
@@ -77,7 +77,7 @@ impl From<StatementError> for NotSignedIn {
     fn from(error: StatementError) -> Self {
         match error {
             StatementError::Invalid(why) => Self::Refused(format!("the identity that the provider sent: {why}")),
-            StatementError::Unreachable(error) => Self::Unreachable(error),
+            StatementError::Unreachable(error) => Self::ProviderUnusable(error),
         }
     }
 }
@@ -92,7 +92,8 @@ impl ExtraTokenFields for IdTokenField {}
 
 type Tokens = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
-/// A client of `oauth2` whose answers have an ID token.
+/// A client of `oauth2` whose answers have an ID token. Of its five endpoints, the first (authorization) and the last
+/// (tokens) are set.
 type Client = oauth2::Client<
     BasicErrorResponse,
     Tokens,
@@ -115,6 +116,7 @@ impl Provider {
         redirect_uri: RedirectUrl,
         egress: &Egress,
     ) -> reqwest::Result<Self> {
+        // The operator configured the provider, so it may be wherever the egress rules allow.
         let http = Http::new(egress.configured(), MAX_BYTES)?;
         let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
         let key_metadata = Arc::clone(&metadata);
@@ -125,7 +127,7 @@ impl Provider {
         Ok(Self { config, secret, redirect_uri, http, metadata, keys })
     }
 
-    /// Returns the issuer, as the provider's metadata names it.
+    /// Returns the configured issuer. The provider's metadata must name the same.
     pub(crate) fn issuer(&self) -> &Url {
         &self.config.issuer
     }
@@ -167,6 +169,7 @@ impl Provider {
         let expected = StatementRequirements {
             issuer: &self.config.issuer,
             audience: &self.config.client_id,
+            // The empty type stands for an ID token without one.
             types: &["", "jwt"],
         };
         let (mut jwt, _) = signed::read(token, &self.keys, expected).await?;
@@ -183,6 +186,7 @@ impl Provider {
     /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
     fn check_id_token(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
+        // The nonce of an attempt is never empty, so a missing one differs from it.
         let nonce = text_of(jwt, "nonce").unwrap_or_default();
         if !bool::from(nonce.as_bytes().ct_eq(attempt.nonce.as_bytes())) {
             return refused("the identity that the provider sent belongs to another sign-in");
@@ -226,7 +230,7 @@ impl Provider {
             .exchange_code(AuthorizationCode::new(code))
             .set_pkce_verifier(PkceCodeVerifier::new(attempt.verifier.clone()));
         request.request_async(&self.http).await.map_err(|error| match error {
-            RequestTokenError::Request(error) => NotSignedIn::Unreachable(error),
+            RequestTokenError::Request(error) => NotSignedIn::ProviderUnusable(error),
             RequestTokenError::ServerResponse(answer) => code_exchange_error(&answer),
             RequestTokenError::Parse(..) => failed("sent an answer that cannot be read".to_owned()).into(),
             RequestTokenError::Other(why) => failed(why).into(),
@@ -288,6 +292,7 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
             let guard = egress.configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
             for endpoint in endpoints.into_iter().chain(&metadata.userinfo_endpoint) {
+                // With TLS, unless the issuer itself has none: users, codes and tokens go to these addresses.
                 guard.check_with_secrets(endpoint, &issuer).map_err(|refused| {
                     Unreachable::new(
                         &issuer,

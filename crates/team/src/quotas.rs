@@ -217,6 +217,7 @@ impl Inner {
         let member = (!each_member.is_empty()).then(|| membership(principal));
         let member_meters = member.as_ref().map(|member| {
             let new_meters = || {
+                // Usually nothing is stored any more; then the holder's text need not be made.
                 let stored =
                     if stored.is_empty() { None } else { stored.remove(&stored::stored_member_holder(principal)) };
                 MemberMeters {

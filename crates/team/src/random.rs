@@ -10,6 +10,9 @@ use zeroize::Zeroizing;
 #[error("the system provides no random numbers, without which no token can be made")]
 pub struct NoRandom;
 
+/// For [`random_text`]: no prefix, only the random digits.
+pub(crate) const NO_PREFIX: &str = "";
+
 /// The prefix of a refresh token.
 const REFRESH: &str = "trr_";
 /// The number of digits in the part of a refresh token that all tokens of one grant share.
@@ -33,6 +36,7 @@ pub(crate) struct RefreshToken(Zeroizing<String>);
 impl RefreshToken {
     /// Makes the first refresh token of a grant.
     pub(crate) fn first() -> Result<Self, NoRandom> {
+        // Two digits stand for one byte.
         let handle = random_text::<{ HANDLE_DIGITS / 2 }>(REFRESH)?;
         Ok(Self(random_text::<32>(&handle)?))
     }

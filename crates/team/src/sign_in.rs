@@ -48,7 +48,7 @@ enum SignInFailure {
     /// The input was refused: a stable code, and the reason.
     Refused(&'static str, String),
     /// The provider is down, or does not follow the protocol.
-    Unreachable(Unreachable),
+    ProviderUnusable(Unreachable),
     /// The person belongs to no tenant, or to several. The text names the person.
     NotAMember(NotAMember, String),
     /// The daemon itself failed, for this reason.
@@ -57,14 +57,14 @@ enum SignInFailure {
 
 impl From<Unreachable> for SignInFailure {
     fn from(error: Unreachable) -> Self {
-        Self::Unreachable(error)
+        Self::ProviderUnusable(error)
     }
 }
 
 impl From<NotSignedIn> for SignInFailure {
     fn from(error: NotSignedIn) -> Self {
         match error {
-            NotSignedIn::Unreachable(error) => Self::Unreachable(error),
+            NotSignedIn::ProviderUnusable(error) => Self::ProviderUnusable(error),
             NotSignedIn::Refused(why) => Self::Refused("sign_in_refused", why),
         }
     }
@@ -138,6 +138,7 @@ async fn finish_sign_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> R
         ));
     };
     let claims = provider.claims_of_user(code.to_owned(), &returned.attempt).await?;
+    // `None`: the provider that signs people in may vouch for members of every tenant.
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
         let person = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
         SignInFailure::NotAMember(error, text::for_line(&text::clip(person, 200)).into_owned())
@@ -173,7 +174,9 @@ fn attempt_of_browser(
 /// Stores the member as the provider describes them now, and begins a session. The new session replaces the session
 /// that the browser had. The member's oldest sessions beyond [`MAX_SESSIONS`] end.
 async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, SignInFailure> {
-    let by = caller_of(member, None);
+    // In a browser, members act without an OAuth client.
+    let client = None;
+    let by = caller_of(member, client);
     door.store.put_signed_in(member, &by).await?;
     let session = Secret::new(Purpose::Browser)?;
     let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
@@ -190,6 +193,7 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
     let mut sessions = door.store.team_tokens(TokenFilter::Of(owner)).await?;
     sessions.retain(|token| token.purpose == Purpose::Browser);
     let surplus = sessions.len().saturating_sub(MAX_SESSIONS);
+    // The store returns the oldest tokens of a member first.
     for token in sessions.iter().take(surplus) {
         door.store.revoke_tokens(TokenFilter::Id(&token.id), &by).await?;
     }
@@ -202,7 +206,9 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
         let old = TokenHash::of(old);
         // Only a token of a browser ends. If the cookie holds another token, that one stays valid.
         if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
-            door.store.revoke_tokens(TokenFilter::Hash(old), &caller_of(member, None)).await?;
+            // In a browser, members act without an OAuth client.
+            let client = None;
+            door.store.revoke_tokens(TokenFilter::Hash(old), &caller_of(member, client)).await?;
         }
     }
     Ok(())
@@ -227,6 +233,7 @@ async fn sign_out_browser(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) ->
     if let Some(person) = door.signed_in(headers).await? {
         end_session(door, headers, &person.member).await?;
     }
+    // A body that is no text counts as empty: signing out does not need it.
     let form = read_parameters(std::str::from_utf8(body).unwrap_or_default())?;
     let mut answer = match form.get("to").and_then(|to| return_path(&door.team.url, to)) {
         Some(to) => {
@@ -275,7 +282,7 @@ async fn failure_page(door: &FrontDoor, failure: SignInFailure) -> Response {
                 format!("Ask the operator of {} to add you to one tenant, and then sign in again.", door.issuer());
             notice(StatusCode::FORBIDDEN, "You are not a member", &[&message, &advice])
         }
-        SignInFailure::Unreachable(error) => {
+        SignInFailure::ProviderUnusable(error) => {
             tracing::warn!(%error, "the provider that signs people in cannot be used");
             let why = format!("The provider that signs people in cannot be used: {error}.");
             let next = "Try again in a minute. If that does not help, tell the operator of this team what you read above. \

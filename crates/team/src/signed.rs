@@ -98,6 +98,7 @@ fn key_allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures =
         key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let may_verify = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+    // Both texts have the names of RFC 7518, such as `ES256`.
     let has_algorithm = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
     let fits_kind = match &key.algorithm {
         AlgorithmParameters::RSA(_) => matches!(
@@ -186,6 +187,7 @@ fn validation(algorithm: Algorithm, expected: StatementRequirements<'_>) -> Vali
     rules.validate_nbf = true;
     rules.required_spec_claims = ["exp", "iss", "aud", "sub"].map(str::to_owned).into();
     rules.aud = Some(HashSet::from([expected.audience.to_owned()]));
+    // With and without the slash at the end, as `is_issuer` accepts it.
     let mut issuers = HashSet::from([without_slash(expected.issuer).to_owned()]);
     issuers.insert(expected.issuer.as_str().to_owned());
     rules.iss = Some(issuers);

@@ -44,6 +44,7 @@ fn prefix(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Access => "tra_",
         Purpose::Browser => "trb_",
+        // `Personal`, and purposes that this crate does not know yet.
         _ => "trk_",
     }
 }

@@ -55,7 +55,7 @@ impl FromStr for ChainEnd {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Returns `bytes` as lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
@@ -105,6 +105,7 @@ impl Store {
         if read_head(&mut self.read(operation).await?).await?.is_some() {
             return Ok(());
         }
+        // Rows without a stored end are a broken chain, which a new beginning would conceal.
         let begin = query(
             "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
              SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",

@@ -34,7 +34,7 @@ pub struct Entry {
     pub kind: String,
     /// The origin of the event: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket:
     /// `cli.sock`, `mcp.sock`; for `refused_at_the_door`, the endpoint: `authorize`, `token`, `register`, `revoke`,
-    /// `sign-in`, `mcp`.
+    /// `sign-in`, `mcp`, or `daemon` for a token that the daemon refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// The tenant of the principal that acted. `tenant`, `issuer`, `subject` and `name` are absent for the local user
@@ -62,10 +62,10 @@ pub struct Entry {
     /// The conversation whose turn made the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// The agent, as `toolrack.toml` names it, that acted.
+    /// The agent that acted, by its name in `toolrack.toml`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The member of a team that was changed, or whose token it is.
+    /// The member of a team that was changed, or whose token was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// The tenant of that member.
@@ -133,7 +133,8 @@ pub struct Entry {
 /// Bad input that an endpoint of a team refused.
 #[derive(Clone, Debug, Default)]
 pub struct DoorRefusal<'a> {
-    /// The endpoint, in one word: `authorize`, `token`, `register`, `sign-in`.
+    /// The endpoint, in one word: `authorize`, `token`, `register`, `revoke`, `sign-in`, `mcp`; `daemon` for a token
+    /// that the daemon refused.
     pub door: &'a str,
     /// The stable code of the refusal.
     pub code: &'a str,
@@ -147,7 +148,8 @@ pub struct DoorRefusal<'a> {
     pub unrecorded: u64,
 }
 
-/// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters.
+/// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters. Never `None`: the fields
+/// of an [`Entry`] are optional.
 fn one_line(raw: &str, max_bytes: usize) -> Option<String> {
     Some(text::for_line(&text::clip(raw, max_bytes)).into_owned())
 }
@@ -220,6 +222,7 @@ impl Entry {
 
     /// Records that an endpoint of a team refused bad input.
     pub(crate) fn of_door_refusal(refusal: &DoorRefusal<'_>) -> Self {
+        // The default caller stands for the user of the machine, whom a row does not name.
         let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
             who: one_line(refusal.door, MAX_NAME),
@@ -329,6 +332,7 @@ impl Entry {
                 count: as_u64(unrecorded).filter(|unrecorded| *unrecorded > 0),
                 ..Self::of_kind("turned_away")
             },
+            // A kind of fact that this crate does not know yet.
             _ => Self::of_kind("other"),
         }
     }

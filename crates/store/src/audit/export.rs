@@ -92,8 +92,8 @@ impl Store {
         Ok(AuditExport { head, pending, last_exported: row_number(seq), newest, is_due: due_in.is_none(), due_in })
     }
 
-    /// Stores `pending` as the head to export next, replacing one whose export was not finished. Returns `false`, and
-    /// stores nothing, if `head` is no longer the newest exported head.
+    /// Stores `pending` as the head to export next, in place of a head whose export was not finished. Returns `false`,
+    /// and stores nothing, if `head` is no longer the newest exported head.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -105,14 +105,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut transaction = self.begin_durably(OPERATION).await?;
         let planned = query("UPDATE audit_exports SET pending = $2 WHERE place = $1 AND coalesce(head, '') = $3");
+        // An empty text stands for no head, because SQL finds no NULL equal to another.
         let planned = planned.bind(place).bind(pending).bind(head.unwrap_or_default());
         let planned = planned.execute(&mut transaction).await? > 0;
         transaction.commit().await?;
         Ok(planned)
     }
 
-    /// Records that the head `pending` and all rows up to `last_row` have arrived. Until `hold` has passed, the store
-    /// deletes no row after `last_row`.
+    /// Records that the head `pending` and all rows up to `last_row` have arrived; does nothing if another head is
+    /// pending by now. Until `hold` has passed, the store deletes no row after `last_row`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -174,6 +175,7 @@ impl Store {
                 return Ok(Err(broken));
             }
         }
+        // Without further rows, `after` must be the end that the log records.
         if rows.is_empty()
             && let Some(broken) = compare_end(&mut transaction, after).await?
         {

@@ -13,9 +13,9 @@ use super::{
 #[derive(Debug, Serialize)]
 pub struct ExportedRow<'a> {
     seq: u64,
-    /// In RFC 3339, UTC.
+    /// The time of the event, in RFC 3339, UTC.
     at: String,
-    /// The same in milliseconds since 1970.
+    /// The same time in milliseconds since 1970.
     at_ms: i64,
     /// The body of the row, byte by byte; a JSON string if the body was changed and is no longer JSON.
     body: Body<'a>,
@@ -35,6 +35,7 @@ impl<'a> From<&'a AuditRow> for ExportedRow<'a> {
         // Line breaks between members would break the row into several lines.
         let json = json.filter(|json| !json.get().contains(char::is_control));
         let body = json.map_or(Body::Text(&row.body), Body::Json);
+        // Only a row that was changed has a time that is no date; `at_ms` shows it as it is.
         let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default();
         let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
         Self { seq: row.seq, at, at_ms: row.at, body, hash: hex(&row.hash) }

@@ -368,16 +368,16 @@ async fn a_continuous_log_is_written_in_batches(stage: &Stage) {
 /// What an attacker may do to a chain of twelve rows.
 #[derive(Clone, Debug)]
 enum Tampering {
-    /// Another value in a column of a row.
+    /// Sets a column of a row to another value.
     Change(u8, String),
     Delete(u8),
-    /// A row and all that follow it.
+    /// Deletes a row, and all rows after it.
     Cut(u8),
-    /// Two rows change their places, with all that they say.
+    /// Swaps two rows with all their columns, apart from the number.
     Swap(u8, u8),
-    /// A row more, at the end.
+    /// Adds a row at the end, and moves the stored end there.
     Forge(String),
-    /// Another value in the stored end of the chain.
+    /// Sets a column of the stored end of the chain to another value.
     Head(String),
 }
 

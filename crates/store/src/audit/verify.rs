@@ -110,8 +110,9 @@ pub(crate) async fn verify(
         hash: chain_start.map_or(NO_ROW_HASH, |(_, hash)| hash),
     };
     let first = walker.next;
+    // The number 0 stands for a chain without rows, from which every chain has grown.
     let mut has_passed_known_end = known_end.is_none_or(|known_end| known_end.seq == 0);
-    // Also reads rows whose number is 0 or less. A chain has no such rows, so `step` refuses them.
+    // Also reads rows whose number is 0 or less. A chain has no such rows, so `check_next` refuses them.
     let mut after_seq = i64::MIN;
     loop {
         let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
@@ -122,7 +123,8 @@ pub(crate) async fn verify(
             if let Err(broken) = walker.check_next(row) {
                 return Ok(Err(broken));
             }
-            if let Some(known_end) = known_end.filter(|known_end| known_end.seq == row_number(row.0)) {
+            let (seq, ..) = row;
+            if let Some(known_end) = known_end.filter(|known_end| known_end.seq == row_number(*seq)) {
                 if known_end.hash != walker.hash {
                     return Ok(Err(Break::HashMismatch { seq: known_end.seq }));
                 }
@@ -152,13 +154,13 @@ pub(crate) async fn verify(
     }
 }
 
-/// Returns whether the stored state of the chain differs from what `walk` found in its rows.
+/// Returns whether the stored state of the chain differs from what `walker` found in its rows.
 fn differs_from_rows(head: &Head, walker: &ChainWalker, first: i64) -> bool {
     head.seq != walker.next - 1 || head.hash != walker.hash || head.kept_from != first
 }
 
-/// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
-/// itself a part of the chain; `None` when no row was forgotten.
+/// Returns the number of the first row that was not forgotten, and the hash before it. Both come from the newest
+/// `forgot` row, which is itself a part of the chain; `None` when no row was forgotten.
 pub(super) async fn chain_start(connection: &mut Transaction) -> Result<Option<(i64, [u8; 32])>, StoreError> {
     let body: Option<TextBytes> =
         query_scalar("SELECT body FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
@@ -171,7 +173,7 @@ pub(super) async fn chain_start(connection: &mut Transaction) -> Result<Option<(
     }))
 }
 
-/// Converts the stored number of a row.
+/// Converts the stored number of a row. A negative number, which only another program can have stored, becomes 0.
 pub(super) fn row_number(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }

@@ -50,7 +50,7 @@ async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Colum
     Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: kind(&data_type) }).collect())
 }
 
-/// Copies all rows of `table`, in the order in which they were added. Returns how many.
+/// Copies all rows of `table`, and returns how many there were.
 pub(crate) async fn copy(table: &str, source: &mut Transaction, target: &mut Transaction) -> Result<u64, StoreError> {
     let columns = columns(table, target).await?;
     let mut select = QueryBuilder::new("SELECT ");

@@ -63,6 +63,7 @@ impl Database {
         let name: Arc<str> = database_name(&options).into();
         prepare(&options, &name, &settings).await?;
         let pool = PgPoolOptions::new()
+            // Without any connection, every operation would time out.
             .max_connections(settings.most_connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
             // `begin` notices a connection that is gone, which saves a round trip before each transaction.
@@ -84,7 +85,7 @@ impl Database {
     /// [`StoreError::Database`] when `tenant` is not a valid name of a tenant, or the database fails.
     pub async fn store(&self, tenant: &str) -> Result<Store, StoreError> {
         if tenant.is_empty() || tenant == FRONT_DOOR || tenant.contains('\0') {
-            return Err(StoreError::of_database(&self.0.name, DatabaseProblem::Tenant, None));
+            return Err(StoreError::of_database(&self.0.name, DatabaseProblem::Tenant));
         }
         self.store_for(tenant).await
     }
@@ -94,6 +95,7 @@ impl Database {
         self.store_for(FRONT_DOOR).await
     }
 
+    /// Opens a store, and begins its audit log if there is none yet.
     async fn store_for(&self, tenant: &str) -> Result<Store, StoreError> {
         let store = Store::from_backend(Backend::Postgres(Tenant::new(self, tenant)));
         store.begin_audit().await?;
@@ -157,8 +159,8 @@ impl Tenant {
         self.begin(begin, context).await
     }
 
-    /// Begins a transaction with one message. A connection that has died since its last use is replaced: nothing has
-    /// been done on it yet.
+    /// Begins a transaction with one message, `begin_sql`. A connection that has died since its last use is replaced:
+    /// the transaction has done nothing on it yet.
     async fn begin(&self, begin_sql: String, context: &ErrorContext) -> Result<Session, StoreError> {
         let Shared { pool, settings, .. } = &*self.database.0;
         let limit = settings.statement_timeout.max(settings.lock_timeout) + GRACE;
@@ -181,9 +183,7 @@ impl Tenant {
         let Shared { pool, settings, name } = &*self.database.0;
         let all_in_use = pool.size() >= settings.most_connections && pool.num_idle() == 0;
         match error {
-            sqlx::Error::PoolTimedOut if !all_in_use => {
-                StoreError::of_database(name, DatabaseProblem::Unreachable, None)
-            }
+            sqlx::Error::PoolTimedOut if !all_in_use => StoreError::of_database(name, DatabaseProblem::Unreachable),
             error => context.error(error),
         }
     }
@@ -210,8 +210,8 @@ impl Session {
         begun
     }
 
-    /// Marks the start of a statement; pass its result to [`Self::end_statement`]. Returns the connection, how long the statement
-    /// may take, and whether the connection keeps it prepared.
+    /// Marks the start of a statement; pass its result to [`Self::end_statement`]. Returns the connection, how long the
+    /// statement may take, and whether the connection keeps it prepared.
     pub(crate) fn start_statement(&mut self) -> (&mut PgConnection, Duration, bool) {
         self.may_still_run = true;
         (&mut self.connection, self.limit, self.keeps_statements)
@@ -265,13 +265,14 @@ pub(crate) fn without_nul(text: String) -> String {
 fn connect_options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
     // The error is dropped: it may repeat the URL.
     let parsed: Result<PgConnectOptions, _> = settings.url.parse();
-    let options = parsed.map_err(|_| StoreError::of_database("[store]", DatabaseProblem::Url, None))?;
+    let options = parsed.map_err(|_| StoreError::of_database("[store]", DatabaseProblem::Url))?;
     let cache = if settings.prepared_statements { STATEMENT_CACHE } else { 0 };
     Ok(options.application_name("toolrack").statement_cache_capacity(cache))
 }
 
 /// Returns the name of the database for messages: its host or socket, and its name there.
 fn database_name(options: &PgConnectOptions) -> String {
+    // Without a name in the URL, Postgres opens the database that is named after the user.
     let database = options.get_database().unwrap_or(options.get_username());
     match options.get_socket() {
         Some(socket) => format!("{}/{database}", socket.display()),
@@ -283,7 +284,7 @@ fn database_name(options: &PgConnectOptions) -> String {
 async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &DatabaseSettings) -> Result<(), StoreError> {
     let context = ErrorContext::of_server(name, "connecting");
     let Ok(connected) = timeout(settings.connect_timeout, options.connect()).await else {
-        return Err(StoreError::of_database(name, DatabaseProblem::Unreachable, None));
+        return Err(StoreError::of_database(name, DatabaseProblem::Unreachable));
     };
     let mut connection = connected.map_err(|error| context.error(error))?;
     let checked = check_server(&mut connection, name, &context).await;
@@ -299,6 +300,8 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
 /// Refuses a version of Postgres that is too old, and a role that row-level security does not bind, because such a role
 /// reads the rows of all tenants.
 async fn check_server(connection: &mut PgConnection, name: &str, context: &ErrorContext) -> Result<(), StoreError> {
+    // `server_version_num` is 150004 for version 15.4. Nothing is prepared, because behind a pooler, another connection
+    // may follow, which lacks what was prepared.
     let (version, is_unbound): (i64, bool) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::bigint, \
          EXISTS (SELECT 1 FROM pg_roles WHERE rolname IN (current_user, session_user) AND (rolsuper OR rolbypassrls))",
@@ -309,10 +312,10 @@ async fn check_server(connection: &mut PgConnection, name: &str, context: &Error
     .map_err(|error| context.error(error))?;
     let found = version / 10_000;
     if found < MIN_VERSION {
-        return Err(StoreError::of_database(name, DatabaseProblem::Version { found }, None));
+        return Err(StoreError::of_database(name, DatabaseProblem::Version { found }));
     }
     if is_unbound {
-        return Err(StoreError::of_database(name, DatabaseProblem::Role, None));
+        return Err(StoreError::of_database(name, DatabaseProblem::Role));
     }
     Ok(())
 }
@@ -320,8 +323,11 @@ async fn check_server(connection: &mut PgConnection, name: &str, context: &Error
 /// Returns whether the error means that the connection is lost, and not that the database has refused the statement.
 fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
+        // `with_time_limit` reports a statement that took too long as timed out.
         sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
         sqlx::Error::Protocol(_) => true,
+        // Class 08 is a failed connection; the others are a server that shuts down or is starting
+        // (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
         sqlx::Error::Database(error) => {
             error.code().is_some_and(|code| code.starts_with("08") || matches!(&*code, "57P01" | "57P02" | "57P03"))
         }
@@ -329,6 +335,7 @@ fn is_connection_lost(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Converts a limit for Postgres, which takes 0 as no limit.
 fn milliseconds(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1)
 }

@@ -1,7 +1,7 @@
 //! Builds and runs statements. Each statement is written once for both databases.
 //!
-//! Statements use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. sqlx reads a row by its
-//! columns, for either database.
+//! Statements use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. A [`Row`] can be read
+//! from either database.
 
 use std::convert::identity;
 
@@ -107,7 +107,8 @@ macro_rules! bind_all {
     };
 }
 
-/// Runs a statement of sqlx on the connection of a transaction, of either database, and converts what it returns.
+/// Runs a statement with the function `$kind` of sqlx and its method `$method`, on the connection of a transaction on
+/// either database. Then converts the result.
 macro_rules! run {
     ($statement:ident, $transaction:ident, $kind:ident $(<$row:ty>)? . $method:ident => $convert:expr) => {{
         let result = match $transaction.connection() {
@@ -281,6 +282,7 @@ impl QueryBuilder {
 }
 
 impl Bind for Value {
+    // Only an optional `Value` would use this.
     const NULL: Value = Value::Text(None);
 
     fn value(self) -> Value {

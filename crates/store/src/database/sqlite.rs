@@ -127,6 +127,7 @@ async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, St
         .max_connections(1)
         // The statement that holds the connection may itself wait for `busy_timeout`.
         .acquire_timeout(busy_timeout + Duration::from_secs(1))
+        // A connection to a file does not go stale, so it is neither closed nor tested.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -233,8 +234,10 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
     if found < SCHEMA_VERSION {
+        // Runs all migrations, and does not only mark them as done.
+        let (last, skip) = (None, false);
         // Not `run`: it needs a connection of any lifetime, which the compiler cannot prove for one in a task.
-        migrator().run_direct(None, &mut *transaction, false).await.map_err(|error| match error {
+        migrator().run_direct(last, &mut *transaction, skip).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
         })?;

@@ -75,16 +75,16 @@ pub enum DatabaseProblem {
 
 #[cfg(feature = "postgres")]
 impl StoreError {
-    /// Returns the error for a problem of the database server `name`.
-    pub(crate) fn of_database(name: &str, problem: DatabaseProblem, source: Option<sqlx::Error>) -> Self {
-        let source = source.map(|source| Box::new(source) as _);
-        Self::Database { database: name.to_owned(), problem, source }
+    /// Returns the error for a problem of the database server `name` that this program has found itself.
+    pub(crate) fn of_database(name: &str, problem: DatabaseProblem) -> Self {
+        Self::Database { database: name.to_owned(), problem, source: None }
     }
 
     /// Converts an error of Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
     pub(crate) fn from_postgres(operation: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
-            Some(problem) => Self::of_database(name, problem, Some(error)),
+            Some(problem) => Self::Database { database: name.to_owned(), problem, source: Some(Box::new(error)) },
+            // The disk is full.
             None if code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
             None => Self::Other { path: PATH_PLACEHOLDER.into(), operation, source: Box::new(error) },
         }

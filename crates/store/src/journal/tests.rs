@@ -26,7 +26,7 @@ fn user_turn(text: &str) -> Turn {
     Turn::new(vec![Message::new(Role::User, text)], Limits::default())
 }
 
-/// Polls `work` this many times; `None` when it has not ended then.
+/// Polls `work` at most `times` times. `None` if `work` has not ended by then.
 async fn polled<F: Future>(mut work: Pin<&mut F>, mut times: usize) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         if times == 0 {

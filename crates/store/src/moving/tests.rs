@@ -129,7 +129,7 @@ mod needs_postgres {
         assert!(store.verify_audit(None).await.unwrap().is_ok());
     }
 
-    /// The columns of a file that Postgres has not, with those that it computes and the tenant left out.
+    /// The tables of both databases have the same columns, apart from the tenant and those that Postgres computes.
     #[tokio::test]
     async fn no_column_of_a_file_is_missing_in_postgres() {
         let (server, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
@@ -179,7 +179,7 @@ mod needs_postgres {
         let (server, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
         let database = connect(&server).await;
         let acme = filled(&folder, "acme.db").await;
-        // A row that Postgres refuses, in the last table.
+        // Postgres refuses this row of the last table, whose text is not UTF-8.
         let mut file = raw(acme.path()).await;
         let bad = "INSERT INTO quarantine (source, server, tool, hash, definition, cause, since) \
             VALUES ('x', 's', 'u', randomblob(32), CAST(x'ff' AS TEXT), 'changed', 5)";

@@ -88,9 +88,9 @@ async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 7)]);
     assert!(store.generation(&of).await.unwrap() > generation);
     assert!(store.quarantine().await.unwrap().is_empty());
-    // The list that was trusted before is not any more.
+    // The list that was trusted before the release is no longer trusted.
     assert!(!is_as_before(&store, &of, 1).await);
-    // A reader from before the release does not know of it.
+    // Nor does it become so by a comparison that began before the release.
     store.record_comparison(&of, PinComparison { list: [1; 32], generation, new: vec![], mismatches: vec![] }).await;
     assert!(!is_as_before(&store, &of, 1).await);
     let kinds: Vec<_> = store.audit(&crate::audit::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();

@@ -11,7 +11,7 @@ pub(super) async fn join(team: &TeamStore, ids: &[&str]) {
     }
 }
 
-/// Who has the home, and its number.
+/// Takes the home of `tenant` for the replica `id`. Returns the replica that then has it, and the epoch.
 pub(super) async fn taken(team: &TeamStore, tenant: &str, id: &str) -> (String, i64) {
     let home = team.home_or_take(tenant, id).await.unwrap();
     assert_eq!(home.replica, replica(&home.replica.id));
@@ -108,7 +108,7 @@ async fn a_replica_that_was_removed_takes_nothing(stage: &Stage) {
         assert!(matches!(&refused, StoreError::RemovedReplica { id: named } if named == id), "{refused}");
     }
     assert_eq!(team.home("bolt").await.unwrap(), None);
-    // It still learns where the others are.
+    // A removed replica still learns which replica is the home of a tenant.
     join(&team, &["c"]).await;
     assert_eq!(taken(&team, "acme", "c").await, ("c".to_owned(), 2));
     assert_eq!(taken(&team, "acme", "b").await, ("c".to_owned(), 2));

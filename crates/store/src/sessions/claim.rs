@@ -36,6 +36,7 @@ impl Store {
     }
 
     pub(crate) fn claim_id(&self, id: Uuid) -> Option<Claim> {
+        // Not `then_some`: a second claim, made and dropped at once, would end the first one.
         self.claims.0.lock().insert(id).then(|| Claim { claims: self.claims.clone(), id })
     }
 }

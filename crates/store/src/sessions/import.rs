@@ -67,6 +67,7 @@ pub struct ImportReport {
 
 #[derive(Debug)]
 struct SourceSession {
+    /// The `rowid`, by which SQLite finds the row.
     row: i64,
     id: String,
     name: Option<String>,
@@ -141,6 +142,7 @@ impl Source {
         &mut self,
         session: &SourceSession,
     ) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
+        // The file may store ids as texts or as bytes: here, its own form of the session's id is compared.
         let condition = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
         let query = sqlx::query_as(AssertSqlSafe(format!("{} {condition}", self.select_messages))).bind(session.row);
         let rows: Vec<SourceMessage> =
@@ -183,10 +185,10 @@ fn can_be_immutable(path: &Path) -> io::Result<bool> {
     }
     let mut header = Vec::new();
     File::open(path)?.take(20).read_to_end(&mut header)?;
-    // Bytes 18 and 19 are 2 in WAL mode (<https://www.sqlite.org/fileformat.html#file_format_version_numbers>).
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    // Bytes 18 and 19 are 2 in WAL mode (<https://www.sqlite.org/fileformat.html#file_format_version_numbers>).
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 

@@ -154,6 +154,7 @@ from_row!(MessageRow {
 impl MessageRow {
     /// Converts the row; `None` when the id is no UUID, or the role is unknown.
     fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
+        // A row has either all of these numbers or none; only the cost may be missing.
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
             let (cache_write, reasoning) = (self.cache_write.unwrap_or(0), self.reasoning.unwrap_or(0));
@@ -242,6 +243,7 @@ impl Store {
             position += 1;
         }
         let spent = ModelUseRow::from(spent);
+        // `updated_at` never goes back, even if the clock does.
         query(
             "UPDATE sessions SET updated_at = CASE WHEN updated_at > $1 THEN updated_at ELSE $1 END, open_turn = $2, model = coalesce($3, model), \
              input = $4, output = $5, cached_read = $6, cache_write = $7, reasoning = $8, cost = $9 WHERE id = $10",

@@ -57,6 +57,8 @@ impl Store {
             .execute(&mut transaction)
             .await?;
         let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
+        // No session has the nil UUID, which stands here for none in use.
+        let in_use = in_use.unwrap_or_default();
         // Without a limit of days, the comparison with null deletes nothing. An offset must not be null, and SQLite
         // allows it only after a limit, here the highest number.
         let deleted = query(
@@ -65,7 +67,7 @@ impl Store {
               LIMIT 9223372036854775807 OFFSET coalesce($4, 0)))",
         )
         .bind((now - day).timestamp_millis())
-        .bind(in_use.unwrap_or_default().to_string())
+        .bind(in_use.to_string())
         .bind(oldest)
         .bind(retention.keep_sessions.map(i64::from))
         .execute(&mut transaction)

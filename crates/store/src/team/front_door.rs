@@ -323,6 +323,7 @@ impl TeamStore {
         select.push("g.family = ").push_bind(family);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;
         let Some(grant) = row.and_then(GrantRow::into_grant) else { return Ok(false) };
+        // A trigger of the database then deletes the access tokens, which have the same family.
         query("DELETE FROM team_grants WHERE family = $1").bind(family).execute(&mut transaction).await?;
         let entry = Entry::of_grant("client_ended", by, &grant.member, &grant.client_name);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
@@ -420,6 +421,7 @@ async fn insert_grant(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Re
     .bind(&grant.code.0[..])
     .bind(time_from_now(CODE_LIFE))
     .bind(now())
+    // A grant without tokens ends soon; the first refresh token prolongs it.
     .bind(time_from_now(LATE_CODE_LIFE))
     .bind(time_from_now(GRANT_LIFE))
     .execute(transaction)

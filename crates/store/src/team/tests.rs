@@ -198,7 +198,7 @@ async fn a_team_of_an_older_version_keeps_its_members_and_tokens() {
         let found = team.team_token(hash).await.unwrap().unwrap();
         assert_eq!((&found.member, found.profile, &*found.label), (&ann(), None, "my laptop"), "version {version}");
         assert_eq!(team.removed_members().await.unwrap(), []);
-        // What an older version stored is changed and removed as any other row is.
+        // A row that an older version stored can be changed and removed like any other row.
         team.put_signed_in(&ann().with_role(Role::Viewer), &by()).await.unwrap();
         assert_eq!(team.member(ANN).await.unwrap().unwrap().role(), Role::Viewer, "no administrator gave a role");
         assert!(team.remove_member(ANN, &by()).await.unwrap());
@@ -297,7 +297,7 @@ async fn a_removed_or_moved_user_who_comes_back_has_a_new_membership(stage: &Sta
     assert_eq!((key().await, memberships(&moved).await), (moved.key(), 0));
     store.put_signed_in(&ann(), &by()).await.unwrap();
     assert_eq!((key().await, memberships(&moved).await), (ann().in_membership(2).key(), 1));
-    // What was noted before the return is of the memberships that ended, and so is what is forgotten.
+    // The departures name the memberships that ended, also after the member has returned.
     let removed = store.removed_members().await.unwrap();
     let keys: Vec<_> = removed.iter().map(RemovedMember::key).collect();
     assert_eq!(keys, [ann().key(), ann().in_membership(1).key(), moved.key()]);

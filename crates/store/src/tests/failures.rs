@@ -1,11 +1,11 @@
-//! Failing write: each error names its cause, and a failed write changes nothing.
+//! Failing writes: each error names its cause, and a failed write changes nothing.
 
 use toolrack_host::{Caller, Way};
 
 use super::*;
 use crate::audit::AuditQuery;
 
-/// The kinds of writes. Those that add a row add one that needs new pages.
+/// The kinds of writes. A row that one of them adds is so large that it needs new pages.
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Approval,

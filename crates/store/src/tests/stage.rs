@@ -1,8 +1,8 @@
-//! Where a story of a test takes place: the same words on both databases.
+//! Runs the same test on both databases. A test that is a function of a [`Stage`] is called a story.
 
 use super::*;
 
-/// A database of a test's own.
+/// A database that only one test uses.
 pub(crate) struct Stage(Kind);
 
 enum Kind {
@@ -26,7 +26,7 @@ impl Stage {
         Self(Kind::Postgres { server, database })
     }
 
-    /// A store of its database.
+    /// Opens a store of the database.
     pub(crate) async fn store(&self) -> Store {
         match &self.0 {
             Kind::Sqlite(folder) => Store::open(folder.path().join("toolrack.db")).await.unwrap(),
@@ -35,7 +35,7 @@ impl Stage {
         }
     }
 
-    /// The same rows, as another process would open them.
+    /// Opens the store of the same rows, as another process would.
     pub(crate) async fn elsewhere(&self) -> Store {
         match &self.0 {
             Kind::Sqlite(_) => self.store().await,
@@ -47,7 +47,7 @@ impl Stage {
         }
     }
 
-    /// Closes its database, of which `store` is one.
+    /// Closes the database, which has the store `store`.
     pub(crate) async fn close(&self, store: &Store) {
         match &self.0 {
             Kind::Sqlite(_) => store.close().await,
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    /// The team of its database.
+    /// Opens the store of a team in the database.
     pub(crate) async fn team(&self) -> TeamStore {
         self.store().await.with_team().await.unwrap()
     }

@@ -59,6 +59,7 @@ fn part_label(part: &Value) -> String {
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
     let media_type = media_type.map_or_else(String::new, |media_type| format!(" {}", text::for_line(media_type)));
     let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();
+    // Four digits of Base64 stand for three bytes.
     let bytes = data.trim_end().trim_end_matches('=').len() * 3 / 4;
     format!("[{}{media_type}, {bytes} bytes]", text::for_line(part["type"].as_str().unwrap_or("content")))
 }

@@ -11,8 +11,8 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
-/// The longest lease. If a lease seems to end later than that, the clock was set back after the lease was taken, and
-/// the lease counts as expired.
+/// The longest time for which a lease is granted. If a stored lease ends even later, the clock was set back after the
+/// lease was taken, and the lease counts as expired.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
 /// How often a waiting process tries again. Twenty waiting processes make 800 reads of one row a second.
@@ -26,6 +26,7 @@ pub struct Lease {
     store: Store,
     space: Space,
     name: String,
+    /// The id of this lease, by which the database knows its holder.
     holder: [u8; 16],
 }
 
@@ -38,14 +39,13 @@ impl fmt::Debug for Lease {
 impl Vault {
     /// Takes the lease of this name for `length`, at most 10 minutes. Returns `None` when another process holds it.
     ///
-    /// The lease expires by the clock of the database: for a file, the clock of the machine, which all processes there
-    /// share.
+    /// The clock of the database decides when the lease expires. For a file, that is the clock of the machine.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.
     pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
         check_name(space, name)?;
-        // Only read first, which waits for no lock: usually, another process holds the lease.
+        // First only read, because that waits for no lock, and usually another process holds the lease.
         if self.store.is_leased(space, name).await? {
             return Ok(None);
         }

@@ -138,7 +138,8 @@ impl LogExport<'_> {
             };
             if !self.write(&pending).await? {
                 // The store has deleted rows of the unfinished head. The remaining rows get a new head.
-                self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), None).await?;
+                let no_pending = None;
+                self.store.plan_audit_export(&self.exporter.name, self.progress.head.as_deref(), no_pending).await?;
                 self.progress.pending = None;
                 continue;
             }
@@ -154,8 +155,8 @@ impl LogExport<'_> {
         }
     }
 
-    /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The object store
-    /// may already have that head, so it must be written as it is, even if another key is used now.
+    /// Returns the head that an earlier round or process began to export, if a key of this process signed it. The
+    /// object store may already have that head, so it must be written as it is, even if another key is used now.
     fn unfinished_head(&self) -> Option<SignedHead> {
         let text = self.progress.pending.clone()?;
         let (head, key) = Head::read(&text, &self.exporter.own_keys).ok()?;
@@ -184,6 +185,7 @@ impl LogExport<'_> {
             objects.push(prepared.object);
         }
         let now = Utc::now();
+        // A head from the future, signed before the clock was set back, counts as new.
         let age = last.as_ref().map(|last| (now - last.at).to_std().unwrap_or_default());
         if objects.is_empty() && age.is_some_and(|age| age < self.exporter.idle_every) {
             return Ok(None);
@@ -206,8 +208,8 @@ impl LogExport<'_> {
     /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
     async fn write(&mut self, SignedHead { head, key, text }: &SignedHead) -> Result<bool, ExportError> {
         let after = head.after().ok_or(ExportError::Unwritable)?;
-        // The public key comes first, because its file always has the same content: an object store may use the first file to
-        // find out whether its service would overwrite files.
+        // The public key comes first, because its file always has the same content: an object store may use the first
+        // file to find out whether its service would overwrite files.
         if *self.exporter.written_key.borrow() != Some(*key) {
             self.put(&format!("keys/{}.json", key.id()), key.to_jwk().into()).await?;
             self.exporter.written_key.send_replace(Some(*key));
@@ -216,6 +218,7 @@ impl LogExport<'_> {
             let mut rows = RowReader::starting_after(self.store, Some(after)).await?;
             for object in &head.objects {
                 let length = object.last.saturating_sub(object.first).saturating_add(1);
+                // The head says where the object ends, so only the number of rows limits it.
                 let bounds = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
                 let prepared = rows.next_object(self.log, bounds).await?;
                 let Some(prepared) = prepared.filter(|prepared| rows.after == after && prepared.object == *object)

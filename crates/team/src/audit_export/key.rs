@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{DecodingKey, EncodingKey};
 use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObject as _};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 /// The beginning of an Ed25519 public key in DER (RFC 8410, 4), before its 32 bytes.
@@ -66,8 +66,8 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A key as JWK (RFC 8037), with the members of its thumbprint in their order (RFC 7638).
-#[derive(Serialize, Deserialize)]
+/// The members of a JWK that say which key it is (RFC 8037).
+#[derive(Deserialize)]
 struct Jwk<'a> {
     crv: &'a str,
     kty: &'a str,
@@ -109,13 +109,15 @@ impl PublicKey {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.required_members()))
     }
 
-    /// The JSON whose hash is the thumbprint (RFC 7638, 3.2).
+    /// The JSON whose hash is the thumbprint. It is written by hand, because the order and every byte count (RFC 7638,
+    /// 3.2).
     fn required_members(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(self.0);
         format!("{{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"{x}\"}}")
     }
 
     pub(super) fn decoding(&self) -> DecodingKey {
+        // Despite its name, this function takes the 32 bytes of the key, and no DER around them.
         DecodingKey::from_ed_der(&self.0)
     }
 }

@@ -10,8 +10,8 @@ pub trait ObjectStore: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Writes an object, if there is none of this name. Also succeeds if the object store already has an object of this name
-    /// with the same content. If the future is dropped, the object may have been written or not.
+    /// Writes an object, if there is none of this name. Also succeeds if the object store already has an object of this
+    /// name with the same content. If the future is dropped, the object may have been written or not.
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>>;
 }
 

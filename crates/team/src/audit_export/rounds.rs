@@ -69,8 +69,8 @@ impl AuditExportStatus {
         Self { rows_behind: 0.into(), failures: 0.into(), complete_at: watch::Sender::new(Instant::now()) }
     }
 
-    /// Returns how many rows were not exported yet at the end of the last round. While the object store cannot be reached,
-    /// this number may be too high.
+    /// Returns how many rows were not exported yet at the end of the last round. While the object store cannot be
+    /// reached, this number may be too high.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
         self.rows_behind.load(Ordering::Relaxed)
@@ -111,7 +111,8 @@ impl fmt::Debug for AuditExporter {
 }
 
 impl AuditExporter {
-    /// Creates an exporter of `logs` to `object_store`, with the settings in `table`. `open` opens a log for each round.
+    /// Creates an exporter of `logs` to `object_store`, with the settings in `table`. `open` opens a log for each
+    /// round.
     #[must_use]
     pub fn new(
         table: &AuditExportTable,
@@ -203,8 +204,8 @@ impl AuditExporter {
                     let is_of_object_store = matches!(error, ExportError::ObjectStore(_));
                     let subject = format!("the audit log `{log}` is");
                     self.note_failure((!is_of_object_store).then_some(&log), &subject, &error.to_string());
-                    // An error of one log does not concern the other logs, so the round continues. If the object store cannot
-                    // be reached or refuses objects, it does so for all logs, and the round ends.
+                    // An error of one log does not concern the other logs, so the round continues. If the object store
+                    // cannot be reached or refuses objects, it does so for all logs, and the round ends.
                     if matches!(
                         error,
                         ExportError::ObjectStore(ObjectStoreError::Failed { .. } | ObjectStoreError::Refused { .. })

@@ -12,7 +12,8 @@ use super::{
     key::PublicKey,
 };
 
-/// A copy of the exported files. They have the same names as in the object store, such as `tenants/acme/heads/0000000001.jws`.
+/// A copy of the exported files. They have the same names as in the object store, such as
+/// `tenants/acme/heads/0000000001.jws`.
 pub trait ExportedFiles {
     /// Returns the names of the files and folders directly in `folder`, sorted. The list is empty if there is no such
     /// folder.
@@ -121,6 +122,7 @@ impl<'a> Verification<'a> {
 
     /// Checks the head in the file `name`, and its objects.
     fn check_head(&mut self, name: &str) -> Result<(), String> {
+        // A file that was removed meanwhile is no signed head.
         let content = self.files.read(name)?.unwrap_or_default();
         let read = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
         let head = match read.and_then(|text| Head::read(text, self.keys)) {
@@ -204,8 +206,9 @@ impl<'a> Verification<'a> {
         Ok(())
     }
 
-    /// Returns the end of the chain after the rows of an object, or what is wrong with the object. Without `after`, the
-    /// hash of the first row is not checked, because the row before it is not known.
+    /// Returns the end of the chain after the rows of an object, or what is wrong with the object. Fails if the object
+    /// cannot be read. Without `after`, the hash of the first row is not checked, because the row before it is not
+    /// known.
     fn check_object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
         let Some(content) = self.files.read(&object.name)? else {
             return Ok(Err("is missing".to_owned()));
@@ -221,6 +224,7 @@ impl<'a> Verification<'a> {
 fn follow_rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
     let mut end = after;
     for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        // A line that is no text follows from no row.
         let line = std::str::from_utf8(line).unwrap_or_default();
         let next = end.map_or_else(|| ChainEnd::after_unchecked_line(line), |end| end.after_line(line));
         let row = end.map_or(object.first, |end| end.seq + 1);

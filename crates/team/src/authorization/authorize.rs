@@ -23,7 +23,7 @@ use crate::{
     door::{FrontDoor, SignedIn, caller_of},
     page::{notice, see_other},
     parameters::Parameters,
-    random::random_text,
+    random::{NO_PREFIX, random_text},
 };
 
 /// The maximum size of the query of a request, in bytes.
@@ -72,6 +72,7 @@ pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
 
 /// `POST /oauth/authorize`: the answer of the user.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
+    // A body that cannot be read has no parameters, and thus no valid seal.
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
     match carry_out_answer(&door, &headers, &form).await {
         Ok(response) => response,
@@ -119,6 +120,7 @@ async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Paramete
     }
     let query = form.get("request").unwrap_or_default();
     let (request, person) = read_request(door, headers, query).await?;
+    // Without `ends`, the form has expired in 1970; without `seal`, its seal is wrong.
     let sent_form = Form { query, expires_at: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
     if !sent_form.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &person) {
         let why = "the answer does not belong to a page that was shown in this browser within the last 30 minutes, \
@@ -134,7 +136,7 @@ async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Paramete
 
 /// Sends the browser to the client with a code.
 async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) -> Result<Response, NoCode> {
-    let code = match random_text::<32>("") {
+    let code = match random_text::<32>(NO_PREFIX) {
         Ok(code) => code,
         Err(error) => {
             return Err(PageError { code: "server_error", why: error.to_string(), is_server_error: true }.into());

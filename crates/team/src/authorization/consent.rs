@@ -45,6 +45,7 @@ impl<'a> Form<'a> {
     /// Returns the seal of the form, as the page contains it.
     fn seal(&self, request: &ConsentRequest, person: &SignedIn) -> String {
         let mac = self.mac(request, person).map(|mac| mac.finalize().into_bytes());
+        // There is always a MAC, because HMAC accepts keys of every length.
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
@@ -120,7 +121,9 @@ fn destination(redirect_uri: &str) -> (String, &'static str) {
 
 /// Returns the host and port of an address on the user's own machine.
 fn local_host(redirect_uri: &str) -> &str {
+    // The parts are `http:`, an empty one, and the host.
     let host = redirect_uri.split('/').nth(2).unwrap_or_default();
+    // A `;` or `,` would end the source in a Content-Security-Policy.
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
@@ -128,6 +131,7 @@ fn local_host(redirect_uri: &str) -> &str {
 /// to any https site, and to the provider, where another user can sign in.
 fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target_of(redirect_uri) {
+        // `https:` is allowed below.
         Target::Site(_) => String::new(),
         // Sources cannot name IPv6 addresses (CSP 3, 2.3.1).
         Target::ThisMachine if redirect_uri.contains('[') => " http:".to_owned(),

@@ -39,12 +39,12 @@ impl Failure {
         Self { status: StatusCode::TOO_MANY_REQUESTS, ..Self::new("temporarily_unavailable", why) }
     }
 
-    /// Names the client in the audit log.
+    /// Adds the client, which the audit log then names.
     pub(super) fn of_client(self, client: Option<&str>) -> Self {
         Self { client: client.map(ToOwned::to_owned), ..self }
     }
 
-    /// Names the member for whom the client acts in the audit log.
+    /// Adds the member for whom the client acts, whom the audit log then names.
     pub(super) fn of_member(self, member: &Principal) -> Self {
         Self { by: Some(member.clone()), ..self }
     }
@@ -95,7 +95,7 @@ pub(super) async fn respond(door: &FrontDoor, endpoint: &str, result: Result<Res
     for_clients(answer)
 }
 
-/// Makes an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2).
+/// Makes an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2). Replaces other characters by `'`.
 pub(super) fn description(why: &str) -> String {
     why.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '\'' }).collect()
 }

@@ -44,6 +44,7 @@ async fn revoke_grant(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Res
     }
     let by = caller_of(&found.member, Some(&found.client));
     door.store.end_grant(&found.family, &by).await?;
+    // Also revokes an access token that was stored after its grant had ended.
     door.store.revoke_tokens(TokenFilter::Family(&found.family), &by).await?;
     Ok(StatusCode::OK.into_response())
 }
@@ -61,6 +62,7 @@ async fn find(door: &FrontDoor, token: &str) -> Result<Option<TokenGrant>, Failu
         return Ok(None);
     }
     let token = door.store.team_token(TokenHash::of(token)).await?.filter(|token| token.purpose == Purpose::Access);
+    // Every access token has a family and a client.
     Ok(token.and_then(|token| {
         Some(TokenGrant { family: token.family?, client: token.client.unwrap_or_default(), member: token.member })
     }))

@@ -137,6 +137,7 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
     let endpoint = endpoint_in(door, form)?;
+    // Only checks the scope: there is one scope, which the grant has.
     granted_scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
     let grant = match door.store.find_refresh(old.hash()).await? {
         RefreshUse::Good(grant) if grant.client == client => grant,
@@ -176,6 +177,7 @@ const REFRESH_TOKEN_REUSED: &str = "the refresh token was used before: all token
 async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
+    // Also revokes an access token that was stored after its grant had ended.
     door.store.revoke_tokens(TokenFilter::Family(&grant.family), &by).await?;
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }

@@ -102,6 +102,7 @@ pub(crate) fn target_of(uri: &str) -> Target {
             Target::Site(url.host_str().unwrap_or_default().to_owned() + &port)
         }
         Ok(url) => Target::Program(url.scheme().to_owned()),
+        // Cannot happen: `check` accepts only URLs.
         Err(_) => Target::Program(String::new()),
     }
 }

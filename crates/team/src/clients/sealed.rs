@@ -11,7 +11,7 @@ use toolrack_store::RegisteredClient;
 use zeroize::Zeroizing;
 
 use super::MAX_ID;
-use crate::random::{NoRandom, random_text};
+use crate::random::{NO_PREFIX, NoRandom, random_text};
 
 /// The prefix of such an id.
 const PREFIX: &str = "trs_";
@@ -44,7 +44,7 @@ impl Sealer {
             name: name.to_owned(),
             redirect_uris: redirect_uris.to_vec(),
             ends: (Utc::now() + AGREEMENT_TIME).timestamp(),
-            number: random_text::<8>("")?.to_string(),
+            number: random_text::<8>(NO_PREFIX)?.to_string(),
         };
         let Ok(text) = serde_json::to_vec(&registration) else { return Ok(None) };
         let text = URL_SAFE_NO_PAD.encode(text);

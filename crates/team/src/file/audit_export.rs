@@ -39,8 +39,8 @@ pub struct AuditExportTable {
     /// How long after a failed round the next one begins. A minute by default.
     #[serde(default, deserialize_with = "time")]
     pub retry_after: Option<Duration>,
-    /// For this long, rows that are not exported yet are kept, even if the settings of the audit log would delete them.
-    /// Seven days by default.
+    /// How long rows that are not exported yet are kept, even if the settings of the audit log would delete them. Seven
+    /// days by default.
     #[serde(default, deserialize_with = "long_time")]
     pub hold: Option<Duration>,
 }
@@ -136,6 +136,7 @@ fn default_every() -> Duration {
 const MIN_EVERY: Duration = Duration::from_secs(1);
 
 fn round_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    // `time` never returns `None`.
     let every = time(deserializer)?.unwrap_or_else(default_every);
     if every < MIN_EVERY {
         return Err(D::Error::custom("write a time such as \"1h\" or \"15m\", from 1s to a day"));

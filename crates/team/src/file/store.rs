@@ -150,12 +150,12 @@ enum Time {
 /// A day, in seconds: the longest time of most settings.
 const DAY: f64 = 86_400.0;
 
-/// Reads a time of up to a day.
+/// Reads a time of up to a day. Never returns `None`: most of these settings are optional.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(deserializer, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
 }
 
-/// Reads a time of up to a year.
+/// Reads a time of up to a year. Never returns `None`: these settings are optional.
 pub(super) fn long_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(deserializer, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
 }

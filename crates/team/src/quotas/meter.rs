@@ -12,7 +12,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
-/// A clock of dates that never goes back. It follows tokio's clock, so that tests can control it.
+/// A clock of dates. When the machine's clock is set back, this one goes on by tokio's clock, which tests can control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// The time at which the clock was created.
@@ -153,6 +153,7 @@ fn window_end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
         Window::Hour => Some(midnight + TimeDelta::hours(i64::from(at.hour()) + 1)),
         Window::Day => midnight.checked_add_days(Days::new(1)),
         Window::Month => date.with_day(1)?.and_time(NaiveTime::MIN).and_utc().checked_add_months(Months::new(1)),
+        // `AtOnce` and `Minute` have no windows that begin anew.
         _ => None,
     }
 }

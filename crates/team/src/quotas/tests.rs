@@ -1,4 +1,4 @@
-//! What the quotas of a tenant allow.
+//! Tests of what the quotas of a tenant allow.
 
 use chrono::TimeDelta;
 use tokio::time::{advance, timeout};

@@ -92,13 +92,16 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        let mut stored: Vec<_> = counts.stored.iter().filter(|(holder, _)| holder.starts_with(MEMBER_PREFIX)).collect();
-        stored.sort_by_key(|(holder, uses)| {
-            (uses.first().and_then(|quota_use| quota_use.name.as_deref()), holder.as_str())
-        });
-        usage.extend(stored.into_iter().flat_map(|(holder, uses)| {
+        // All amounts of a holder have the same name, so the first one tells it.
+        let mut stored: Vec<_> = counts
+            .stored
+            .iter()
+            .filter_map(|(holder, uses)| Some((holder.strip_prefix(MEMBER_PREFIX)?, uses)))
+            .collect();
+        stored.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
+        usage.extend(stored.into_iter().flat_map(|(key, uses)| {
             let name = uses.first().and_then(|quota_use| quota_use.name.clone());
-            let key = holder.trim_start_matches(MEMBER_PREFIX).to_owned();
+            let key = key.to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
             usage_of_meters(Holder::Member { key, name }, &meters, now).collect::<Vec<_>>()
         }));
@@ -126,6 +129,7 @@ impl TenantQuotas {
     #[must_use]
     pub fn stored_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
+        // What is under way in another process is not stored.
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
         let usage_of_profile = |quota_use: &QuotaUse| {

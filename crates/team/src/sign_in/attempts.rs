@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     provider::Attempt,
-    random::{NoRandom, random_text},
+    random::{NO_PREFIX, NoRandom, random_text},
 };
 
 /// The number of hexadecimal digits of a browser's secret.
@@ -33,10 +33,11 @@ impl Browser {
     pub(super) fn from_cookie(cookie: Option<&str>) -> Result<Self, NoRandom> {
         match cookie.and_then(Self::read) {
             Some(browser) => Ok(browser),
-            None => random_text::<{ SECRET_DIGITS / 2 }>("").map(Self),
+            None => random_text::<{ SECRET_DIGITS / 2 }>(NO_PREFIX).map(Self),
         }
     }
 
+    /// Reads the secret in a cookie; `None` if the cookie has another form.
     pub(super) fn read(cookie: &str) -> Option<Self> {
         let is_hex = cookie.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
         (cookie.len() == SECRET_DIGITS && is_hex).then(|| Self(Zeroizing::new(cookie.to_owned())))
@@ -49,7 +50,7 @@ impl Browser {
 
     /// Begins a sign-in after which the browser goes to `to`.
     pub(super) fn begin(&self, to: &str) -> Result<Attempt, NoRandom> {
-        let attempt_id = random_text::<16>("")?;
+        let attempt_id = random_text::<16>(NO_PREFIX)?;
         Ok(self.attempt(&attempt_id, to))
     }
 
@@ -79,6 +80,7 @@ impl Browser {
             // Cannot happen: HMAC accepts keys of every length.
             return [0; 32];
         };
+        // With the length of each part, so that no byte can move from one part to the next.
         for part in [purpose, attempt_id, to] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());

@@ -62,7 +62,7 @@ async fn a_client_of_a_profile_gets_tokens_that_open_its_endpoint_alone() {
     let (access, refresh) = pair(&answer);
     let opens = async |access: &str| stage.store.team_token(TokenHash::of(access)).await.unwrap().unwrap().profile;
     assert_eq!(opens(&access).await.as_deref(), Some("review"));
-    // Renewed without naming it, the token is for the same endpoint; no renewal leads to another one.
+    // A renewal gives no token for another endpoint. Without `resource`, the new token is for the same endpoint.
     let wider = stage.refresh(&client, &refresh, &[("resource", &stage.resource())]).await;
     assert_eq!((wider.status.as_u16(), &*wider.error()), (400, "invalid_target"));
     let renewed = pair(&stage.refresh(&client, &refresh, &[]).await);
@@ -101,7 +101,7 @@ async fn a_code_for_one_endpoint_gives_no_token_for_another() {
     let code = parameter(&stage.allow(&mut ann, &page).await.location().unwrap(), "code").unwrap();
     let answer = stage.exchange(&client, &code, &[]).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
-    // Two resources, and one that is not an endpoint, are refused before anyone is asked.
+    // Two resources, and one that is not an endpoint, are refused before a user is asked.
     let [two, none] = [format!("{origin}/p/other/mcp"), format!("{origin}/p/a%2Fb/mcp")];
     let mut both = stage.authorize(&client, &[("resource", &review)]);
     both.query_pairs_mut().append_pair("resource", &two);

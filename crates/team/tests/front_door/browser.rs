@@ -1,4 +1,4 @@
-//! A browser of the tests: it keeps cookies, and follows redirects only on request.
+//! A browser for tests: it keeps cookies, and follows redirects only on request.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use url::Url;
 
 pub(crate) struct Browser {
     client: Client,
-    /// By host and port, and name.
+    /// The values of cookies, by their host and port, and by their name.
     cookies: BTreeMap<(String, String), String>,
     /// Headers that are sent with each request.
     pub(crate) headers: Vec<(&'static str, String)>,
@@ -21,7 +21,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Where it redirects to.
+    /// The address to which the answer redirects.
     pub(crate) fn location(&self) -> Option<Url> {
         let place = self.headers.get("location")?.to_str().unwrap();
         Some(self.url.join(place).unwrap())
@@ -40,7 +40,7 @@ impl Answer {
         self.json()["error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The value of a hidden field of its form.
+    /// The value of a hidden field of the form in the answer.
     pub(crate) fn field(&self, name: &str) -> String {
         let (_, rest) = self.body.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| {
             panic!("no field {name} in {} {}", self.status, self.body);

@@ -1,4 +1,4 @@
-//! With a certified provider, `oidc-provider` from npm.
+//! Sign-ins at a certified provider: `oidc-provider` from npm.
 
 mod needs_provider {
     use std::{
@@ -18,7 +18,7 @@ mod needs_provider {
         stage::{BACK, Stage, listen, pair, sign_in as sign_in_section},
     };
 
-    /// Where the variable says, or where `cargo xtask install` puts it.
+    /// Returns the path in the variable, or the default path, where `cargo xtask install` puts the program.
     #[expect(clippy::disallowed_methods, reason = "variables tell tests where programs are")]
     fn installed(variable: &str, default: &str) -> PathBuf {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -27,13 +27,13 @@ mod needs_provider {
         place
     }
 
-    /// A provider that runs. It ends when it cannot write any more.
+    /// A running provider. It ends when this is dropped.
     struct Running {
         _child: Child,
         _lines: Lines<BufReader<ChildStdout>>,
     }
 
-    /// Starts the provider, which ends when its standard input does.
+    /// Starts the provider, and returns it with its issuer.
     async fn provider(back: &str) -> (Running, Url) {
         let modules = installed("TOOLRACK_TEST_PROVIDER", ".cache/provider/node_modules");
         let mut child = Command::new(installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node"))
@@ -50,7 +50,7 @@ mod needs_provider {
         (Running { _child: child, _lines: lines }, issuer.parse().unwrap())
     }
 
-    /// Fills in the forms of the provider: who signs in, and that the team may know it.
+    /// Fills in the forms of the provider: `address` signs in, and lets the team know this.
     async fn sign_in(browser: &mut Browser, stage: &Stage, from: &Url, address: &str) -> Answer {
         let back = stage.at("/sign-in/back");
         let mut page = browser.follow(from, back.as_str()).await;
@@ -75,7 +75,7 @@ mod needs_provider {
         let stage = Stage::on(listener, url, &sign_in_section(&issuer)).await;
         let client = stage.client().await;
 
-        // The client opens the browser, in which no one has signed in yet.
+        // The client opens a browser without a session.
         let mut browser = Browser::new();
         let begin = browser.get(&stage.authorize(&client, &[])).await.location().unwrap();
         let answer = sign_in(&mut browser, &stage, &begin, "ann@acme.example").await;
@@ -96,7 +96,7 @@ mod needs_provider {
         assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
         assert!(!stage.is_valid(&renewed).await && !stage.is_valid(&access).await);
 
-        // A person whom no tenant takes.
+        // A person who belongs to no tenant is not signed in.
         let mut other = Browser::new();
         let answer = sign_in(&mut other, &stage, &stage.at("/sign-in"), "eve@evil.example").await;
         assert_eq!(answer.status, 403);

@@ -68,7 +68,7 @@ async fn a_client_with_a_document_needs_no_registration_and_its_host_is_shown() 
     let (stage, site) = (Stage::new().await, site().await);
     let id = site.url.join("/good").unwrap().to_string();
     let url = stage.authorize(&id, &[]);
-    // No one makes this program send requests who has not signed in.
+    // Before a sign-in, this program sends no requests for a client.
     assert_eq!(Browser::new().get(&url).await.location().unwrap().path(), "/sign-in");
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
 

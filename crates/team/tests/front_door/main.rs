@@ -1,5 +1,5 @@
-//! The front door of a team, as browsers, clients and attackers see it: over HTTP, with a provider that does what a test
-//! wants, and with a certified one.
+//! The front door of a team, as browsers, clients and attackers see it: over HTTP, with a provider that does what a
+//! test wants, and with a certified one.
 #![cfg(test)]
 
 mod authorization;

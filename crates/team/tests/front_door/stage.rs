@@ -28,11 +28,12 @@ pub(crate) struct Stage {
     _tasks: JoinSet<()>,
 }
 
-/// Serves `router` on loopback, at the address that it returns.
+/// Serves `router` on `listener`.
 pub(crate) async fn serve(tasks: &mut JoinSet<()>, listener: TcpListener, router: axum::Router) {
     tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
 }
 
+/// Listens on loopback, and returns the address.
 pub(crate) async fn listen() -> (TcpListener, Url) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -62,7 +63,7 @@ impl Stage {
         Self::on(listener, url, more).await
     }
 
-    /// As [`Self::with`], at an address that is known already.
+    /// Like [`Self::with`], at `url`, the address of `listener`.
     pub(crate) async fn on(listener: TcpListener, url: Url, more: &str) -> Self {
         let file = format!(
             "url = \"{url}\"\n{more}\n\

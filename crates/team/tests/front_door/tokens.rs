@@ -196,7 +196,7 @@ async fn removing_a_member_removes_their_clients() {
     assert_eq!(stage.exchange(&client, &late, &[("code_verifier", VERIFIER)]).await.error(), "invalid_grant");
 }
 
-/// Renews at a daemon with the same database that has read another team file since.
+/// Renews a refresh token at another daemon, which has the same database and another team file. Returns the error.
 async fn renewed_after_a_change(stage: &Stage, url: &str, tenant: &str, client: &str, refresh: &str) -> String {
     let sign_in = sign_in(&"http://127.0.0.1:9".parse().unwrap());
     let file = format!("url = \"{url}\"\n{sign_in}[[tenants]]\nid = \"{tenant}\"\n");

@@ -1,4 +1,4 @@
-//! Which rows a query finds, held against the same question in Rust.
+//! Compares the rows that a query finds with those that the same query, written in Rust, finds.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn query() -> impl Strategy<Value = AuditQuery> {
     )
 }
 
-/// Whether the row is one that is asked for.
+/// Whether the row matches `query`.
 fn is_asked_for(seq: u64, (at, entry): &(i64, Entry), query: &AuditQuery) -> bool {
     let same = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
     let ran = ["allowed", "remembered", "confirmed", "edited"];

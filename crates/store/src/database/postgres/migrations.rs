@@ -1,8 +1,8 @@
 //! Runs the steps that lead from an empty database to the newest schema. No step leads back.
 //!
-//! The database records two numbers: `version`, its schema, and `least`, the newest schema of the oldest program that
-//! can still use the database. A program whose newest schema is below `version`, but not below `least`, uses the
-//! database as it is. So old and new replicas can run side by side for one version.
+//! The database records two numbers: `version`, the number of its schema, and `least`, the number of the oldest schema
+//! whose programs can still use the database. A program whose newest schema is below `version`, but not below `least`,
+//! uses the database as it is. So old and new replicas can run side by side for one version.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 /// The lock of all programs that migrate this database: "toolrack" in ASCII.
 const MIGRATION_LOCK: i64 = 0x746f_6f6c_7261_636b;
 
-const DOING: &str = "bringing the schema up to date";
+const OPERATION: &str = "bringing the schema up to date";
 
 /// Runs the missing migrations. If another program is running them, waits for that program.
 pub(super) async fn run(
@@ -34,7 +34,7 @@ pub(super) async fn run(
     name: &Arc<str>,
     settings: &DatabaseSettings,
 ) -> Result<(), StoreError> {
-    let context = ErrorContext::of_server(name, DOING);
+    let context = ErrorContext::of_server(name, OPERATION);
     let found = schema_numbers(connection).await.map_err(|error| context.error(error))?;
     if check_schema(name, found)? {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) async fn run(
     let limit = settings.migration_timeout;
     match timeout(limit, migrate(connection, name, &context)).await {
         Ok(done) => done,
-        Err(_) => Err(StoreError::of_database(name, DatabaseProblem::Migrating, None)),
+        Err(_) => Err(StoreError::of_database(name, DatabaseProblem::Migrating)),
     }
 }
 
@@ -58,6 +58,7 @@ fn check_schema(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreE
 
 /// Reads `version` and `least`; both are 0 in an empty database.
 async fn schema_numbers(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
+    // Nothing is prepared, because behind a pooler, another connection may follow, which lacks what was prepared.
     let table_query = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
     match table_query.fetch_one(&mut *connection).await? {
         true => {
@@ -78,6 +79,7 @@ async fn migrate(connection: &mut PgConnection, name: &Arc<str>, context: &Error
         return Ok(());
     }
     let (version, _) = found;
+    // No version is negative.
     for script in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or_default()) {
         sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(to_store_error)?;
     }

@@ -21,7 +21,8 @@ pub struct DatabaseSettings {
     pub statement_timeout: Duration,
     /// How long a writer waits for other writers of its tenant.
     pub lock_timeout: Duration,
-    /// After this time without a statement, the database ends a transaction: a frozen process holds no lock for ever.
+    /// After this time without a statement, the database ends a transaction, so that a frozen process holds no lock for
+    /// ever.
     pub idle_transaction_timeout: Duration,
     /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler that gives
     /// each transaction another connection must support this (PgBouncer 1.21, with `max_prepared_statements`).

@@ -6,7 +6,7 @@ use super::*;
 use crate::tests::{Stage, new_store, on_both};
 use crate::{OwnerFilter, Role, SessionQuery, Step};
 
-/// What the program's design says of its tables before it knew tools.
+/// The tables of the other program before it knew tools, from its design.
 const FIRST: &str = "CREATE TABLE sessions (id TEXT PRIMARY KEY NOT NULL, name TEXT, provider TEXT NOT NULL, \
     model TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL); \
     CREATE TABLE messages (id TEXT PRIMARY KEY NOT NULL, session_id TEXT NOT NULL, role TEXT NOT NULL, \
@@ -69,7 +69,8 @@ impl Old {
         self.folder.path().join("sessions.db")
     }
 
-    /// Every file beside it, with all bytes, but for the index of a log, which readers share.
+    /// Returns all files of the folder with their bytes, without the index of the write-ahead log, which readers
+    /// change.
     fn files(&self) -> Vec<(String, Vec<u8>)> {
         let files = fs::read_dir(self.folder.path()).unwrap().map(|file| file.unwrap());
         let mut files: Vec<_> = files

@@ -1,4 +1,4 @@
-//! Several processes, and the sudden end of one.
+//! Several processes write to the same store, and one of them is killed.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// Starts this test program once more, to run only `test` as `writer` on the store at `path`, which ends in
+/// Starts this test program again, to run only `test`, as `writer`, on the store at `path`. The path must end in
 /// `.child.db`.
 fn child(test: &str, path: &Path, writer: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -19,8 +19,8 @@ fn child(test: &str, path: &Path, writer: &str) -> Child {
         .unwrap()
 }
 
-/// The writer and the path of the store, in a process that [`child`] started. `None` in every other process, where the
-/// test does nothing.
+/// Returns the writer and the path of the store in a process that [`child`] started. `None` in every other process,
+/// where a test with this function does nothing.
 fn writer_and_path() -> Option<(String, String)> {
     let words = std::env::args().find(|word| word.ends_with(".child.db"))?;
     let (writer, path) = words.split_once('=')?;

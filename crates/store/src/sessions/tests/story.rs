@@ -1,14 +1,15 @@
-//! The same story, told to the database through two handles of one file, and to a model that is nothing but a list.
+//! Runs the same random events on the database, through two handles of one file, and on a model, which is only a list.
+//! Both must agree.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Something that happens, to one of a few sessions, through the first or the second handle.
+/// An event of one of a few sessions, through the first or the second handle.
 #[derive(Clone, Debug)]
 enum Event {
     Begin,
-    /// Adds so many messages at the position that the handle takes for the end, which is so far from the real end.
+    /// Adds this many messages at a position that is `off` away from the end of the session.
     Add {
         messages: usize,
         off: i64,
@@ -31,7 +32,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What a session should be.
+/// A session as it should be.
 #[derive(Clone, Debug, PartialEq)]
 struct Expected {
     id: Uuid,

@@ -1,4 +1,4 @@
-//! What only Postgres has: tenants beside one another, many connections, and a server that may refuse.
+//! Tests of what only Postgres has: several tenants, many connections, and a server that may refuse.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ fn by() -> Caller {
     Caller::local(Way::Cli)
 }
 
-/// A connection past this crate.
-async fn past(server: &Postgres) -> PgConnection {
+/// Connects without the code under test.
+async fn connect_directly(server: &Postgres) -> PgConnection {
     PgConnection::connect(&server.url()).await.unwrap()
 }
 
@@ -68,37 +68,37 @@ async fn every_statement_finds_only_rows_of_its_tenant() {
     let server = Postgres::start();
     let store = connect(&server).await.store("acme").await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    let mut past = past(&server).await;
+    let mut direct = connect_directly(&server).await;
     let count = async |connection: &mut PgConnection| -> i64 {
         sqlx::query_scalar("SELECT count(*) FROM servers").fetch_one(connection).await.unwrap()
     };
-    assert_eq!(count(&mut past).await, 0, "a forgotten tenant finds nothing");
+    assert_eq!(count(&mut direct).await, 0, "a forgotten tenant finds nothing");
     let forgotten = "INSERT INTO servers (fingerprint, era, seen_at) VALUES ('z', 'modern', 1)";
-    assert!(sqlx::query(forgotten).execute(&mut past).await.is_err());
+    assert!(sqlx::query(forgotten).execute(&mut direct).await.is_err());
     for (tenant, rows) in [("acme", 1), ("other", 0), ("", 0)] {
-        let mut transaction = past.begin().await.unwrap();
+        let mut transaction = direct.begin().await.unwrap();
         let set = format!("SET LOCAL toolrack.tenant = '{tenant}'");
         sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *transaction).await.unwrap();
         assert_eq!(count(&mut transaction).await, rows, "{tenant}");
         let foreign = "INSERT INTO servers (of_tenant, fingerprint, era, seen_at) VALUES ('acm', 'z', 'modern', 1)";
         assert!(sqlx::query(foreign).execute(&mut *transaction).await.is_err(), "{tenant}");
     }
-    assert!(sqlx::query(forgotten).execute(&mut past).await.is_err(), "also after a transaction with a tenant");
+    assert!(sqlx::query(forgotten).execute(&mut direct).await.is_err(), "also after a transaction with a tenant");
 }
 
 #[tokio::test]
 async fn every_table_is_behind_row_level_security() {
     let server = Postgres::start();
     let _database = connect(&server).await;
-    let mut past = past(&server).await;
-    let tables: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut past).await.unwrap();
+    let mut direct = connect_directly(&server).await;
+    let tables: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut direct).await.unwrap();
     let fenced = "SELECT c.relname::text FROM pg_class c JOIN pg_policy p ON p.polrelid = c.oid \
                   WHERE c.relrowsecurity AND c.relforcerowsecurity ORDER BY 1";
-    let fenced: Vec<String> = sqlx::query_scalar(fenced).fetch_all(&mut past).await.unwrap();
+    let fenced: Vec<String> = sqlx::query_scalar(fenced).fetch_all(&mut direct).await.unwrap();
     assert_eq!(tables, fenced);
     let keyed = "SELECT count(DISTINCT i.indrelid) FROM pg_index i JOIN pg_attribute a \
                  ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indisunique AND a.attname = 'of_tenant'";
-    let keyed: i64 = sqlx::query_scalar(keyed).fetch_one(&mut past).await.unwrap();
+    let keyed: i64 = sqlx::query_scalar(keyed).fetch_one(&mut direct).await.unwrap();
     assert_eq!(keyed, tables.len() as i64, "the tenant comes first in each key");
 }
 
@@ -141,13 +141,14 @@ async fn programs_that_start_at_once_migrate_once() {
     for database in join_all((0..6).map(|_| connect(&server))).await {
         database.store("acme").await.unwrap().remember_era("x", Era::Modern).await;
     }
-    let mut past = past(&server).await;
+    let mut direct = connect_directly(&server).await;
     let schema = "SELECT version FROM toolrack_schema";
-    let version: i64 = sqlx::query_scalar(schema).fetch_one(&mut past).await.unwrap();
-    // A newer program has migrated: this one still works with it, or says that it does not.
-    sqlx::query("UPDATE toolrack_schema SET version = version + 1").execute(&mut past).await.unwrap();
+    let version: i64 = sqlx::query_scalar(schema).fetch_one(&mut direct).await.unwrap();
+    // A newer program has migrated the database: this one works with it if the schema allows that, and otherwise says
+    // so.
+    sqlx::query("UPDATE toolrack_schema SET version = version + 1").execute(&mut direct).await.unwrap();
     assert_eq!(connect(&server).await.store("acme").await.unwrap().era("x").await, Some(Era::Modern));
-    sqlx::query("UPDATE toolrack_schema SET least = version").execute(&mut past).await.unwrap();
+    sqlx::query("UPDATE toolrack_schema SET least = version").execute(&mut direct).await.unwrap();
     let error = Database::connect(settings(&server)).await.unwrap_err();
     assert!(
         matches!(error, StoreError::Newer { found, known, .. } if found == version + 1 && known == version),
@@ -208,8 +209,8 @@ async fn connections_that_the_server_ended_are_replaced() {
     drop(held);
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'toolrack' \
                AND pid <> pg_backend_pid()";
-    let mut past = past(&server).await;
-    let ended: i64 = sqlx::query_scalar(end).fetch_one(&mut past).await.unwrap();
+    let mut direct = connect_directly(&server).await;
+    let ended: i64 = sqlx::query_scalar(end).fetch_one(&mut direct).await.unwrap();
     assert!(ended > 0);
     store.approve(&approval("a", "h"), &by()).await.unwrap();
     assert_eq!(store.approvals().await.unwrap().len(), 1);
@@ -274,7 +275,7 @@ mod needs_pgbouncer {
     }
 }
 
-/// A clock of the server that is five minutes ahead of the one of this process.
+/// Makes the clock of the server five minutes ahead of the clock of this process.
 const AHEAD: &str = "CREATE SCHEMA ahead; CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
     AS $$ SELECT pg_catalog.clock_timestamp() + interval '5 minutes' $$";
 
@@ -282,7 +283,7 @@ const AHEAD: &str = "CREATE SCHEMA ahead; CREATE FUNCTION ahead.clock_timestamp(
 async fn a_lease_ends_by_the_clock_of_the_database_whatever_that_of_a_replica_says() {
     let server = Postgres::start();
     let _ = connect(&server).await;
-    sqlx::raw_sql(AHEAD).execute(&mut past(&server).await).await.unwrap();
+    sqlx::raw_sql(AHEAD).execute(&mut connect_directly(&server).await).await.unwrap();
     let url = format!("{}?options[search_path]=ahead,pg_catalog,public", server.url());
     let store = Database::connect(DatabaseSettings::new(url)).await.unwrap().store("acme").await.unwrap();
     let vault = Vault::open(&store, VaultKey::from_bytes([1; 32])).await.unwrap();
@@ -293,7 +294,7 @@ async fn a_lease_ends_by_the_clock_of_the_database_whatever_that_of_a_replica_sa
     assert!((340_000..=360_000).contains(&from_here), "{from_here}");
     assert!(vault.try_lease(Space::Token, "a", minute).await.unwrap().is_none());
     vault.put_under(&lease, b"renewed").await.unwrap();
-    // By the clock of this process it would stand for two more minutes.
+    // By the clock of this process, the lease would last two more minutes.
     let _ = server.rows("toolrack", Some("acme"), "UPDATE leases SET ends_at = ends_at - 240000");
     assert!(matches!(vault.put_under(&lease, b"late").await, Err(VaultError::LeaseLost { .. })));
     assert!(vault.try_lease(Space::Token, "a", minute).await.unwrap().is_some());

@@ -73,19 +73,19 @@ async fn a_vault_with_an_old_key_gets_an_error_and_seals_nothing(stage: &Stage) 
     assert!(matches!(old.change_key(key(3)).await, Err(VaultError::Retired)));
     let new = vault(stage, 2).await;
     assert_eq!(text(&new, Space::Token, "a").await, "first");
-    // The lease is held still, and what depends on it is written with the new key.
+    // The lease is still held, and the value that is stored under it is sealed with the new key.
     new.put_under(&lease, b"second").await.unwrap();
     assert_eq!(text(&new, Space::Token, "a").await, "second");
-    // A key that never was in use here is told as before.
-    let quarantined = vault(stage, 9).await;
-    assert!(matches!(quarantined.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
+    // A key that was never in use here gets the same error as before the change.
+    let stranger = vault(stage, 9).await;
+    assert!(matches!(stranger.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
 }
 
 async fn a_process_of_an_older_version_cannot_seal_with_the_old_key_either(stage: &Stage) {
     let old = vault(stage, 1).await;
     old.put(Space::Secret, "a", b"first").await.unwrap();
     old.change_key(key(2)).await.unwrap();
-    // As it writes, without a look at what is retired.
+    // The statement with which an older version writes, without checking whether its key is retired.
     for name in ["a", "b"] {
         let write = query(
             "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES ('secret', $1, $2, $3, $3, 1) \
@@ -125,13 +125,13 @@ async fn a_row_that_does_not_open_is_named_and_nothing_changes() {
     assert_eq!(text(&vault, Space::Secret, "a").await, "canary");
 }
 
-/// How many rows the other process seals anew.
+/// How many rows the child process seals with the new key.
 const MANY: usize = 100;
 
 /// How much later each process is killed than the one before it.
 const STEP: Duration = Duration::from_millis(2);
 
-/// The other side of the next test: does something only when that test calls it with a path behind its name.
+/// The child process of the next test: changes the key only if that test passes a path as an argument.
 #[tokio::test]
 async fn child_changes_the_key() {
     if let Some(path) = std::env::args().find(|argument| argument.ends_with(".rotate.db")) {
@@ -156,7 +156,7 @@ async fn whenever_a_process_that_changes_the_key_is_killed_one_key_opens_all_row
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // The first one at once, and the last one is quicker than that.
+        // Kills the first process at once. The last one ends before it would be killed.
         let started = Instant::now();
         while child.try_wait().unwrap().is_none() && started.elapsed() < STEP * round {}
         let _ = child.kill();
