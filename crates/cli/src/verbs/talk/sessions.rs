@@ -110,7 +110,7 @@ async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Fa
     }
     let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
     let suggested = by_exact_title.or_else(|| {
-        // Compare with as many characters of each id as the user typed, but at least 8.
+        // Compare with as many characters of each id as the user typed, but at least 8, which lists always show.
         let id_starts = newest.iter().map(|session| session.id.to_string());
         let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
         let similar = closest(typed, id_starts.iter().map(String::as_str));
@@ -184,8 +184,9 @@ async fn transcript(
     start: u64,
     context: &Context,
 ) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
+    let limit = usize::MAX;
     let messages =
-        context.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| session_failure(&error))?;
+        context.store()?.messages(session.id, start, limit).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((ShownSession::new(session.clone(), &conceal), messages))

@@ -133,6 +133,7 @@ fn block(tool: &ShownTool<'_>, layout: Layout) -> Vec<String> {
     lines.push(paint(Tone::Waiting, &format!("  {}{}", tool.full_cause, pin_note.unwrap_or_default())));
     match tool.pinned {
         Some(_) => lines.extend(difference(&tool.changes)),
+        // Without a pin, all of the definition is new.
         None => lines.extend(difference(&changes::between(&Value::Null, &tool.definition))),
     }
     for Finding { place, what, .. } in &tool.findings {
