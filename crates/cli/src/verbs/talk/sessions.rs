@@ -100,10 +100,12 @@ pub(crate) fn session_failure(error: &StoreError) -> Failure {
 /// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
 async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
-    let newest = match context.store() {
-        Ok(store) => store.sessions(&query).await.unwrap_or_default(),
+    let store = match context.store() {
+        Ok(store) => store,
         Err(failure) => return failure,
     };
+    // Without the list there is nothing to suggest, and `failure` says more than that the list cannot be read.
+    let Ok(newest) = store.sessions(&query).await else { return failure };
     if newest.is_empty() {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
