@@ -28,8 +28,8 @@ pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desire
     Ok(desired)
 }
 
-/// Connects the servers in `named`. If `named` is empty, takes all servers in their present state: the verb shows which
-/// servers cannot be used, and a daemon already knows the result of its own attempts.
+/// Connects the servers in `named`, or all servers if `named` is empty. In the second case, a daemon that lends its
+/// servers does not try failed ones again, because the verb shows them as failed.
 ///
 /// # Errors
 /// As for [`select_servers`] and [`Context::connect`].
@@ -122,6 +122,7 @@ impl Target {
         let owners =
             servers.clone().filter(|server| namings.iter().any(|naming| naming.may_produce(server.as_str(), selector)));
         let owners: BTreeSet<_> = owners.cloned().collect();
+        // A name in another style may belong to any server.
         Ok(Self::ModelName(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }
 
@@ -167,7 +168,7 @@ pub(crate) fn server_failures(host: &Host, named: &[String]) -> Vec<Failure> {
         .collect()
 }
 
-/// The messages, for a JSON document.
+/// Returns the messages of `failures`, which a JSON document has as warnings.
 pub(crate) fn failure_messages(failures: &[Failure]) -> Vec<String> {
     failures.iter().map(|failure| failure.message.clone()).collect()
 }

@@ -51,7 +51,9 @@ fn command_line() -> Command {
 
 fn page(command: &Command) -> io::Result<Page> {
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let command = command.clone().after_help(None::<&str>);
+    // `sections` renders the text below the options, so the page itself gets none.
+    let no_examples = None::<&str>;
+    let command = command.clone().after_help(no_examples);
     let man = Man::new(command).source(concat!("toolrack ", env!("CARGO_PKG_VERSION"))).manual("Toolrack");
     let mut roff = Vec::new();
     man.render(&mut roff)?;

@@ -20,7 +20,7 @@ pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 const COMMAND: &str = "toolrack";
 
 /// Returns the script that makes `shell` complete the words of `toolrack`. `program` is the first word of the command
-/// line that started this program in `folder`.
+/// line that started this program in `folder`; a `program` with a relative path stays relative if no `folder` is known.
 pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
     let program = Path::new(program);
     // The shell looks a bare name up on the PATH each time. A relative path is made absolute, because the script runs

@@ -89,6 +89,7 @@ pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
         return None;
     }
     let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
+    // At least one word before the tool is the command.
     let tool = after.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
     let (command, call) = after.split_at(tool);
     Some([before, call, &words[dashes..=dashes], command].concat())
@@ -104,7 +105,7 @@ fn take_from_servers(servers: &mut Vec<String>, one_off: &mut OneOffArgs) -> Res
     }
     let one_off = url.or(command);
     if one_off.is_some() && servers.is_empty() {
-        // The server counts as named, so the command fails if it cannot be used.
+        // The server for one command counts as named, so the command fails if that server cannot be used.
         servers.push(ONE_OFF_NAME.to_owned());
     }
     Ok(one_off)

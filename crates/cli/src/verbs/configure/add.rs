@@ -58,6 +58,7 @@ struct Addition {
 pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
     dialog::ask_for_missing(&mut args, context).await?;
     let follows_dashes = args.follows_dashes(words);
+    // `ask_for_missing` has made sure that there is a name.
     let name = parse_new_name(args.name.as_deref().unwrap_or_default())?;
     let target = args.target(follows_dashes).map_err(|error| invalid_options_failure(&error))?;
     let mut options = args.options;
@@ -200,6 +201,7 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     if !command.contains(char::is_whitespace) || exists(command) {
         return Ok(target);
     }
+    // A command with an open quotation mark becomes no words, which the last arm below refuses.
     let words = shell_words::split(command).unwrap_or_default();
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
@@ -236,6 +238,7 @@ fn looks_like_address(word: &str) -> bool {
     let (host, port) = authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
     let is_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
     let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    // No top-level domain has only one letter.
     let is_domain = host.rsplit_once('.').is_some_and(|(before, last)| {
         before.split('.').all(is_label) && last.len() >= 2 && last.chars().all(|c| c.is_ascii_alphabetic())
     });
@@ -243,7 +246,7 @@ fn looks_like_address(word: &str) -> bool {
     is_host && (is_port || (has_path && port.is_none()))
 }
 
-/// Returns the failure for words after a URL that are not options.
+/// Returns the failure for words that follow a URL and are not options.
 fn invalid_options_failure(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let first = rendered.lines().next().unwrap_or_default();
@@ -307,6 +310,7 @@ fn build_entry(target: &Target, options: &AddOptions, context: &Context) -> Resu
         }
     }
     if !options.env.is_empty() {
+        // `ask_for_values` has given every variable a value.
         let pairs = options.env.iter().cloned();
         put("env", pairs.map(|(name, value)| (name, value.unwrap_or_default().into())).collect::<Map<_, _>>().into());
     }

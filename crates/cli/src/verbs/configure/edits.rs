@@ -109,7 +109,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Prints `done` after an edit, or the diff of a dry run.
+/// Prints `done_message` after an edit, or the diff after a dry run.
 pub(crate) async fn report(done_message: &str, document: &Document, context: &Context) -> Result<(), Failure> {
     if context.screen.json() {
         return context.screen.document(document).await;

@@ -133,6 +133,7 @@ fn offer_state(offer: &Offer, found: &Found, loaded: &Loaded) -> OfferState {
             || entry.hash == entry_secrets::hash_without_secrets(&offer.name, &offer.entry);
         return if is_same { OfferState::Same } else { OfferState::Taken };
     }
+    // There always is a first offer of this name: at least `offer` itself has the name.
     let first = found.named(&offer.name).next();
     match first {
         Some(first) if std::ptr::eq(first, offer) => OfferState::New,

@@ -59,6 +59,7 @@ pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Fai
 async fn forget_switch(entry: &Entry, edit_target: &EditTarget, context: &Context) -> Result<(), Failure> {
     let local_path = edits::target_for_new_entry(Scope::Local, context).path;
     let is_switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local_path);
+    // Entries of the same name in other files (`shadows`) remain, and the `enabled` then applies to one of them.
     if !is_switched_here || edit_target.path == local_path || !entry.shadows.is_empty() {
         return Ok(());
     }

@@ -45,6 +45,7 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
     let loaded = context.load().await?;
     let entry = edits::find_entry(&loaded, name)?;
     if !entry.is_valid {
+        // For a broken entry, this failure names the place of the entry.
         return Err(reach::no_such_server(name, &loaded, Exit::Usage));
     }
     let edit_target = match args.write.scope {
@@ -56,7 +57,7 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
     let (path, server, dry_run) = (edit_target.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
     let is_override = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
-    // An `enabled` in another file is removed if the entry without it already has the new state.
+    // An `enabled` outside the entry's own file is removed if the entry itself already has the new state.
     let is_override_needless = is_override && entry.enabled != enabled && entry.enabled_itself == enabled;
     let edited = edits::run(name, move || {
         if is_override_needless {

@@ -80,6 +80,7 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
 /// Returns a check for each configuration file that exists, and one for each problem of a file.
 fn file_checks(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
+    // Warnings about rules of `[policy]` that name no configured server.
     let idle = loaded.idle_rules();
     for file in &loaded.files {
         let path = file.path.display().to_string();
@@ -133,6 +134,7 @@ fn others_can_read(_: &Path) -> bool {
 async fn data_check(context: &Context) -> Vec<Check> {
     let path = context.store().map_or_else(|_| database::file(&context.places), |store| store.path().to_owned());
     let path = path.display().to_string();
+    // Reading the approvals shows whether the database works.
     vec![match context.approvals().await {
         Ok(_) if context.has_store() => Check::good("data", &path, "can be read and written"),
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),
@@ -161,7 +163,7 @@ async fn secrets_check(context: &Context) -> Option<Check> {
     })
 }
 
-/// Checks which layers of a sandbox this system can enforce.
+/// Reports which layers of a sandbox this system can enforce.
 fn sandbox_checks() -> impl Iterator<Item = Check> {
     supervisor::Layer::ALL.iter().map(|layer| Check::good("sandbox", layer.word(), layer.coverage()))
 }
@@ -244,6 +246,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context:
         };
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
         let pending_check = Check::doubtful("trust", &entry.name, message).hint(hint);
+        // A waiting entry fails the command only if the user has named it.
         checks.push(if named.is_empty() { pending_check } else { pending_check.failing_with(Exit::NotTrusted) });
         return checks;
     }
@@ -294,7 +297,7 @@ async fn placeholder_and_program_check(name: &str, spec: &ServerSpec, context: &
     }
 }
 
-/// Connects each server, and reports at which step a connection failed. Skips the servers in `failed`, whose other
+/// Connects each server, and reports at which step a connection failed. Skips the servers in `unusable`, whose other
 /// checks show that they cannot start.
 async fn connection_checks(
     loaded: &Loaded,

@@ -33,6 +33,7 @@ pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failu
     let named = &args.filter.servers;
     let loaded = context.load().await?;
     let mut servers = render::broken_servers(&loaded, named);
+    // Unknown names stay in this list, so that connecting refuses them.
     let mut usable = named.clone();
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // If the user named only broken entries, there is nothing to connect to.

@@ -52,6 +52,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     let mut servers = Vec::new();
     for name in &args.filter.servers {
         let source = edits::find_entry(&loaded, name)?.source.path.as_ref();
+        // A server that no file configures has an empty source in the log.
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
     // With `--lines 0`, the newest line is read as well: what follows it is what `--follow` prints.

@@ -74,6 +74,8 @@ async fn connect(
     tokio::pin!(connecting);
     let host = loop {
         tokio::select! {
+            // Events come first, so that each gets the time at which it happened. A missed event only leaves its server
+            // without a time.
             biased;
             event = events.recv() => event.into_iter().for_each(&mut record_time),
             host = &mut connecting => break host?,

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
         let page = page(&why, context.screen.layout());
         context.screen.page(page).await?;
     }
-    // The server in question cannot be used, so the command ends with the same exit code as a call.
+    // If the tool is missing because its server cannot be used, the command ends with the same exit code as a call.
     let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == target.server());
     if let Some(failure) = status.and_then(|status| reach::server_failure(&host, &status)) {
         return Err(failure);
@@ -47,7 +47,8 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
     Ok(if why.known { Exit::Ok } else { Exit::Tool })
 }
 
-/// The verdict, and a line for each step from the configuration to the name. The first step that failed is the reason.
+/// The verdict, and a line for each step from the configuration to the name that models see. The first step that failed
+/// is the reason.
 fn page(why: &Why, layout: Layout) -> String {
     let rows = steps(&why.steps, layout);
     let is_tool = why.selector.contains('/');

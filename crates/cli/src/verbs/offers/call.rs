@@ -79,7 +79,7 @@ pub(crate) struct CallArgs {
 }
 
 pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failure> {
-    // Check the command line before starting anything.
+    // Check the command line before starting anything. A call such as `f(a: 1)` gets a hint with the right words.
     let corrected_words = arguments::as_command_line(&args.selector, &args.arguments);
     let with_call_hint = |failure: Failure| match &corrected_words {
         Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
@@ -99,6 +99,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
     // Leave the arguments for a tool in quarantine unchecked: its call fails anyway, and the quarantine is the more
     // important reason.
     let is_checked = !args.no_validate && host.catalog().quarantined_tool(&catalog_tool.selector()).is_none();
+    // The host has left out tools whose schemas cannot be parsed.
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let with_tool_hint = |failure: Failure| {
         failure
@@ -171,6 +172,7 @@ pub(crate) async fn find_tool(
         Some(catalog_tool) => Ok((host, catalog_tool.clone())),
         None => {
             let mut failure = unknown_tool(&host, &catalog.unknown(selector), &target);
+            // A hint with a similar name stays as it is; only the one that names a command is changed.
             if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
                 // A server for one command has no name that the next command could use.
                 if let Some(one_off) = context.one_off() {
@@ -211,13 +213,13 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
         return failure;
     }
     let catalog = host.catalog();
-    let server_tools = || catalog.tools().filter(|entry| Some(&entry.server) == named_server);
+    let server_tools = || catalog.tools().filter(|listed| Some(&listed.server) == named_server);
     let mut message = format!("there is no tool `{selector}`");
     if named_server.is_some() && server_tools().next().is_none() {
         message.push_str(": its server is connected, and offers no tools");
     }
     let server_tools = server_tools();
-    let similar = closest(tool, server_tools.map(|entry| entry.tool().name.as_str()));
+    let similar = closest(tool, server_tools.map(|listed| listed.tool().name.as_str()));
     let hint = match (similar, named_server, unknown.suggestions.as_slice()) {
         (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
@@ -238,6 +240,7 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
             Target::Tool { .. } => return None,
             Target::ModelName(_) => selector.strip_prefix(&model_prefix).unwrap_or(selector),
         };
+        // The names of unusable tools are stored in this form.
         let tool = text::for_line(tool);
         let why = &status.unusable.iter().find(|unusable| unusable.name == tool)?.why;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
@@ -292,8 +295,8 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) ->
         // The error text of a tool does not belong in the output file.
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
-        let pages = deliver::Pages { escaped: render::page(&outcome), plain };
-        deliver::deliver(&render::raw(&outcome), pages, output, &context.screen).await?;
+        let text = deliver::TextForms { escaped: render::page(&outcome), plain };
+        deliver::deliver(&render::raw(&outcome), text, output, &context.screen).await?;
         for warning in &outcome.warnings {
             context.screen.warning(warning);
         }

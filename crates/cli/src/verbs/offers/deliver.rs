@@ -21,15 +21,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The output as a page for users, and for other programs.
-pub(crate) struct Pages {
+/// The text of a result in two forms: for users at a terminal, and for other programs.
+pub(crate) struct TextForms {
     /// The text, with escapes for characters that a terminal would interpret.
     pub(crate) escaped: String,
     /// The text exactly as it came; `None` if the text is only for users, such as the message of a tool that failed.
     pub(crate) plain: Option<String>,
 }
 
-/// Shows a result whose pieces are rendered as `pages`, or writes it to `output`.
+/// Shows a result, or writes it to `output`. The result comes in two ways: as its `pieces`, and as one text.
 ///
 /// If exactly one piece is not text, the file gets that piece, and the texts go to stderr. If all pieces are text, the
 /// file gets all of them. Without a file, a result that consists of bytes goes to stdout unchanged, unless stdout is a
@@ -40,22 +40,22 @@ pub(crate) struct Pages {
 /// the second case, the page is shown nevertheless: the user could see the result only by another call.
 pub(crate) async fn deliver(
     pieces: &[Raw<'_>],
-    Pages { escaped: page, plain }: Pages,
+    TextForms { escaped: page, plain }: TextForms,
     output: Option<&Path>,
     screen: &Screen,
 ) -> Result<(), Failure> {
     // Bytes that could be commands to a terminal are never written to one.
     let output = output.filter(|file| !(output::is_stdout(file) && screen.is_terminal()));
     let Some(file) = output else {
-        return match pieces {
-            [Raw::Bytes(encoded)] if !screen.is_terminal() => match BASE64.decode(encoded) {
-                Ok(bytes) => screen.bytes(bytes, None).await,
+        let stdout = None;
+        return match (pieces, plain) {
+            ([Raw::Bytes(encoded)], _) if !screen.is_terminal() => match BASE64.decode(encoded) {
+                Ok(bytes) => screen.bytes(bytes, stdout).await,
+                // For bytes that are not Base64, the page has a label.
                 Err(_) => screen.verbatim(page).await,
             },
-            _ if !screen.is_terminal() && plain.is_some() => {
-                screen.bytes(plain.unwrap_or_default().into_bytes(), None).await
-            }
-            pieces => {
+            (_, Some(plain)) if !screen.is_terminal() => screen.bytes(plain.into_bytes(), stdout).await,
+            (pieces, _) => {
                 screen.verbatim(page).await?;
                 if screen.is_terminal() && pieces.iter().any(is_bytes) {
                     screen.note("`-o FILE` writes what is not text into a file");
@@ -71,6 +71,7 @@ pub(crate) async fn deliver(
             return Err(failure);
         }
     };
+    // The file gets only the piece that is not text, so the texts go to stderr.
     if pieces.len() > 1 && pieces.iter().any(is_bytes) {
         screen.safe_note(&page);
     }

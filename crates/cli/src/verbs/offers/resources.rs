@@ -84,6 +84,7 @@ pub(crate) async fn read(args: ReadArgs, context: &Context) -> Result<Exit, Fail
 
 /// Prints the resource as it is now.
 async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Context) -> Result<(), Failure> {
+    // The parser has refused a command line without a URI.
     let uri = args.uri.as_deref().unwrap_or_default();
     let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::from_call_error(&error))?;
     if context.screen.json() {
@@ -100,8 +101,8 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
         // The next version must begin on a new line.
         plain.push('\n');
     }
-    let pages = deliver::Pages { escaped: render::read_page(&contents), plain: Some(plain) };
-    deliver::deliver(&pieces, pages, args.output.as_deref(), &context.screen).await
+    let text = deliver::TextForms { escaped: render::read_page(&contents), plain: Some(plain) };
+    deliver::deliver(&pieces, text, args.output.as_deref(), &context.screen).await
 }
 
 /// Prints the resource, and again after each change. Subscribes first, so that no change is missed.
@@ -110,7 +111,8 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
 /// When the server has no subscriptions or refuses this one, and when it is gone for good.
 async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Context) -> Result<Exit, Failure> {
     let mut events = host.events();
-    let subscriptions = Subscriptions::new(1);
+    let max_resources = 1;
+    let subscriptions = Subscriptions::new(max_resources);
     let uri = args.uri.as_deref().unwrap_or_default();
     subscriptions.subscribe(host, server.as_str(), uri).await.map_err(|error| match error {
         SubscribeError::Call(error) => Failure::from_call_error(&error),
@@ -121,6 +123,7 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Con
         // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
         context.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
+            // Only one resource can have changed.
             _ = subscriptions.updated() => {}
             failure = wait_until_lost(host, server, &mut events) => return Err(failure),
         }

@@ -16,6 +16,9 @@ use crate::{
 };
 use render::{Detail, ListedTool};
 
+/// The most bytes of the searched words that a message repeats.
+const MAX_REPEATED_BYTES: usize = 200;
+
 /// `tools`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -135,6 +138,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
         // The user may also have misspelt the name of a server.
         Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
             let no_server = reach::no_such_server(word, loaded, Exit::Usage);
+            // The files have problems, which are the more important reason.
             if no_server.code != "UNKNOWN_SERVER" {
                 return Err(no_server);
             }
@@ -181,7 +185,7 @@ fn empty_list_message(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();
     };
-    let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, 200)));
+    let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, MAX_REPEATED_BYTES)));
     let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
     match similar.as_slice() {
         [] => message,

@@ -133,6 +133,7 @@ pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, con
 }
 
 fn filter_query(filter: AuditFilter, context: &Context) -> AuditQuery {
+    // Without an earliest time if the clock cannot go back so far.
     let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: filter.server,

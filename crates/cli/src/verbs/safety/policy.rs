@@ -65,6 +65,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
     let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
     let claims = known_claims(entry, tool, context).await;
+    // Without known claims, the tool counts as one that claims nothing.
     let assumed_claims = claims.clone().unwrap_or_default();
     let policy = policy_for(&loaded, &caller);
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed_claims).with_caller(&caller);
@@ -73,6 +74,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
             let answers = store.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
             answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
         }
+        // Without a database, no answer is stored.
         Err(_) => None,
     };
     let document = TestDocument::new(&request, claims, &policy.explain(&request), answer);
@@ -97,7 +99,10 @@ fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
     match caller.way() {
         Way::Cli => loaded.settings.policy.clone(),
         // All other callers may also use the tools of the built-in servers, which only read.
-        _ => ask::rules(&RulesArgs::default(), loaded, &[]),
+        _ => {
+            let (typed_rules, own_servers) = (RulesArgs::default(), []);
+            ask::rules(&typed_rules, loaded, &own_servers)
+        }
     }
 }
 

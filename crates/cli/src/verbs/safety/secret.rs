@@ -1,4 +1,4 @@
-//! `toolrack secret set`, `list`, `rm` and `key`
+//! Runs `toolrack secret set`, `list`, `rm` and `key`.
 //!
 //! The user types values unseen, and only servers get them: nothing here prints a value.
 
@@ -20,8 +20,7 @@ use crate::{
 use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
 use render::{ListedSecret, SecretList};
 
-/// A value with fewer characters is not hidden where a server repeats it, because it would be found by chance in other
-/// text.
+/// A value with fewer bytes is not hidden where a server repeats it, because it would be found by chance in other text.
 const MIN_HIDDEN_LENGTH: usize = 6;
 
 /// `secret set --json`.
@@ -176,7 +175,10 @@ async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Fail
 async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
     let secret_store = context.secret_store();
     let moved = match args.to {
-        Some(to) => secret_store.move_key(to == KeyPlace::Keychain).await.map_err(|error| secrets_failure(&error))?,
+        Some(to) => {
+            let to_keychain = to == KeyPlace::Keychain;
+            secret_store.move_key(to_keychain).await.map_err(|error| secrets_failure(&error))?
+        }
         None => false,
     };
     let resealed = match args.rotate {

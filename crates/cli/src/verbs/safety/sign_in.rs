@@ -80,6 +80,7 @@ async fn connect_and_show(
     let mut tools = None;
     let mut failure = None;
     let host = context.connect(Desired::from([(name.clone(), spec)])).await?;
+    // The host has only this one server.
     for status in host.status() {
         tools = Some(status.tools);
         failure = reach::server_failure(&host, &status);
@@ -149,7 +150,7 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
 }
 
 /// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
-/// user's agreement, because their placeholders must not be filled in yet.
+/// user's agreement, because their placeholders must not be filled in yet, and entries whose URL has no value.
 async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
@@ -158,6 +159,7 @@ async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, c
         };
         let url = context.resolver().url(name, http).await.ok().and_then(|url| Url::parse(url.trim()).ok());
         let is_at_resource = url.is_some_and(|url| toolrack_auth::TokenKey::of(&url).resource == resource);
+        // The account without a name is stored with an empty one.
         if is_at_resource && http.oauth.account.as_deref().unwrap_or_default() == account {
             servers.push(name.to_string());
         }
@@ -202,7 +204,7 @@ async fn find_target(name: &str, account: &AccountArg, loaded: &Loaded, context:
 /// The action of `login`, in messages.
 const SIGN_IN: &str = "sign in to";
 
-/// The failure of `action` at a server, such as [`SIGN_IN`].
+/// Returns the failure of `action`, such as [`SIGN_IN`], at a server.
 fn sign_in_failure(action: &str, error: &AuthError, target: &Target) -> Failure {
     let Target { name, spec, .. } = target;
     let message = format!("cannot {action} `{name}` ({}): {error}", spec.source);

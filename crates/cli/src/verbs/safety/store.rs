@@ -25,7 +25,7 @@ use args::{MigrateArgs, StoreVerb};
 
 /// A file whose rows are moved into the database.
 struct Source {
-    /// The tenant; `None` for the daemon's own rows, and those of the team.
+    /// The tenant whose rows the file has; `None` if it has the rows of the daemon and of the team.
     tenant: Option<String>,
     /// The folder of the file.
     data_folder: PathBuf,
@@ -163,7 +163,7 @@ async fn move_all(
 ) -> Result<Vec<MovedFile>, Failure> {
     for source in sources {
         let store = source.open().await?;
-        // Fails if the rows cannot be moved; only this counts here. `move_rows` itself notices rows that were moved.
+        // Fails if the rows cannot be moved. Rows that were moved earlier pass: `move_rows` itself notices them.
         let checked = server.check_movable(source.tenant.as_deref(), &store).await;
         store.close().await;
         checked.map_err(|failure| with_source(failure, source))?;
@@ -186,7 +186,7 @@ async fn move_all(
     Ok(moved_files)
 }
 
-/// Adds to `failure` whose rows could not be moved.
+/// Completes `failure`: its message then says whose rows could not be moved.
 fn with_source(failure: Failure, source: &Source) -> Failure {
     let whose = match &source.tenant {
         Some(tenant) => format!("the rows of the tenant `{}`", text::for_line(tenant)),

@@ -104,7 +104,8 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
     if context.screen.json() {
         context.screen.document(&TrustDocument { trusted: &waiting }).await?;
     } else {
-        context.screen.page(render::trusted_page(&waiting, !args.yes, context.screen.layout())).await?;
+        let was_seen = !args.yes;
+        context.screen.page(render::trusted_page(&waiting, was_seen, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -137,6 +137,7 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
     if let Some(url) = &args.http {
         let running_daemon = || DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive);
         let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
+        // clap makes an empty text of `--http` without a value.
         let url = if url.is_empty() { default_url() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
@@ -178,7 +179,7 @@ fn command_name(client: Client, context: &Context) -> Result<String, Failure> {
     })
 }
 
-/// Returns whether users start the client from the desktop. It then has no PATH that a shell has set.
+/// Returns whether users start the client from the desktop. Such a client does not have the PATH that a shell sets.
 fn starts_from_the_desktop(client: Client) -> bool {
     match client {
         Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed | Client::Qbit => true,

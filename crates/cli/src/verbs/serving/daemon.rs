@@ -272,6 +272,7 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+/// Describes a running daemon, which always has a process and a URL.
 fn page(status: &StatusDocument) -> String {
     let total = status.servers.values().sum();
     let states: Vec<_> =
@@ -341,7 +342,8 @@ async fn wait_until_gone(record: &DaemonRecord) {
 
 async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure> {
     let path = background::log_path(context.places.data());
-    let text = background::read_end(&path, 0);
+    let first_byte = 0;
+    let text = background::read_end(&path, first_byte);
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
     if context.screen.json() {

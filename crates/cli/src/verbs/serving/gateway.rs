@@ -59,6 +59,7 @@ pub(crate) struct GatewayArgs {
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, context: &Context) -> Result<Exit, Failure> {
+    // In a shared daemon, only the daemon's own servers and rules apply, so options of this command need a host here.
     let has_no_options = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
     if has_no_options && let Some(daemon) = connect_to_daemon(context).await {
         return Box::pin(share(daemon, context)).await;
@@ -101,6 +102,7 @@ async fn serve_alone(
         asker: Arc::new(AnyClient::new()),
         on_failure: OnFailure::Reconnect,
     })?;
+    // Tells the log keeper where these servers are configured.
     running.log_source_adder()(&desired);
     let host = running.host().clone();
     let mut options = GatewayOptions::default();

@@ -110,9 +110,11 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
         descriptors::limit_connections(daemon_options(&args, &loaded.settings.serve, token), &context.screen);
     let certificate = CertificateFiles::from_args(&args);
     options.tls = certificate.as_ref().map(CertificateFiles::read).transpose()?;
-    warn_of_useless_rules(&args.rules, &loaded, &[], &context.screen);
+    // The rule for the daemon's own server is added once its name is known: `before_applying` in `start_world`.
+    let own_servers = [];
+    warn_of_useless_rules(&args.rules, &loaded, &own_servers, &context.screen);
     let world_options = WorldOptions::from_args(&args);
-    let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
+    let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &own_servers)));
     let (team, exporter) = match &args.team {
         Some(file) => {
             let ServedTeam { team, replica, exporter } = team::prepare(file, &args, &world_options, context).await?;
@@ -149,22 +151,22 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     if let Some(why) = why_unsent {
         context.screen.warning(&why);
     }
-    let current = daemon.current();
+    let current_world = daemon.current();
     let commands = async {
         if let Some(command_socket) = command_socket
-            && let Err(error) = lend(command_socket, context, &current, args.grace, Verb::run_lent).await
+            && let Err(error) = lend(command_socket, context, &current_world, args.grace, Verb::run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }
     };
     let renewals = async {
         if let Some((files, tls)) = certificate.zip(options.tls) {
-            files.follow_until(tls, &world_options.watcher, current.ending()).await;
+            files.follow_until(tls, &world_options.watcher, current_world.ending()).await;
         }
     };
     let exports = async {
         if let Some(exporter) = exporter {
-            exporter.run_until(current.ending()).await;
+            exporter.run_until(current_world.ending()).await;
         }
     };
     let background_work = async { tokio::join!(commands, renewals, exports) };
@@ -176,7 +178,8 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
 
 /// Returns the options from the command line and from `[serve]`. All other options have the daemon's defaults.
 fn daemon_options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> Options {
-    let defaults = Options::local(0, token);
+    let unused_port = 0; // `listen` below replaces the address.
+    let defaults = Options::local(unused_port, token);
     Options {
         listen: args.listen,
         hosts: args.allow_host.clone(),
@@ -372,7 +375,8 @@ fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its `url` is not a URL".to_owned()))?;
             let browser = DashboardBrowser::bind(channels).await.map_err(|error| to_no_sign_in(&error.into()))?;
             let destination = Destination { server: &server, url: &url, spec: &http };
-            sign_in.login(destination, &[], &browser).await.map(drop).map_err(|error| to_no_sign_in(&error))
+            let scopes = []; // The entry or the server names the scopes.
+            sign_in.login(destination, &scopes, &browser).await.map(drop).map_err(|error| to_no_sign_in(&error))
         })
     })
 }

@@ -384,7 +384,7 @@ pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, F
     unused.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
-/// Returns a pattern for all tools of a server.
+/// Returns a pattern for all tools of a server; `None` if a pattern cannot contain the server's name.
 pub(crate) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
     format!("{server}/*").parse().ok()
 }
@@ -426,6 +426,7 @@ fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
         let mut servers = status.iter().filter(|server| pattern.may_cover_server(server.name.as_str())).peekable();
         let are_connected =
             servers.peek().is_some() && servers.all(|server| matches!(server.state, State::Connected { .. }));
+        // Without a slash, a pattern may name the server and the tool in several ways.
         let readings = pattern.every_reading();
         let matches = |tool: &CatalogTool| {
             let (server, name) = (tool.server.as_str(), &*tool.tool().name);
@@ -448,9 +449,9 @@ pub(crate) fn turn_failure(error: &AgentError) -> Failure {
     }
 }
 
-/// Returns the exit code or the failure for a turn that has ended with `end`. `unasked` are the tools that needed an
-/// approval when no user could be asked.
-pub(crate) fn turn_exit(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
+/// Returns the exit code or the failure for a turn that has ended with `end`. `unapproved_tools` are the tools that
+/// needed an approval when no user could be asked.
+pub(crate) fn turn_exit(end: &End, unapproved_tools: &[String]) -> Result<Exit, Failure> {
     let limit_failure = |code, message: &str| Failure::new(Exit::TurnLimit, code, message);
     let limit_error = |code, message: &str, option: &str| {
         let hint = format!("allow more with {option}, or go on with `toolrack ask --session last \"go on\"`");
@@ -467,15 +468,16 @@ pub(crate) fn turn_exit(end: &End, unasked: &[String]) -> Result<Exit, Failure> 
         End::Repeating => Err(limit_failure("REPEATING", "the model made the same call again and again")
             .hint("ask in another way, or choose another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
-        _ => match unasked {
+        // The turn has an answer, or was cancelled.
+        _ => match unapproved_tools {
             [] => Ok(Exit::Ok),
             [first, ..] => Err(Failure::new(
                 Exit::Denied,
                 "APPROVAL_NEEDED",
                 format!(
                     "{} needed an approval, and there is no person to ask: {}",
-                    count(unasked.len(), "call"),
-                    unasked.join(", ")
+                    count(unapproved_tools.len(), "call"),
+                    unapproved_tools.join(", ")
                 ),
             )
             .hint(format!("allow it with --allow '{first}'"))),

@@ -129,6 +129,7 @@ impl Conversation {
     fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
         let OpenedSession { messages, interrupted_turn: open } = opened;
         let messages = match open {
+            // The limits do not matter, because this turn does not run.
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
             None => messages,
         };
@@ -273,7 +274,7 @@ impl Chat<'_> {
         exit
     }
 
-    /// Runs one turn that begins with the messages `next`, and stores it. Returns the conversation with this turn, and
+    /// Runs one turn that begins with `new_messages`, and stores it. Returns the conversation with this turn, and
     /// how the turn ended.
     ///
     /// # Errors

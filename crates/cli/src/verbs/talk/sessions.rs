@@ -100,17 +100,19 @@ pub(crate) fn session_failure(error: &StoreError) -> Failure {
 /// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
 async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
-    let newest = match context.store() {
-        Ok(store) => store.sessions(&query).await.unwrap_or_default(),
+    let store = match context.store() {
+        Ok(store) => store,
         Err(failure) => return failure,
     };
+    // Without the list there is nothing to suggest, and `failure` says more than that the list cannot be read.
+    let Ok(newest) = store.sessions(&query).await else { return failure };
     if newest.is_empty() {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
     let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
     let suggested = by_exact_title.or_else(|| {
-        // Compare with as many characters of each id as the user typed, but at least 8.
+        // Compare with as many characters of each id as the user typed, but at least 8, which lists always show.
         let id_starts = newest.iter().map(|session| session.id.to_string());
         let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
         let similar = closest(typed, id_starts.iter().map(String::as_str));
@@ -184,8 +186,9 @@ async fn transcript(
     start: u64,
     context: &Context,
 ) -> Result<(ShownSession, Vec<TranscriptMessage>), Failure> {
+    let limit = usize::MAX;
     let messages =
-        context.store()?.messages(session.id, start, usize::MAX).await.map_err(|error| session_failure(&error))?;
+        context.store()?.messages(session.id, start, limit).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
     let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((ShownSession::new(session.clone(), &conceal), messages))

@@ -7,7 +7,7 @@ use toolrack_host::text;
 
 use crate::render::{Tone, paint};
 
-/// The settings of the model, a line each; `None` when there are none.
+/// Returns the settings of the model, one on each line, or `None` if there are none.
 pub(crate) fn page(model: &ModelChoice, file: &Path) -> Option<String> {
     let view = model.view();
     let settings = view.as_object()?.iter().map(|(name, value)| {

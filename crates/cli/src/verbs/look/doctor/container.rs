@@ -59,6 +59,7 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, context: &Context) -> 
             return vec![Check::bad("container", name, message, Exit::Unreachable).hint(hint)];
         }
     };
+    // In the plan, the placeholders of the entry have their values.
     let image = plan.container.as_ref().map_or(container, |plan| &plan.container);
     vec![engine, image_check(name, image, &inspection)]
 }

@@ -5,8 +5,8 @@ use toolrack_host::{Host, findings::Finding};
 
 use super::render::Check;
 
-/// The most findings that are shown; further ones are counted.
-const MAX_FINDINGS: usize = 30;
+/// The number of checks after which findings are only counted, and no longer shown.
+const MAX_CHECKS: usize = 30;
 
 /// Returns the checks of tools in quarantine, and of the findings in all definitions.
 pub(super) fn checks(host: &Host) -> Vec<Check> {
@@ -22,7 +22,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     let mut unshown = 0_usize;
     for ((server, tool), findings) in host.catalog().findings() {
         for Finding { place, what, .. } in findings {
-            if checks.len() >= MAX_FINDINGS {
+            if checks.len() >= MAX_CHECKS {
                 unshown += 1;
                 continue;
             }

@@ -109,6 +109,7 @@ impl Server {
             State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
             State::PendingTrust => Some(Exit::NotTrusted),
             State::NeedsAuth { .. } => Some(Exit::SignIn),
+            // Only a broken entry has no transport.
             _ if self.transport.is_none() => Some(Exit::Usage),
             _ => Some(Exit::Unreachable),
         }
@@ -216,7 +217,7 @@ fn describe_state(state: &State, layout: Layout) -> (Sign, Tone, String) {
 mod tests {
     use super::*;
 
-    const LOOK: Layout = Layout { unicode: true, width: 80 };
+    const LAYOUT: Layout = Layout { unicode: true, width: 80 };
 
     fn server(name: &str, state: State) -> Server {
         Server {
@@ -254,7 +255,7 @@ mod tests {
             server("i", State::Disabled),
             server("j", State::Failed { error: error() }),
         ];
-        insta::assert_snapshot!(plain(&page(&servers, LOOK)), @r"
+        insta::assert_snapshot!(plain(&page(&servers, LAYOUT)), @r"
         ✔ a         stdio  user  connected (1 tool)
         ✔ b-longer  stdio  user  connected (23 tools)
         ⚠ c         stdio  user  connected · tools failed — no \u{1b}[2Jroute
@@ -270,7 +271,7 @@ mod tests {
         ✘ j         stdio  user  failed — no \u{1b}[2Jroute
           configured in /home/ada/mcp.json
         ");
-        let ascii = Layout { unicode: false, ..LOOK };
+        let ascii = Layout { unicode: false, ..LAYOUT };
         assert!(plain(&page(&servers, ascii)).is_ascii());
     }
 }

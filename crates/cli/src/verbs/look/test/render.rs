@@ -83,7 +83,7 @@ fn block(server: &TestedServer, layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// The server's instructions for models, below its name: only the beginning, unless `is_full`.
+/// Returns lines with the server's instructions for models: only the beginning, unless `is_full`.
 pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> Vec<String> {
     let Some(words) = words.map(str::trim).filter(|words| !words.is_empty()) else { return Vec::new() };
     let full_command = format!("toolrack tools {} --full", text::for_line(server));

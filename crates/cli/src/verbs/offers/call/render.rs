@@ -119,6 +119,7 @@ pub(crate) fn content(content: &Content) -> String {
         Content::ResourceLink { uri, name, .. } => {
             let name = name.as_deref().unwrap_or_default();
             let words = format!("[link {} {}]", text::for_line(name), text::for_line(uri));
+            // A link without a name has left two blanks.
             paint(Tone::Faint, &words.replace("  ", " "))
         }
         Content::Other(value) => json(value),
@@ -144,6 +145,7 @@ pub(crate) fn json(value: &Value) -> String {
 }
 
 fn pretty(value: &Value) -> String {
+    // A JSON value can always be written.
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn document<'a>(
     servers: &'a [ServerStatus],
     warnings: &'a [String],
 ) -> Document<'a> {
-    let tools = tools.iter().map(|shown| tool_document(&shown.tool, shown.score, None)).collect();
+    let verdict = None; // Only a tool that the user named has a verdict.
+    let tools = tools.iter().map(|shown| tool_document(&shown.tool, shown.score, verdict)).collect();
     Document { tools, servers: with_instructions(servers), warnings }
 }
 
@@ -70,20 +71,21 @@ pub(crate) fn single_tool_document<'a>(
     servers: &'a [ServerStatus],
     warnings: &'a [String],
 ) -> Document<'a> {
-    Document { tools: vec![tool_document(tool, None, Some(verdict))], servers: with_instructions(servers), warnings }
+    let score = None; // The user did not search.
+    Document { tools: vec![tool_document(tool, score, Some(verdict))], servers: with_instructions(servers), warnings }
 }
 
-fn tool_document<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a CallVerdict>) -> Tool<'a> {
-    let tool = entry.tool();
+fn tool_document<'a>(catalog_tool: &'a CatalogTool, score: Option<f32>, policy: Option<&'a CallVerdict>) -> Tool<'a> {
+    let tool = catalog_tool.tool();
     Tool {
-        name: &entry.name,
-        server: entry.server.as_str(),
+        name: &catalog_tool.name,
+        server: catalog_tool.server.as_str(),
         tool: &tool.name,
         title: tool.title.as_deref().or(tool.annotations.title.as_deref()),
         description: tool.description.as_deref(),
         input_schema: &tool.input_schema,
         annotations: &tool.annotations,
-        tokens: entry.tokens(),
+        tokens: catalog_tool.tokens(),
         score,
         policy,
     }
@@ -107,14 +109,14 @@ pub(crate) fn page(tools: &[ListedTool], servers: &[ServerStatus], detail: Detai
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        let tokens: usize = tools_of_server.iter().map(|entry| entry.tool.tokens()).sum();
+        let tokens: usize = tools_of_server.iter().map(|listed| listed.tool.tokens()).sum();
         let about = format!("({}, about {})", count(tools_of_server.len(), "tool"), count(tokens, "token"));
-        let name = tools_of_server.first().map_or("", |entry| entry.tool.server.as_str());
+        let name = tools_of_server.first().map_or("", |listed| listed.tool.server.as_str());
         lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
         let status = servers.iter().find(|status| status.name.as_str() == name);
         lines.extend(instructions(name, status.and_then(|status| status.instructions.as_deref()), is_full));
-        for entry in tools_of_server {
-            lines.extend(tool_lines(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
+        for listed in tools_of_server {
+            lines.extend(tool_lines(&listed.tool, &listed.tool.tool().name, "  ", with_schema));
         }
     }
     lines.join("\n")
@@ -122,17 +124,20 @@ pub(crate) fn page(tools: &[ListedTool], servers: &[ServerStatus], detail: Detai
 
 /// Tools of any server, in the given order, each with its server.
 pub(crate) fn ranked(tools: &[ListedTool], with_schema: bool) -> String {
-    let lines = tools.iter().flat_map(|ListedTool { tool, .. }| tool_lines(tool, &tool.selector(), "", with_schema));
+    let indent = "";
+    let lines =
+        tools.iter().flat_map(|ListedTool { tool, .. }| tool_lines(tool, &tool.selector(), indent, with_schema));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The lines for a tool, which is shown under `name`. Each line begins with `indent`.
-fn tool_lines(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
-    let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
-    let badge = badge(&entry.tool().annotations)
+fn tool_lines(catalog_tool: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
+    // The host has left out tools whose schemas cannot be parsed.
+    let schema: Value = serde_json::from_str(catalog_tool.tool().input_schema.get()).unwrap_or_default();
+    let badge = badge(&catalog_tool.tool().annotations)
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
     let mut lines = vec![format!("{indent}{}{badge}", signature(name, &schema))];
-    let description = entry.tool().description.as_deref().unwrap_or_default().trim();
+    let description = catalog_tool.tool().description.as_deref().unwrap_or_default().trim();
     if let Some(first) = description.lines().next() {
         let first = format!("{indent}    {}", text::for_line(first.trim()));
         lines.push(one_line(&paint(Tone::Faint, &first)));

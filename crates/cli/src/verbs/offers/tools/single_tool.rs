@@ -18,17 +18,18 @@ const MAX_FIELD_BYTES: usize = 300;
 /// Shows everything that the server says about the tool, and whether a model may call it.
 ///
 /// Unless `is_full`, long descriptions are cut, so that the lines above them do not scroll away.
-pub(crate) fn page(entry: &CatalogTool, verdict: &CallVerdict, detail: Detail) -> String {
+pub(crate) fn page(catalog_tool: &CatalogTool, verdict: &CallVerdict, detail: Detail) -> String {
     let Detail { with_schema, is_full } = detail;
-    let tool = entry.tool();
+    let tool = catalog_tool.tool();
+    // The host has left out tools whose schemas cannot be parsed.
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let badge = badge(&tool.annotations)
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
-    let name = paint(Tone::Strong, &text::for_line(&entry.selector()));
-    let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &entry.name))];
+    let name = paint(Tone::Strong, &text::for_line(&catalog_tool.selector()));
+    let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &catalog_tool.name))];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
     lines.extend(title.map(|title| one_line(&format!("  {}", text::for_line(title)))));
-    let full_command = format!("toolrack tools {} --full", text::for_line(&entry.selector()));
+    let full_command = format!("toolrack tools {} --full", text::for_line(&catalog_tool.selector()));
     let description = tool.description.as_deref().unwrap_or_default().trim();
     let description = match is_full {
         true => text::for_terminal(description).lines().map(str::to_owned).collect(),
@@ -71,6 +72,7 @@ fn row(argument: &ListedArgument, is_full: bool) -> Vec<Cell> {
     };
     let about = argument.about.as_deref().unwrap_or_default();
     let words = [
+        // A blank cell indents the row.
         (Tone::Plain, " ".to_owned()),
         (Tone::Strong, text::for_line(&argument.name).into_owned()),
         (Tone::Plain, escaped(&argument.expected)),

@@ -128,6 +128,7 @@ fn verify_folder(args: &VerifyExportArgs) -> KeysAndReports {
     };
     let logs = match &keys {
         Ok(keys) => verify(&folder, keys),
+        // The caller reports only why the keys cannot be read.
         Err(_) => Ok(Vec::new()),
     };
     (keys, logs)
@@ -144,7 +145,8 @@ fn read_key(path: &Path) -> Result<PublicKey, Failure> {
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
-    /// The public keys that the folder has beside the exported objects.
+    /// The public keys that the folder has beside the exported objects. Leaves out what is no key: without its key, no
+    /// signature counts as right.
     fn keys(&self) -> Vec<PublicKey> {
         let names = self.names("keys").unwrap_or_default();
         let read = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();

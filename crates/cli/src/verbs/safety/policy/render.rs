@@ -235,6 +235,7 @@ pub(crate) fn answers_page(answers: &[StandingAnswer]) -> String {
                 Cell::new(Tone::Faint, answered_at(answer)),
                 Cell::new(Tone::Faint, answer.way.clone()),
                 Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
+                // The beginning of the definition's hash is enough to compare.
                 Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),
                 Cell::new(Tone::Faint, answer.owner.as_ref().map(|owner| safe(&owner.name)).unwrap_or_default()),
             ]

@@ -11,6 +11,9 @@ use url::{Host, Url};
 
 use crate::{args::Scope, context::Context, error::Failure, verbs::configure::edits};
 
+/// The most bytes of a wrong address that its failure repeats.
+const MAX_SHOWN_BYTES: usize = 200;
+
 /// Returns the name of the server that has the address of the team's gateway. If there is no such server, adds one to
 /// the user's file.
 ///
@@ -47,7 +50,7 @@ pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context)
 /// Returns the address of the team's MCP endpoint. `to` is the address of the team or of the endpoint.
 fn gateway_url(to: &str) -> Result<Url, Failure> {
     let address_failure = || {
-        let message = format!("`{}` is not an address of a team", text::for_line(&text::clip(to, 200)));
+        let message = format!("`{}` is not an address of a team", text::for_line(&text::clip(to, MAX_SHOWN_BYTES)));
         Failure::usage(message).hint("it begins with https://, such as https://tools.example")
     };
     let mut url = Url::parse(to).map_err(|_| address_failure())?;
@@ -70,7 +73,7 @@ fn server_with_url(url: &Url, loaded: &Loaded) -> Option<String> {
     loaded.desired.iter().find(|(_, spec)| has_url(&spec.transport)).map(|(name, _)| name.to_string())
 }
 
-/// Returns the first part of the host's name, or `team` if the host has no name.
+/// Returns the first part of the host's name, or `team` for `localhost` and for a host without a name.
 fn default_name(url: &Url) -> String {
     let label = match url.host() {
         Some(Host::Domain(domain)) if domain != "localhost" => domain.split('.').next().unwrap_or_default().to_owned(),

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// How many rows of the daemon's log are searched for those about one tenant.
+/// How many of the newest rows of the daemon's log are searched for those about one tenant.
 const MAX_SEARCHED: usize = 10_000;
 
 /// A row, and the tenant in whose audit log it is.

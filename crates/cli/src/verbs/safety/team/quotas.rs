@@ -53,6 +53,7 @@ pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit
 /// The use of the quotas of a tenant.
 async fn tenant_usage(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
+    // A tenant without a store has used nothing yet.
     if let Some(store) = open_tenant_store(tenant, context.database_server()).await? {
         let resumed = quotas.resume(&store).await;
         store.close_at_exit().await;

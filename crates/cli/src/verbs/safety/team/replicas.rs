@@ -60,6 +60,7 @@ fn page(replicas: &[ShownReplica]) -> String {
     let line = |replica: &ShownReplica| {
         vec![
             Cell::new(Tone::Strong, text::for_line(&replica.address).into_owned()),
+            // The database counts in signed numbers, but never below zero.
             Cell::new(Tone::Plain, count(usize::try_from(replica.tenants).unwrap_or_default(), "tenant")),
             Cell::new(Tone::Faint, format!("heartbeat {}", replica.heartbeats)),
         ]

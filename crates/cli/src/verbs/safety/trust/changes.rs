@@ -20,7 +20,8 @@ pub(crate) struct Change {
 /// Returns the differences between two values, in the order of `after`. Removed fields come last.
 pub(crate) fn between(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
-    collect_changes("", Some(before), Some(after), &mut changes);
+    let root_path = "";
+    collect_changes(root_path, Some(before), Some(after), &mut changes);
     changes
 }
 

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolrack_host::{
     DefinitionHash,
     findings::{self, Finding},
@@ -133,7 +133,8 @@ fn block(tool: &ShownTool<'_>, layout: Layout) -> Vec<String> {
     lines.push(paint(Tone::Waiting, &format!("  {}{}", tool.full_cause, pin_note.unwrap_or_default())));
     match tool.pinned {
         Some(_) => lines.extend(difference(&tool.changes)),
-        None => lines.extend(difference(&changes::between(&Value::Null, &tool.definition))),
+        // Without a pin, every field of the definition is new.
+        None => lines.extend(difference(&changes::between(&Value::Object(Map::new()), &tool.definition))),
     }
     for Finding { place, what, .. } in &tool.findings {
         lines.push(format!("  {} {place}: {what}", paint(Tone::Bad, layout.sign(Sign::Doubtful))));
@@ -202,4 +203,33 @@ pub(crate) fn approved_page(shown: &[ShownTool<'_>], was_seen: bool, layout: Lay
         })
         .collect();
     blocks.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_tool_without_a_pin_each_field_is_shown_as_new() {
+        let tool = ShownTool {
+            server: "fs",
+            tool: "read",
+            source: "toolrack.toml",
+            cause: "too_many",
+            was: None,
+            full_cause: &Cause::TooMany,
+            since: None,
+            hash: DefinitionHash::from_bytes([0; 32]),
+            definition: json!({ "description": "Reads a file.", "name": "read" }),
+            pinned: None,
+            changes: Vec::new(),
+            findings: Vec::new(),
+        };
+        let shown = page(&[tool], Layout { unicode: true, width: 80 });
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        assert!(shown.contains("+ description: \"Reads a file.\"\n    + name: \"read\"\n"), "{shown}");
+        assert!(!shown.contains("null"), "{shown}");
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Pending<'a> {
     /// Findings at which the user should look before approving.
     points: Vec<String>,
     hash: &'a str,
-    /// Set if one of the user's own entries waits: a word in it that means something else in each folder.
+    /// The word because of which an entry of the user's own waits: it means something else in each folder.
     depends_on: Option<&'a str>,
     /// When another entry of this name was approved, in RFC 3339.
     approved_at: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// `before` is the approval of an earlier version of `entry`.
+    /// `earlier_approval` is the approval of an earlier version of `entry`.
     pub(crate) fn new(entry: &'a Entry, earlier_approval: Option<&Approval>) -> Self {
         let approval_time = earlier_approval.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
         let changes = earlier_approval.map(|approval| {

@@ -78,7 +78,8 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
     if context.screen.json() {
         context.screen.document(&ApproveDocument { approved: &shown }).await?;
     } else {
-        context.screen.page(quarantine::approved_page(&shown, must_ask, context.screen.layout())).await?;
+        let was_seen = must_ask;
+        context.screen.page(quarantine::approved_page(&shown, was_seen, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -36,8 +36,8 @@ pub(super) struct Document<'a> {
     connected: bool,
     created: bool,
     removed: bool,
-    /// Whether the file has exactly the bytes that it had before the program was connected, or an undo restores these
-    /// bytes.
+    /// Whether an undo restores, or has now restored, exactly the bytes that the file had before the program was
+    /// connected.
     exact: bool,
     dry_run: bool,
     diff: String,
@@ -197,6 +197,7 @@ pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String
 /// Returns the reason of the failure, without its excerpt of a file.
 pub(super) fn error_line(error: &ConnectError) -> String {
     match error {
+        // The line of the failure begins with `error: ` already.
         ConnectError::Edit(EditError::Unreadable(problem)) => format!("{problem:#}").replacen(": error: ", ": ", 1),
         error => with_causes(error),
     }

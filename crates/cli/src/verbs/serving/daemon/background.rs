@@ -54,7 +54,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) ->
             return Err(start_failure(exit, &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {
-            // No command would find a daemon that does not listen.
+            // No command would find a daemon that does not listen. Both calls fail only if it has ended meanwhile.
             let _ = child.kill();
             let _ = child.wait();
             let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());

@@ -216,6 +216,7 @@ fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &En
 fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
     let path = environment.get("PATH").map(|path| {
         let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+        // Cannot fail: a folder from a PATH does not contain the character that separates folders.
         std::env::join_paths(folders).unwrap_or_default()
     });
     let copied = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
@@ -246,7 +247,7 @@ fn quoted(word: &str) -> String {
     quoted
 }
 
-/// Replaces the unit at once, so that systemd never reads half of it. Makes its folder if there is none.
+/// Replaces the unit in one step, so that systemd never reads half of it. Makes its folder if there is none.
 fn write(unit: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = unit.parent() {
         fs::create_dir_all(folder)?;

@@ -21,6 +21,9 @@ const REPEATABLE_METHODS: &[&str] = &[
 /// Requests that change the connection for as long as it lasts.
 const LASTING_METHODS: &[&str] = &["logging/setLevel", "resources/subscribe"];
 
+/// The most bytes of a client's method that an error repeats.
+const MAX_METHOD_BYTES: usize = 100;
+
 /// The prefix of the ids of the gateway's own requests, which no client uses.
 const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 
@@ -119,11 +122,12 @@ impl Conversation {
             if REPEATABLE_METHODS.contains(&&*request.method) {
                 return true;
             }
+            // The id came as JSON.
             let id: Value = serde_json::from_str(id).unwrap_or_default();
             let message = format!(
                 "the toolrack daemon ended before it answered `{}`: it is not known whether this was carried out, and it is \
                  not repeated",
-                toolrack_host::text::clip(&request.method, 100),
+                toolrack_host::text::clip(&request.method, MAX_METHOD_BYTES),
             );
             let error = json!({ "code": SERVER_ERROR, "message": message, "data": { "code": "DAEMON_LOST" } });
             errors.push(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into_bytes());

@@ -71,6 +71,7 @@ struct ClientSide {
     /// The part of the client's current line that was read so far.
     partial_line: Vec<u8>,
     output: Stdout,
+    /// In a cell, because both directions of [`Self::forward`] note their lines in it.
     conversation: RefCell<Conversation>,
 }
 
@@ -84,7 +85,8 @@ enum ForwardEnd {
     LocalGateway(Result<Exit, Failure>),
 }
 
-/// Forwards the client's messages to `daemon`, and to the next backend each time that one ends, until the client ends.
+/// Forwards the client's messages to `daemon`, and each time that a backend ends, to the next one, until the client
+/// ends.
 ///
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot take the daemon's place either.
@@ -241,6 +243,7 @@ impl ClientSide {
     }
 }
 
+/// The failure when neither another daemon nor this process continues the conversation.
 fn takeover_failure() -> Failure {
     Failure::new(
         Exit::Unreachable,

@@ -84,6 +84,7 @@ async fn object_store(table: &AuditExportTable, context: &Context) -> Result<Arc
             object_store.begin_round().await.map_err(export_failure)?;
             Ok(Arc::new(object_store))
         }
+        // A kind of target that this program does not know. A bucket without `s3` was refused with the team file.
         (other, _) => Err(export_failure(format!("this program cannot write to {other}"))),
     }
 }

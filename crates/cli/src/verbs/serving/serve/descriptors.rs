@@ -29,13 +29,14 @@ pub(super) fn limit_connections(options: Options, screen: &Screen) -> Options {
     }
     Options {
         connections: max_connections,
+        // At least half of the connections stay for callers that have shown a valid token.
         unauthenticated: options.unauthenticated.min(max_connections / 2).max(1),
         ..options
     }
 }
 
 /// Returns how many connections `limit` open files allow: one for each file that is not reserved, or half of all files
-/// if that is more.
+/// if that is more; at least 2, of which one may be unauthenticated.
 fn connections_within(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_FILES).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }

@@ -43,7 +43,7 @@ struct Lender<'a, R> {
     /// The build of this program as it was when the daemon started: an update may replace its file.
     build: Option<Build>,
     context: &'a Context,
-    current: &'a CurrentWorld,
+    current_world: &'a CurrentWorld,
     guard: &'a SocketGuard,
     /// Runs a verb whose run mode is [`RunMode::Lent`].
     run: R,
@@ -59,18 +59,18 @@ pub(super) struct CommandSocket {
 pub(super) async fn lend(
     command_socket: CommandSocket,
     context: &Context,
-    current: &CurrentWorld,
+    current_world: &CurrentWorld,
     grace: Duration,
     run: impl AsyncFn(Verb, &Context) -> Result<Exit, Failure>,
 ) -> io::Result<()> {
     let CommandSocket { socket, guard } = command_socket;
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let lender = Lender { build: Build::current(), context, current, guard: &guard, run };
+    let lender = Lender { build: Build::current(), context, current_world, guard: &guard, run };
     let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {
-            () = current.ending() => break,
+            () = current_world.ending() => break,
             Some(()) = commands.next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
@@ -86,6 +86,7 @@ pub(super) async fn lend(
         }
     }
     drop(socket);
+    // Commands that take longer are dropped.
     let _ = timeout(grace, async { while commands.next().await.is_some() {} }).await;
     Ok(())
 }
@@ -117,6 +118,7 @@ impl Command {
             Some(ToDaemon::Hello(hello)) => (hello, false),
             Some(ToDaemon::Compare(hello)) => (hello, true),
             Some(ToDaemon::Status) => return send(&mut self.writer, &ToBorrower::Status(lender.status())).await,
+            // The connection has ended, or did not begin with a greeting.
             _ => return Ok(()),
         };
         let lines = BorrowerLines::new(self.outbox.clone());
@@ -140,6 +142,7 @@ impl Command {
             tokio::select! {
                 message = self.outbox.next() => match message {
                     Some(message) => send(&mut self.writer, &message).await?,
+                    // So much output waits that the command is given up.
                     None => return Ok(()),
                 },
                 is_connected = &mut running_verb => {
@@ -189,7 +192,7 @@ impl<R> Lender<'_, R> {
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(to_os_pairs(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
-        Ok((cli.verb, self.context.lend(borrower, self.current).await?))
+        Ok((cli.verb, self.context.lend(borrower, self.current_world).await?))
     }
 }
 

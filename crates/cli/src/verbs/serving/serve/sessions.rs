@@ -67,7 +67,8 @@ impl UserParts {
         // No server starts under this empty policy: `before_applying` first sets the rules of the files.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(self.questions.clone())));
-        let host = self.host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
+        let agent = None;
+        let host = self.host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, agent);
         // The log lines of a member's servers are stored nowhere.
         let log = self.member.is_none().then(|| self.host_parts.start_log_keeper(&host)).flatten();
         let (host_for_naming, log_sources, typed_rules) =

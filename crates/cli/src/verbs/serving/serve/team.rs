@@ -120,6 +120,7 @@ async fn replica_at(
             all replicas must share these folders";
         context.screen.warning(message);
     }
+    // Only heartbeats use this connection, so that none of them waits for a free one.
     let one_connection = StoreTable { most_connections: Some(NonZeroU32::MIN), ..table.clone() };
     let heartbeats = DatabaseServer::connect(&one_connection, &context.environment).await?.daemon_store().await?;
     let heartbeats = heartbeats.with_team().await.map_err(|error| database::unusable(&error))?;
@@ -215,6 +216,7 @@ async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member
         store.close().await;
         forgotten.map_err(|error| with_causes(&error))?;
     }
+    // The member's parts are made in the same folder: `context::members`.
     let folder = Places::under(&tenant.home).data().join("people").join(member);
     let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
     match removed.map_err(|error| error.to_string())? {
@@ -225,6 +227,7 @@ async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member
 
 /// Deletes the values, answers, quota uses and tokens of `member`. Decrypts no secret, and so needs no key.
 async fn forget_rows(store: &Store, member: &str) -> Result<(), StoreError> {
+    // The names of a member's values begin with the member and a slash.
     store.delete_member_values(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
     store.forget_answers_of(member).await?;
     store.forget_quota_uses(&holder_of_member(member)).await?;
@@ -411,7 +414,8 @@ fn make_member_world(
     // No server starts under this empty policy: `before_applying` first sets the rules of the tenant's files.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
-    let host = host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, None);
+    let agent = None;
+    let host = host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, agent);
     let (host_for_naming, typed_rules) = (host.clone(), world_options.rules.clone());
     let make_session_world = session_world_maker(UserParts {
         world_options: world_options.clone(),

@@ -172,6 +172,7 @@ impl Chat<'_> {
         let session = conversation.journal.id().ok_or_else(not_stored_failure)?;
         let session =
             self.context.store()?.session(session).await.map_err(|error| sessions::session_failure(&error))?;
+        // The cost shows no title, so no secret has to be concealed.
         let cost = ShownSession::new(session, &str::to_owned).cost(self.context.screen.layout());
         self.show(cost.unwrap_or_else(|| "the model has not reported its usage".to_owned())).await
     }

@@ -93,9 +93,8 @@ pub(super) fn parse(text: &str, servers: &[ServerName]) -> Option<Result<Command
 /// several names fit, the longest one counts.
 fn parse_prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>> {
     let rest_after = |server: &ServerName| text.strip_prefix(server.as_str())?.strip_prefix(':');
-    let fitting = servers.iter().filter(|server| rest_after(server).is_some());
-    if let Some(server) = fitting.max_by_key(|server| server.as_str().len()) {
-        let rest = rest_after(server).unwrap_or_default();
+    let fitting = servers.iter().filter_map(|server| Some((server, rest_after(server)?)));
+    if let Some((server, rest)) = fitting.max_by_key(|(server, _)| server.as_str().len()) {
         return Some(PromptRequest::parse(server.as_str(), rest).map(Command::Prompt));
     }
     let (server, rest) = text.split_whitespace().next()?.split_once(':')?;
@@ -150,6 +149,7 @@ fn parse_command(name: &str, rest: &str) -> Result<Command, Failure> {
         "cost" => Command::Cost,
         "clear" => Command::Clear,
         "quit" => Command::Quit,
+        // Only `help` is left in `COMMANDS`.
         _ => Command::Help,
     })
 }

@@ -123,6 +123,7 @@ fn serve_requests(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prom
                 Ok(UserInput::Text(input::join_lines(&text)))
             }
             Ok(Signal::CtrlC) => Ok(UserInput::Interrupted),
+            // Ctrl-D, or `must_end` is set.
             Ok(_) => Ok(UserInput::End),
             Err(error) => Err(io::Error::other(error)),
         };
@@ -158,6 +159,7 @@ fn open_history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> 
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Makes the file with the right mode before the line editor opens it.
     let created = options.open(file).map_err(|error| (file.to_owned(), error))?;
     drop(created);
     let history = FileBackedHistory::with_file(MAX_HISTORY_LINES, file.to_owned());

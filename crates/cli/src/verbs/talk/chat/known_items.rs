@@ -186,6 +186,7 @@ async fn collect_items(
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },
+            // A request that has ended has stored its items, or failed: there is nothing to do.
             Some(_) = requests.join_next() => {}
         }
     }

@@ -34,11 +34,12 @@ impl PromptRequest {
     /// a shell.
     ///
     /// # Errors
-    /// When it cannot be parsed.
+    /// When the text cannot be parsed.
     pub(super) fn parse(server: &str, rest: &str) -> Result<Self, Failure> {
         let usage_failure =
             |why: String| Failure::usage(format!("/{server}: {why}")).hint("/SERVER:PROMPT [NAME=VALUE …]");
         let words = shell_words::split(rest).map_err(|_| usage_failure("a quote is not closed".to_owned()))?;
+        // Without a name directly after the colon, the first word is an argument.
         let Some((prompt, words)) = words.split_first().filter(|_| !rest.starts_with(char::is_whitespace)) else {
             return Err(usage_failure("which prompt?".to_owned()));
         };
@@ -156,7 +157,8 @@ async fn to_model_message(
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
-/// speaks first and last. Otherwise, all messages become one message of the user, which marks what the model said.
+/// speaks first and last: if that is not so, all messages become one message of the user, which marks what the model
+/// said.
 fn to_user_turn(messages: Vec<Message>) -> Vec<Message> {
     let is_from_user = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let keeps_roles = is_from_user(messages.first()) && is_from_user(messages.last());

@@ -29,7 +29,8 @@ struct ExportDocument {
 
 pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
-    let (shown, messages) = transcript(&session, 0, context).await?;
+    let start = 0;
+    let (shown, messages) = transcript(&session, start, context).await?;
     let document = SessionDocument { session: &shown, messages: &messages };
     let (format, content) = match args.format {
         Format::Md => ("md", markdown::document(&shown.session, &messages)),

@@ -141,7 +141,7 @@ fn spent_facts(spent: ModelUse) -> Vec<String> {
     facts
 }
 
-/// Formats an amount, such as `$0.0123`. A very small one is `less than $0.0001`.
+/// Formats an amount, such as `$0.0123`. A very small one is `less than $0.0001`; from $10 on, cents are enough.
 fn money(billionths: u64) -> String {
     match billionths {
         0 => "$0".to_owned(),

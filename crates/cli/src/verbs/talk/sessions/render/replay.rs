@@ -39,22 +39,22 @@ pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], is_full
 }
 
 fn message_block(messages: &[TranscriptMessage], index: usize, is_full: bool, layout: Layout) -> String {
-    let entry = &messages[index];
-    let mut lines = vec![heading(entry, tool_name(messages, index))];
-    let content = text::for_terminal(&entry.content);
+    let message = &messages[index];
+    let mut lines = vec![heading(message, tool_name(messages, index))];
+    let content = text::for_terminal(&message.content);
     let content = content.trim_end();
     if !content.is_empty() {
-        let folded = entry.kind == Role::Tool && !is_full;
+        let folded = message.kind == Role::Tool && !is_full;
         lines.extend(if folded { fold(content, layout) } else { content.lines().map(indented).collect() });
     }
-    lines.extend(entry.parts.iter().map(|part| indented(&part_label(part))));
-    lines.extend(entry.tool_calls.iter().flat_map(|call| call_lines(call, is_full, layout)));
+    lines.extend(message.parts.iter().map(|part| indented(&part_label(part))));
+    lines.extend(message.tool_calls.iter().flat_map(|call| call_lines(call, is_full, layout)));
     lines.join("\n")
 }
 
 /// `[TOOL] fs__list failed  12:03:44`
-fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
-    let (label, tone) = match entry.kind {
+fn heading(message: &TranscriptMessage, tool: Option<&str>) -> String {
+    let (label, tone) = match message.kind {
         Role::System => ("[SYSTEM]", Tone::Faint),
         Role::User => ("[USER]", Tone::Strong),
         Role::Assistant => ("[ASSISTANT]", Tone::Good),
@@ -64,10 +64,10 @@ fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
     if let Some(tool) = tool {
         line += &format!(" {}", text::for_line(tool));
     }
-    if entry.is_error {
+    if message.is_error {
         line += &format!(" {}", paint(Tone::Bad, "failed"));
     }
-    line + &paint(Tone::Faint, &format!("  {}", to_local_time(entry.at).format("%H:%M:%S")))
+    line + &paint(Tone::Faint, &format!("  {}", to_local_time(message.at).format("%H:%M:%S")))
 }
 
 /// Returns the first lines, and a line that says how much more there is.
