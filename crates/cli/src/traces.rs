@@ -39,7 +39,9 @@ impl Traces {
         if is_off || is_unwanted || !ENDPOINT_VARIABLES.iter().any(is_set) {
             return (Self::default(), None);
         }
-        match toolrack_otel::Exporter::new(service_name(environment), None) {
+        // The exporter reads the endpoint from the environment.
+        let endpoint = None;
+        match toolrack_otel::Exporter::new(service_name(environment), endpoint) {
             Ok(exporter) => (Self { exporter: Some(exporter) }, None),
             Err(error) => (Self::default(), Some(with_causes(&error))),
         }

@@ -152,7 +152,7 @@ impl Field {
 
     /// Returns `Title (expected value) [default]: `.
     ///
-    /// `earlier` is the user's earlier answer, which Enter takes in place of the default.
+    /// `previous` is the user's earlier answer, which Enter takes in place of the default.
     pub(super) fn prompt(&self, previous: Option<&Value>) -> String {
         let title = self.label();
         let mut notes: Vec<String> = self.kind.expected();
@@ -176,7 +176,8 @@ impl Field {
         text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
-    /// Parses what the user typed; `None` when the user leaves the field out.
+    /// Parses what the user typed; `None` when the user leaves the field out. An empty text takes the default: where
+    /// there is an earlier answer, the caller has taken that.
     ///
     /// # Errors
     /// A message for the user, when the text is not a valid value of this field.
@@ -196,7 +197,9 @@ impl Field {
     /// # Errors
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
+        // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
         let read = self.kind.read(&as_typed(value))?;
+        // The text "5" would be read as the number 5, but has another type. The numbers 5 and 5.0 are the same.
         let is_same = match (&read, value) {
             (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
             (read, value) => read == value,
@@ -282,6 +285,7 @@ fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>
         Some("uri") => (url::Url::parse(typed).is_ok(), "https://example.com/"),
         Some("date") => (chrono::NaiveDate::parse_from_str(typed, "%Y-%m-%d").is_ok(), "2026-11-21"),
         Some("date-time") => (chrono::DateTime::parse_from_rfc3339(typed).is_ok(), "2026-11-21T12:00:00Z"),
+        // Texts of other formats are not checked.
         _ => (true, ""),
     };
     if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
@@ -307,6 +311,7 @@ fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Valu
 
 /// Returns the value of the choice that `typed` names by value, title or number.
 fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
+    // Counts only if no value and no title is this number.
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices
         .iter()

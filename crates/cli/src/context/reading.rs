@@ -151,7 +151,7 @@ impl Context {
         refused.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
-    /// Stores that the user at the terminal approved `entry`.
+    /// Stores that the user at the terminal approved `entry`. Does nothing for an entry of the user's own files.
     ///
     /// # Errors
     /// When it cannot be stored; the entry then waits for the user's agreement.
