@@ -129,6 +129,7 @@ impl toolrack_host::Tracer for Tracer {
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
+        // Without an exported span, the call's server continues the caller's trace.
         if !context.span().span_context().is_valid() {
             return caller_context.cloned();
         }
