@@ -271,7 +271,7 @@ fn describe_process(pid: i32) -> String {
     }
 }
 
-/// Returns whether a server has started this process, directly or not.
+/// Returns whether a server has started this process, directly or not. Also `true` if the system does not show that.
 pub(crate) fn was_started_by_server() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }

@@ -80,7 +80,8 @@ impl Context {
         request
     }
 
-    /// Reads the configuration and shows nothing.
+    /// Reads the configuration, and applies its settings to the parts of this context. Shows no problem of the
+    /// configuration, only a warning if the approvals cannot be read.
     pub(crate) async fn read(&self) -> Loaded {
         if let Some(lent) = &self.lent {
             return lent.loaded();
