@@ -367,11 +367,12 @@ impl<'a> Expected<'a> {
 }
 
 /// Parses `text` as a number in JSON's notation.
-fn parse_number(text: &str) -> Option<Number> {
+pub(crate) fn parse_number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-fn is_whole(number: &Number) -> bool {
+/// Returns whether a number is an integer as JSON Schema defines it: `5.0` is one.
+pub(crate) fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 

@@ -26,8 +26,10 @@
 //! ```
 
 mod metrics;
+mod variables;
 
-pub use metrics::{BadVariable, Measure, MetricsExporter, Pace, Reading};
+pub use metrics::{Measure, MetricsExporter, Pace, Reading};
+pub use variables::{BadVariable, traces_are_sent};
 
 use std::{collections::HashMap, time::Duration};
 

@@ -4,7 +4,10 @@
 use serde_json::{Number, Value};
 use toolrack_host::text;
 
-use crate::render::{Tone, paint};
+use crate::{
+    arguments::{is_whole, parse_number},
+    render::{Tone, paint},
+};
 
 /// The most fields of a form.
 const MAX_FIELDS: usize = 100;
@@ -292,14 +295,12 @@ fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>
 }
 
 fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
-    let number = typed.parse::<i64>().map(Number::from).ok().or_else(|| {
-        let number = typed.parse::<f64>().ok()?;
-        Number::from_f64(number)
-    });
-    let Some(number) = number else {
+    // Users also write numbers that JSON does not allow, such as `.5` and `+1`.
+    let as_float = || Number::from_f64(typed.parse().ok()?);
+    let Some(number) = parse_number(typed).or_else(as_float) else {
         return Err("write a number".to_owned());
     };
-    if is_integer && !number.is_i64() {
+    if is_integer && !is_whole(&number) {
         return Err("write a whole number".to_owned());
     }
     match number.as_f64() {
