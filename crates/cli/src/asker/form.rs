@@ -297,7 +297,8 @@ fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>
 fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
     // Users also write numbers that JSON does not allow, such as `.5` and `+1`.
     let as_float = || Number::from_f64(typed.parse().ok()?);
-    let Some(number) = parse_number(typed).or_else(as_float) else {
+    let as_integer = || Some(Number::from(typed.parse::<i64>().ok()?));
+    let Some(number) = as_integer().or_else(|| parse_number(typed)).or_else(as_float) else {
         return Err("write a number".to_owned());
     };
     if is_integer && !is_whole(&number) {

@@ -67,7 +67,7 @@ fn values_are_read_as_their_type_and_checked() {
 #[test]
 fn whole_numbers_are_those_of_json_schema() {
     let whole = field(json!({ "type": "integer" }));
-    for (typed, value) in [("5.0", json!(5.0)), ("+7", json!(7.0)), ("9223372036854775808", json!(1_u64 << 63))] {
+    for (typed, value) in [("5.0", json!(5.0)), ("+7", json!(7)), ("9223372036854775808", json!(1_u64 << 63))] {
         assert_eq!(whole.read(typed), Ok(Some(value)), "{typed}");
     }
     for typed in ["5.5", ".5", "NaN", "inf", "five"] {
