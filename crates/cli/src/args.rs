@@ -120,6 +120,7 @@ impl Global {
             strict: self.strict || more.strict,
             agent: more.agent.or(self.agent),
             json: self.json || more.json,
+            // The default cannot be told from a typed `auto`, so it replaces nothing.
             color: if more.color == Color::default() { self.color } else { more.color },
             quiet: self.quiet || more.quiet,
             verbose: self.verbose.saturating_add(more.verbose),
@@ -128,6 +129,7 @@ impl Global {
             no_daemon: self.no_daemon || more.no_daemon,
             answer: self.answer,
             answers: more.answers.or(self.answers),
+            // Not read yet: the files are read once all words are known.
             answers_text: self.answers_text,
             one_off: more.one_off.or(self.one_off),
             tape: more.tape.or(self.tape),
@@ -170,7 +172,7 @@ pub(crate) fn program_parser() -> impl TypedValueParser<Value = Client> {
         .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
-/// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; above zero and at most a day.
+/// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; at least a millisecond and at most a day.
 pub(crate) fn parse_duration(word: &str) -> Result<Duration, String> {
     let seconds = parse_seconds(word).ok_or("write a time such as 30s, 2m or 500ms")?;
     if !(0.001..=86_400.0).contains(&seconds) {

@@ -166,6 +166,7 @@ impl BadArguments {
     /// Returns what the user probably meant, as a hint: `name=value` for `name:value`.
     pub(crate) fn hint(&self) -> Option<String> {
         let Self::NoEquals { word } = self else { return None };
+        // `https://…` is a URL, not a name with a value.
         let (name, value) = word.split_once(':').filter(|(name, value)| is_name(name) && !value.starts_with("//"))?;
         let value = value.trim();
         (!value.is_empty()).then(|| format!("did you mean `{}`?", slips::shell_quoted(&format!("{name}={value}"))))
@@ -205,6 +206,7 @@ impl<'a> Expected<'a> {
 
     fn read_one(self, name: &str, value: TypedValue, lenient: bool) -> Result<Value, BadArguments> {
         match value {
+            // Kept as it is: `check`, unless it is switched off, compares all arguments with the schema.
             TypedValue::Json(json) => Ok(json),
             TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
@@ -254,6 +256,7 @@ impl<'a> Expected<'a> {
             "object" => serde_json::from_str(text).ok().filter(Value::is_object),
             "array" => match serde_json::from_str(text) {
                 Ok(list @ Value::Array(_)) => Some(list),
+                // A single value stands for a list with one item.
                 _ => {
                     let items = self.list_items(depth)?;
                     Some(Value::Array(vec![items.read(text, depth + 1)?]))
@@ -364,11 +367,12 @@ impl<'a> Expected<'a> {
 }
 
 /// Parses `text` as a number in JSON's notation.
-fn parse_number(text: &str) -> Option<Number> {
+pub(crate) fn parse_number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-fn is_whole(number: &Number) -> bool {
+/// Returns whether a number is an integer as JSON Schema defines it: `5.0` is one.
+pub(crate) fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 

@@ -48,15 +48,16 @@ pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// One permit: its holder may use the terminal, so that only one question is open at a time.
+    /// One permit: its holder may use the terminal, so that only one question is open at a time. It is never closed.
     permit: Semaphore,
-    /// Answers to forms that were given beforehand.
+    /// The answers that `--answer` and `--answers` give to forms.
     answers: Option<PresetAnswers>,
     /// The model that may answer servers, if there is one.
     sampler: ArcSwapOption<Sampler>,
 }
 
-/// A question on the terminal. Dropping it ends its line, so that the next output begins on a new line.
+/// A question on the terminal. If it is dropped before its answer is recorded, because its task was cancelled, that
+/// ends its line: the next output begins on a new line.
 struct OpenQuestion<'a>(&'a Screen);
 
 impl Drop for OpenQuestion<'_> {
@@ -246,6 +247,7 @@ impl Terminal {
                 Some(Elicited::Accept(values))
             }
             Ok(None) if self.screen.interactive() => None,
+            // `values_for` returns `None` only for a field without an answer, so there is one to name.
             Ok(None) => {
                 let missing =
                     fields.iter().find(|field| answers.lacks_answer_for(field)).map_or("", |field| &field.name);
@@ -263,7 +265,7 @@ impl Terminal {
     }
 
     /// Asks for the value of a field, until it is valid. `None` at the end of input (Ctrl-D), or after too many invalid
-    /// values. Enter takes `previous`, if there is a value.
+    /// values. Enter takes `previous`, the value of the previous attempt, if there is one.
     async fn fill_in_field(&self, field: &Field, previous: Option<&Value>) -> Option<FieldInput> {
         for line in field.intro() {
             self.screen.message(&line);
@@ -491,7 +493,7 @@ mod tests {
         assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new(), Editor::none()).abilities(), Abilities::NONE);
         let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];
         let terminal = Terminal::new(screen, roots, Editor::none());
-        terminal.sample_with(sampling::tests::lendable());
+        terminal.sample_with(sampling::tests::silent_sampler());
         assert_eq!(terminal.abilities(), Abilities { roots: true, ..Abilities::NONE });
     }
 

@@ -13,8 +13,7 @@ use toolrack_store::{
 /// How long the end of a command may wait for the last rows.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writes the audit log of one command, tenant or member. Writes nothing before the first
-/// event.
+/// Writes the audit log of one command, tenant or member. Writes nothing before the first event.
 pub(crate) struct AuditRecorder {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
@@ -36,7 +35,7 @@ fn hide(secrets: Arc<Interpolate>) -> Hide {
 }
 
 impl AuditRecorder {
-    /// Creates an audit log, in the name of `agent` if it has one. Without `store`, it writes nothing.
+    /// Creates a recorder, whose events name `agent` if it is given. Without `store`, it writes nothing.
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
         let writer_tasks = TaskTracker::new();
         let log = store.map(|store| {
@@ -48,13 +47,14 @@ impl AuditRecorder {
         Self { log, agent, hide_for_member: None, writer_tasks }
     }
 
-    /// Returns a handle for a member of the tenant. It hides the `secrets` of the member in addition to those of the
+    /// Returns a recorder for a member of the tenant. It hides the `secrets` of the member in addition to those of the
     /// tenant. The log of the tenant keeps the settings and writes the rows.
     pub(crate) fn for_member(&self, secrets: Arc<Interpolate>) -> Self {
         Self {
             log: self.log.clone(),
             agent: None,
             hide_for_member: Some(hide(secrets)),
+            // The task that writes belongs to the recorder of the tenant.
             writer_tasks: TaskTracker::new(),
         }
     }

@@ -120,8 +120,8 @@ enum DaemonUse {
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // Options that the servers of the daemon cannot satisfy: a server learns its roots when it connects, and a daemon
-    // does not have the servers that a command line gives.
+    // Some options need servers of the command's own: a server learns its roots when it connects, and a daemon does not
+    // have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_inline(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
@@ -129,6 +129,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let Some(data) = data.filter(|data| std::fs::symlink_metadata(LocalSocket::Commands.path(data)).is_ok()) else {
         return DaemonUse::NoDaemon;
     };
+    // The first reason that applies.
     let why = match () {
         () if global.no_daemon => "`--no-daemon` is set",
         () if is_off => "`TOOLRACK_NO_DAEMON` is set",
@@ -142,7 +143,8 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     DaemonUse::Unused(why.to_owned())
 }
 
-/// The text of `--args`, if only this process can read it, such as stdin.
+/// Reads the text of `--args` from stdin (`-`) or from a file (`@FILE`); `None` if the command line gives no text or
+/// contains it.
 async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
     match verb {
         Verb::Call(args) => {
@@ -197,7 +199,7 @@ async fn run_on_daemon(
             tokio::select! {
                 biased;
                 exit = stop.requested() => {
-                    // At the second Ctrl-C, stops without waiting for the daemon.
+                    // At the second signal, stops without waiting for the daemon.
                     if stop_exit.is_some() || send(writer, &ToDaemon::Stop(exit as u8)).await.is_err() {
                         return Ok(DaemonOutcome::Done(exit));
                     }
@@ -229,6 +231,7 @@ async fn run_on_daemon(
     };
     tokio::select! {
         ended = show_messages => ended,
+        // Never happens: `read_messages` does not return.
         () = read_messages(reader, inbox) => Ok(DaemonOutcome::Done(Exit::Other)),
     }
 }
@@ -257,7 +260,8 @@ async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender
     }
 }
 
-/// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it.
+/// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it; if none comes, that counts as the
+/// end.
 async fn next_message(messages: &mut mpsc::Receiver<Received>, is_stopping: bool) -> Received {
     let next = messages.recv();
     let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
@@ -303,6 +307,7 @@ impl LocalTerminal<'_> {
             ToBorrower::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
                 return Err(connection_lost("it sends content without end", self.screen));
             }
+            // The daemon is the same build, so a piece is always Base64.
             ToBorrower::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
             ToBorrower::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
             ToBorrower::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
@@ -318,6 +323,7 @@ impl LocalTerminal<'_> {
             ToBorrower::Forget => self.lines.discard_input(),
             ToBorrower::End(exit) => return Ok(Some(DaemonOutcome::Done(Exit::from_code(exit)))),
             ToBorrower::Declined(why) => return Ok(Some(DaemonOutcome::Declined(why))),
+            // `Ready` comes only before the command begins, the others only after requests of other commands.
             ToBorrower::Ready | ToBorrower::Status(_) | ToBorrower::Differences(_) => {}
         }
         Ok(None)

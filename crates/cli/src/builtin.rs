@@ -38,6 +38,7 @@ pub(crate) const NAME: &str = "builtin";
 
 /// Returns the built-in servers, for a user in `folder`.
 pub(crate) fn desired_servers(folder: &Path) -> Desired {
+    // Never fails: the name is a valid one.
     let Ok(name) = ServerName::new(NAME) else {
         return Desired::new();
     };
@@ -56,6 +57,7 @@ pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
 /// Returns the annotations of the tool `name`.
 pub(crate) fn annotations_of(name: &str) -> Option<Annotations> {
     let tool = tools().into_iter().find(|tool| tool.name == name)?;
+    // `rmcp` and the host have types of their own for the same JSON.
     tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())
 }
 
@@ -254,6 +256,7 @@ fn structured_result<T: Serialize, E: std::fmt::Display>(
         Ok(value) => {
             let mut result = CallToolResult::success(vec![ContentBlock::text(text(&value))]);
             result.structured_content = serde_json::to_value(&value).ok();
+            // Says that the text covers all of the structured content, so that a model gets only the text.
             result.meta = Some(MetaObject(Map::from_iter([(TEXT_IS_WHOLE.to_owned(), true.into())])));
             result
         }

@@ -55,6 +55,7 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
         let _ = answer_to(shell, words, environment, &folder, &mut answer);
     }
     let mut stdout = io::stdout().lock();
+    // Fails if the shell no longer reads.
     let _ = stdout.write_all(&answer).and_then(|()| stdout.flush());
     true
 }
@@ -102,6 +103,7 @@ fn answer_to(
 /// usual. The number of words stays the same, because shells count them.
 fn skip_record_words(words: &mut [OsString], index: usize) {
     if let [_, verb, file, ..] = words
+        // At index 1 or 2, the verb or FILE itself is being completed.
         && index > 2
         && (*verb == "record" || *verb == "replay")
         && !file.as_encoded_bytes().starts_with(b"-")

@@ -188,7 +188,7 @@ impl Context {
         self.concealer()
     }
 
-    /// Returns a function that hides all secrets that servers have been given by then, whenever it is called.
+    /// Returns a function that hides secrets: at each call, all that servers have been given until then.
     pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
         let secrets = Arc::clone(&self.host_parts.secrets);
         move |text| secrets.conceal(text).into_owned()
@@ -208,7 +208,7 @@ impl Context {
     /// needs `--yes`.
     ///
     /// # Errors
-    /// When no user can be asked; `why` says why one must be.
+    /// When no user can be asked; `why` says why a user must be asked.
     pub(crate) fn require_user(&self, why: &str) -> Result<(), Failure> {
         if self.screen.interactive() {
             return Ok(());
@@ -228,10 +228,11 @@ impl Context {
 
     /// Returns the witness (the observer that records facts in the audit log); `None` without a database.
     pub(crate) fn witness(&self) -> Option<Arc<dyn toolrack_host::Witness>> {
-        self.host_parts.audit.witness(None)
+        let other_agent = None;
+        self.host_parts.audit.witness(other_agent)
     }
 
-    /// Returns a function that passes the settings to the audit log. Does nothing without a database.
+    /// Returns a function that passes the settings to the audit log. It does nothing without a database.
     pub(crate) fn audit_settings_applier(&self) -> impl Fn(Audit) + Send + Sync + use<> {
         let audit = Arc::clone(&self.host_parts.audit);
         move |settings| audit.apply_settings(settings)

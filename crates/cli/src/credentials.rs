@@ -149,7 +149,7 @@ impl MemberServerStore {
         for name in store.own_server_names(&prefix).await.map_err(|error| with_causes(&error))? {
             let row = format!("{prefix}{name}");
             let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
-            // A row of a newer version may have fields that this version cannot enforce.
+            // Leaves out a row that it cannot read: a newer version may write fields that this one cannot enforce.
             if let Some(server) = found.and_then(|text| serde_json::from_str(&text).ok()) {
                 servers.insert(name, server);
             }
@@ -162,6 +162,7 @@ impl OwnServerStore for MemberServerStore {
     fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
         Box::pin(async move {
             let store = self.0.store().map_err(|error| with_causes(&error))?;
+            // The empty prefix selects the rows of all members.
             let names = store.own_server_names("").await.map_err(|error| with_causes(&error))?;
             Ok(names.iter().filter_map(|name| name.split_once('/')).map(|(member, _)| member.to_owned()).collect())
         })
@@ -179,6 +180,7 @@ impl OwnServerStore for MemberServerStore {
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
+            // Writing an address and texts as JSON cannot fail.
             let (row, text) = (format!("{member}/{name}"), serde_json::to_string(server).unwrap_or_default());
             self.0.set_in(Space::OwnServer, &row, &text).await.map_err(|error| with_causes(&error))?;
             self.record(caller, name, Change::Added).await
@@ -211,7 +213,7 @@ enum Change {
     Removed,
 }
 
-/// A row as the daemon shows it.
+/// A row as the daemon shows it; `None` if its time cannot be a date.
 fn value_from_row((name, since): (String, i64)) -> Option<GivenValue> {
     Some(GivenValue { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }

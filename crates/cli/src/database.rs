@@ -34,7 +34,9 @@ pub(crate) struct OpenDatabase {
 /// The rows that were moved from a file to a database server.
 #[derive(Debug)]
 pub(crate) struct MovedRows {
+    /// Each table, and how many of its rows the database has now.
     pub(crate) tables: Vec<(&'static str, u64)>,
+    /// The result of the check of the audit log, whose rows form a chain.
     pub(crate) audit: Result<Chain, Break>,
     /// Whether an earlier run had moved the rows already.
     pub(crate) were_already_moved: bool,

@@ -113,7 +113,8 @@ pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
     /// Run the command.
     Start,
-    /// The user's answer to the [`ToBorrower::Ask`] of this number; `None` at the end of input.
+    /// The user's answer to the [`ToBorrower::Ask`], [`ToBorrower::AskKey`] or [`ToBorrower::Edit`] of this number;
+    /// `None` at the end of input.
     Line(u32, Option<String>),
     /// A signal arrived; this is its exit code.
     Stop(u8),
@@ -148,11 +149,11 @@ pub(crate) enum ToBorrower {
     Bytes(String),
     /// The pieces are complete: they are for this file, or for stdout.
     BytesFor(Option<PathBuf>),
-    /// Asks for a line of stdin.
+    /// Asks for a line of stdin. The number identifies the question.
     Ask(u32),
     /// Begins (`true`) or ends (`false`) to deliver single keys, and discards earlier input.
     Keys(bool),
-    /// Asks for a key.
+    /// Asks for a key, as [`Self::Ask`].
     AskKey(u32),
     /// Lets the user change this text in an editor. The answer is an [`EditOutcome`](crate::editor::EditOutcome) as
     /// JSON.
@@ -199,7 +200,8 @@ pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
 pub(crate) async fn differences(data: &Path, terminal: TerminalProperties) -> Option<Vec<String>> {
     // The servers are the same for all commands, so `list` stands for any command.
     let words = ["toolrack", "list"].map(OsString::from);
-    let hello = Hello::for_command(&words, &Environment::of_process(), terminal, None)?;
+    let args_text = None;
+    let hello = Hello::for_command(&words, &Environment::of_process(), terminal, args_text)?;
     let exchange = async {
         let mut stream = local_socket::connect(data, LocalSocket::Commands).await?;
         send(&mut stream, &ToDaemon::Compare(hello)).await?;

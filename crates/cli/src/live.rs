@@ -112,6 +112,7 @@ pub(crate) struct NewsSender(mpsc::UnboundedSender<Output>);
 impl NewsSender {
     /// Shows a line that is safe to print, as soon as it interrupts neither the answer nor a question.
     pub(crate) fn show(&self, line: String) {
+        // Fails only as in `LiveTurn::send`.
         let _ = self.0.send(Output::News(line));
     }
 }
@@ -280,6 +281,7 @@ impl LiveTurn {
         let EndedCall { call, error, script_calls, text, is_error, took } = *ended;
         let tool = self.tool_name(call);
         let unasked_tool = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
+        // The code of the same error, which is all that is recorded of a script's call.
         let unasked_by_script =
             script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
         for unasked in unasked_tool.into_iter().chain(unasked_by_script) {
@@ -384,6 +386,7 @@ impl Front for LiveTurn {
             // Wait until the text is on the screen: the next step may ask the user a question.
             let (flushed, printed) = oneshot::channel();
             self.send(Output::Flush(flushed));
+            // Fails only if the printing task has ended, as in `send`.
             let _ = printed.await;
             Ok(())
         })

@@ -38,7 +38,7 @@ use toolrack_host::{Fact, Witness};
 /// How long a process may take to prove that it can read the key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many rows about refused processes the audit log gets in one [`REPORT_WINDOW`] at most. The first row of the next
+/// The most rows about refused processes that the audit log gets in one [`REPORT_WINDOW`]. The first row of the next
 /// window says how many refusals have no row.
 const MAX_ROWS: u32 = 20;
 
@@ -94,6 +94,7 @@ impl Key {
     pub(crate) fn create(data: &Path) -> io::Result<Self> {
         let key = Self(random_bytes()?);
         let new = folder(data).join(format!("key.{}.new", std::process::id()));
+        // An earlier process with the same id may have left the file behind.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -270,7 +271,7 @@ fn describe_process(pid: i32) -> String {
     }
 }
 
-/// Returns whether a server has started this process, directly or not.
+/// Returns whether a server has started this process, directly or not. Also `true` if the system does not show that.
 pub(crate) fn was_started_by_server() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }

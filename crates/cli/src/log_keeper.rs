@@ -25,7 +25,8 @@ pub(crate) struct LogKeeper {
     end: watch::Sender<bool>,
 }
 
-/// The files in which servers are configured, by the names of the servers. All clones share one map.
+/// The files in which servers are configured, by the names of the servers; empty for a server without a file. All
+/// clones share one map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
@@ -76,6 +77,7 @@ impl LogKeeper {
 
     /// Writes the lines so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
+        // Fails if the writer has ended already.
         let _ = self.end.send(true);
         if tokio::time::timeout(FLUSH_TIMEOUT, self.writer_task.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
@@ -98,6 +100,7 @@ impl Writer {
             loop {
                 match self.events.try_recv() {
                     Ok(event) => lines.extend(self.line(event)),
+                    // Lines that came faster than they were written are lost.
                     Err(broadcast::error::TryRecvError::Lagged(_)) => {}
                     Err(_) => break,
                 }
@@ -134,6 +137,7 @@ impl Writer {
         };
         let source = self.sources.file_of(&server);
         Some(LogLine {
+            // The store gives the line its number.
             id: 0,
             server: server.to_string(),
             source,

@@ -92,9 +92,9 @@ impl MentionSources<'_> {
     }
 }
 
-/// A resource that was read.
+/// A resource that was read, and what is shown of it.
 struct Resource {
-    /// The lines for the user.
+    /// The line for the user.
     summary: String,
     /// The text for the model.
     data: String,

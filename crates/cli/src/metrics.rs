@@ -29,7 +29,9 @@ impl MetricsSender {
             Ok(None) => return (Self::default(), None),
             Err(error) => return (Self::default(), Some(with_causes(&error))),
         };
-        match MetricsExporter::new(service_name(environment), None, pace, measures(metrics)) {
+        // The exporter reads the endpoint from the environment.
+        let endpoint = None;
+        match MetricsExporter::new(service_name(environment), endpoint, pace, measures(metrics)) {
             Ok(exporter) => (Self { exporter: Some(exporter) }, None),
             Err(error) => (Self::default(), Some(with_causes(&error))),
         }

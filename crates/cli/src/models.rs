@@ -120,6 +120,7 @@ impl ModelOptions {
         }
         let choice = self.configured.clone().overlaid(self.command_line_choice());
         let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK_PREFIX)) {
+            // A test model costs nothing.
             Some(path) => (scripted(path)?, true),
             None => connect(&choice, self.model.key_env.as_deref(), model_context).await?,
         };
@@ -185,6 +186,7 @@ async fn connect(
     let provider = Provider::find(&selector.provider);
     let key_variable = key_env.or(provider.and_then(|provider| provider.key_variable));
     let key = match model_context.setting(ModelSetting::Key, choice.key.as_ref()).await? {
+        // A variable that the command line names wins over the configured key.
         Some(value) if key_env.is_none() => Some(Key::new(value)),
         _ => key_variable.and_then(|name| key_in_variable(environment, name)),
     };
@@ -198,6 +200,7 @@ async fn connect(
         settings.price = Some(price_of(price));
     }
     settings.extra_body.clone_from(&choice.extra_body);
+    // The models of a local provider cost nothing; at another address, the price is not known.
     let has_price = settings.price.is_some() || (provider.is_some_and(Provider::is_local) && base_url.is_none());
     let model = settings.connect().map_err(|error| {
         let hint = key_variable.map(|name| format!("set {name}, or use another model with --model"));

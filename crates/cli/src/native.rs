@@ -16,7 +16,7 @@ pub(crate) fn native_server<H: ServerHandler>(name: &str, handler: impl Fn() -> 
         let handler = handler();
         let (reader, writer) = split(io);
         async move {
-            // The host sees a failed handshake at its own end, and reports why.
+            // The host sees at its own end that the handshake or the connection has failed, and reports why.
             if let Ok(service) = serve_server_with_ct(handler, (reader, IgnoreClosed(writer)), stop).await {
                 let _ = service.waiting().await;
             }

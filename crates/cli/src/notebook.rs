@@ -56,7 +56,7 @@ pub(crate) struct Tool {
     pub(super) about: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) arguments: Vec<Argument>,
-    /// The annotations of the tool; `None` in older notes.
+    /// The annotations of the tool; `None` in older notes, and for tools of the built-in server, which are never noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Annotations>,
 }
@@ -200,9 +200,9 @@ impl Notebook {
         atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut written = options.open(file)?;
-        written.write_all(text.as_bytes())?;
-        written.commit()
+        let mut new_file = options.open(file)?;
+        new_file.write_all(text.as_bytes())?;
+        new_file.commit()
     }
 
     /// Deletes as many of the oldest notes as is necessary for one more.
@@ -215,6 +215,7 @@ impl Notebook {
         files.sort();
         let surplus = (files.len() + 1).saturating_sub(MAX_SERVERS);
         for (_, file) in &files[..surplus] {
+            // If that fails, there is one note too many.
             let _ = fs::remove_file(file);
         }
     }
@@ -246,6 +247,7 @@ impl Tool {
     /// Creates the note of a tool of a server. `conceal` hides the secrets that the server was given, because the
     /// tool's texts may repeat them.
     pub(crate) fn from_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
+        // No arguments are noted if the text is no JSON any more, because a secret was hidden in it.
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
         let claims = Some(Annotations { title: None, ..tool.annotations.clone() });

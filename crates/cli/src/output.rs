@@ -39,9 +39,9 @@ pub(crate) fn check_writable(file: &Path) -> Result<(), Failure> {
     error_kind.map_or(Ok(()), |error_kind| Err(not_written(file, &error_kind.into())))
 }
 
-/// Replaces the content of `file` with `content`. The file is replaced atomically; an existing one keeps its
-/// permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to
-/// instead.
+/// Replaces the content of `file` with `content`. A plain file is replaced atomically; an existing one keeps its
+/// permissions, and a new one gets `mode`. A pipe, a device or anything else that is no plain file stays: `content` is
+/// written to it.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -72,9 +72,9 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
             atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY_MODE);
         }
-        let mut written = options.open(target)?;
-        written.write_all(&content)?;
-        written.commit()
+        let mut new_file = options.open(target)?;
+        new_file.write_all(&content)?;
+        new_file.commit()
     });
     let written = written.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
     written.map_err(|error| not_written(&file, &error))
@@ -89,9 +89,9 @@ fn write_blocking(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut options = AtomicWriteFile::options();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    let mut written = options.open(file)?;
-    written.write_all(content)?;
-    written.commit()
+    let mut new_file = options.open(file)?;
+    new_file.write_all(content)?;
+    new_file.commit()
 }
 
 fn not_written(file: &Path, error: &io::Error) -> Failure {

@@ -15,7 +15,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub(crate) struct Layout {
     /// Whether the terminal shows Unicode.
     pub(crate) unicode: bool,
-    /// In columns.
+    /// In columns; `usize::MAX` where there is no terminal.
     pub(crate) width: usize,
 }
 
@@ -184,6 +184,7 @@ impl Layout {
 fn hanging_indent(line: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     let indent = plain.len() - plain.trim_start().len();
+    // Two blanks separate columns.
     let last = plain.trim_end().rfind("  ").map_or(0, |at| plain[..at].width() + 2);
     if last > indent && last <= width / 2 { last } else { (indent + HANGING_INDENT).min(width / 2) }
 }
@@ -284,35 +285,35 @@ mod tests {
 
     #[test]
     fn a_line_that_is_marked_is_cut_at_the_edge_of_the_terminal_instead_of_wrapped() {
-        let look = Layout { unicode: true, width: 20 };
+        let layout = Layout { unicode: true, width: 20 };
         let page = format!("{}\n{}", one_line("  more than twenty columns"), one_line("  less"));
-        assert_eq!(look.fit(&page), "  more than twenty…\n  less");
-        let unbounded = Layout { width: usize::MAX, ..look };
+        assert_eq!(layout.fit(&page), "  more than twenty…\n  less");
+        let unbounded = Layout { width: usize::MAX, ..layout };
         assert_eq!(unbounded.fit(&page), "  more than twenty columns\n  less");
     }
 
     #[test]
     fn a_line_that_is_too_wide_continues_below_its_last_column() {
-        let look = Layout { unicode: true, width: 40 };
+        let layout = Layout { unicode: true, width: 40 };
         let line =
             format!("{} gone  stdio  {}", paint(Tone::Bad, "✘"), paint(Tone::Bad, "failed because it was not there"));
-        let wrapped = look.fit(&line);
+        let wrapped = layout.fit(&line);
         assert_eq!(
             anstream::adapter::strip_str(&wrapped).to_string(),
             "✘ gone  stdio  failed because it was not\n               there"
         );
         let prose = "  error: a word, and some more words that say why it is so";
-        assert_eq!(look.fit(prose), "  error: a word, and some more words\n      that say why it is so");
-        assert_eq!(Layout { width: usize::MAX, ..look }.fit(prose), prose);
+        assert_eq!(layout.fit(prose), "  error: a word, and some more words\n      that say why it is so");
+        assert_eq!(Layout { width: usize::MAX, ..layout }.fit(prose), prose);
     }
 
     #[test]
     fn a_url_is_never_cut_by_line_ends() {
-        let look = Layout { unicode: true, width: 40 };
+        let layout = Layout { unicode: true, width: 40 };
         let url = format!("https://id.example.com/authorize?{}", "client_id=abc&".repeat(20));
         for line in [format!("Sign in here: {url}"), format!("Sign in here: {}", link(&url)), format!("  {url} or not")]
         {
-            assert!(look.fit(&line).contains(&url), "{line}");
+            assert!(layout.fit(&line).contains(&url), "{line}");
         }
     }
 
@@ -330,12 +331,12 @@ mod tests {
         let words =
             ["short", "日本語", "averyveryverylongwordwithoutanyblankinit/and/on/and/on", "\u{1b}[31mred\u{1b}[0m", ""];
         for width in [0, 1, 20, 37, 80] {
-            let look = Layout { unicode: true, width };
+            let layout = Layout { unicode: true, width };
             for start in 0..words.len() {
                 let page: Vec<_> = (0..12).map(|at| words[(start + at * 3) % words.len()]).collect();
                 let page = format!("  {}\n\nnext  {}\n", page.join(" "), page.join("  "));
                 let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
-                let wrapped = plain(&look.fit(&page));
+                let wrapped = plain(&layout.fit(&page));
                 assert!(wrapped.lines().all(|line| line.width() <= width.max(MIN_WIDTH)), "{width}: {wrapped}");
                 let solid = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
                 assert_eq!(solid(&wrapped), solid(&plain(&page)));

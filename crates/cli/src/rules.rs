@@ -9,7 +9,8 @@ use toolrack_host::{
 };
 
 /// A policy that changes. The user's last decision counts: an allow rule removes an earlier deny rule with the same
-/// pattern, and vice versa. Only rules that were added here are removed; a rule of a file can be changed only there.
+/// pattern, and vice versa. Only rules that were added here are removed; a rule of a file can be changed only in that
+/// file.
 #[derive(Debug)]
 pub(crate) struct LiveRules(ArcSwap<Policy>);
 
@@ -36,9 +37,9 @@ impl LiveRules {
     /// Adds a rule with `effect`, and removes a rule with the `opposite` effect for the same pattern.
     fn set_rule(&self, effect: Effect, opposite: Effect, pattern: Pattern) {
         self.0.rcu(|policy| {
-            let mut changed = Policy::clone(policy);
-            changed.take_back(opposite, &pattern);
-            changed.rule(Rule::new(effect, pattern.clone()))
+            let mut new_policy = Policy::clone(policy);
+            new_policy.take_back(opposite, &pattern);
+            new_policy.rule(Rule::new(effect, pattern.clone()))
         });
     }
 }

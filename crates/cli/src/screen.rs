@@ -139,6 +139,7 @@ impl Screen {
 
     /// Hides the secrets that servers have received from `secrets` in all output from now on.
     pub(crate) fn conceal(&self, secrets: Arc<Interpolate>) {
+        // A screen serves one context, so this is called once.
         let _ = self.secrets.set(secrets);
     }
 
@@ -255,6 +256,7 @@ impl Screen {
     /// # Errors
     /// As [`Self::page`].
     pub(crate) async fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
+        // Records are plain data, so this cannot fail.
         let json = serde_json::to_string(record).unwrap_or_default();
         self.write_stdout(escape_invisible(&json) + "\n").await
     }
@@ -386,6 +388,7 @@ impl Screen {
     /// Prints the failure that ends the command: for users, or with `--json` as one line of JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
+            // A failure has only texts and JSON, so this cannot fail.
             let line = serde_json::to_string(&ErrorLine { error: failure });
             self.write_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
         } else {
@@ -420,6 +423,7 @@ impl Screen {
 
     /// Does the same as [`Self::raw`], on stderr.
     pub(crate) fn raw_stderr(&self, text: &str) {
+        // The other screen has adapted the colours: pass the text on unchanged.
         self.device.write_control(text);
     }
 

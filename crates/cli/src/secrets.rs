@@ -187,12 +187,14 @@ impl SecretStore {
         if let Some(vault) = self.existing_vault().await? {
             return Ok(vault);
         }
+        // Never fails: with the variable, `existing_vault` returns the vault or an error.
         let KeyOrigin::File(path) = &self.origin else {
             return Err(SecretsError::Variable);
         };
         let key = new_key(path)?;
         let key = match self.keep_in_keychain(&key, path, file::create).await {
             Err(SecretsError::KeychainRefused(error)) => {
+                // The user learns why from `refusal`; the key goes into the file instead.
                 let _ = self.refusal.set(error);
                 file::create(path, &hex_digits(&key))?
             }
@@ -213,6 +215,7 @@ impl SecretStore {
         self.keychain.put(id, *key).await.map_err(SecretsError::KeychainRefused)?;
         let stored = write(path, &file::keychain_reference(id));
         // If another process was quicker, or the file cannot be written, no process will use this key: remove it again.
+        // A key that cannot be removed stays there unused.
         if !matches!(&stored, Ok(StoredKey::InKeychain(stored)) if *stored == id) {
             let _ = self.keychain.remove(id).await;
         }

@@ -53,6 +53,7 @@ impl ServerOutput {
     pub(crate) async fn close(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((end, mut tasks)) = running {
+            // Fails if the task has ended already.
             let _ = end.send(());
             tasks.join_next().await;
         }

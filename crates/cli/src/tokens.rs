@@ -11,7 +11,7 @@ use crate::{error::with_causes, secrets::SecretStore};
 /// How long to wait for another process that holds the lease. The caller also limits the time of a whole sign-in.
 const LEASE_WAIT: Duration = Duration::from_secs(300);
 
-/// The tokens of the user whose secrets these are.
+/// The tokens of a user, in the vault with the user's secrets.
 #[derive(Debug)]
 pub(crate) struct Tokens(pub(crate) Arc<SecretStore>);
 

@@ -11,10 +11,6 @@ use tracing_subscriber::{Layer, registry::LookupSpan};
 #[cfg(feature = "otel")]
 use crate::error::with_causes;
 
-/// The variables that say where a collector is.
-#[cfg(feature = "otel")]
-const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-
 /// The name of the program that its traces and metrics have at a collector.
 #[cfg(feature = "otel")]
 pub(crate) fn service_name(environment: &Environment) -> &str {
@@ -33,13 +29,15 @@ impl Traces {
     /// program runs without traces.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
-        let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
-        let is_off = environment.get("OTEL_SDK_DISABLED").is_some_and(|value| value == "true");
-        let is_unwanted = environment.get("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
-        if is_off || is_unwanted || !ENDPOINT_VARIABLES.iter().any(is_set) {
-            return (Self::default(), None);
+        let variable = |name: &str| environment.get(name).map(|value| value.to_string_lossy().into_owned());
+        match toolrack_otel::traces_are_sent(variable) {
+            Ok(true) => {}
+            Ok(false) => return (Self::default(), None),
+            Err(error) => return (Self::default(), Some(error.to_string())),
         }
-        match toolrack_otel::Exporter::new(service_name(environment), None) {
+        // The exporter reads the endpoint from the environment.
+        let endpoint = None;
+        match toolrack_otel::Exporter::new(service_name(environment), endpoint) {
             Ok(exporter) => (Self { exporter: Some(exporter) }, None),
             Err(error) => (Self::default(), Some(with_causes(&error))),
         }

@@ -197,9 +197,11 @@ impl Script {
                 Err(error) => return Some(format!("{name} takes one object with its arguments: {error}")),
             },
             "search" => RequestKind::Search { query: name, limit: argument.parse().unwrap_or(DEFAULT_SEARCH_LIMIT) },
+            // `prelude.js` sends no other kind than `details`.
             _ => RequestKind::Details { selector: name },
         };
         let max_calls = self.bounds.calls.get();
+        // The channel has room for that many requests, so sending fails only when the task no longer receives any.
         if usize::try_from(number).is_ok_and(|number| number > max_calls)
             || self.request_sender.try_send(ScriptRequest { number, kind }).is_err()
         {
@@ -226,6 +228,7 @@ fn to_failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     let message = Coerced::<String>::from_js(ctx, thrown.clone())
         .map_or_else(|_| "the script threw a value without a text".to_owned(), |message| message.0);
     let stack = Exception::from_value(thrown).ok().and_then(|exception| exception.stack());
+    // If QuickJS has a little memory left, it throws an error with this message.
     if message.ends_with("out of memory") {
         return Failure::OutOfMemory;
     }

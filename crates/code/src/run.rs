@@ -51,6 +51,7 @@ async fn run_on_thread(
             // Drop the guard before reporting the end: a caller that then starts another script must not find this
             // thread still counted.
             drop(thread_guard);
+            // Fails if the task no longer waits.
             let _ = result_sender.send(error);
         }
     };
@@ -64,6 +65,7 @@ async fn run_on_thread(
         .map(|request| run_in_own_task(perform(tools.clone(), request)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|answer| async {
+            // Fails if the script has ended, and needs no answer.
             let _ = answer_sender.send(answer).await;
         });
     let completed = async {

@@ -169,6 +169,7 @@ impl Output {
         if self.remaining == 0 {
             return;
         }
+        // One byte is for the line end.
         if line.len() < self.remaining {
             self.text.push_str(line);
             self.text.push('\n');

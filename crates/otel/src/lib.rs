@@ -26,8 +26,10 @@
 //! ```
 
 mod metrics;
+mod variables;
 
-pub use metrics::{BadVariable, Measure, MetricsExporter, Pace, Reading};
+pub use metrics::{Measure, MetricsExporter, Pace, Reading};
+pub use variables::{BadVariable, traces_are_sent};
 
 use std::{collections::HashMap, time::Duration};
 
@@ -129,6 +131,7 @@ impl toolrack_host::Tracer for Tracer {
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
+        // Without an exported span, the call's server continues the caller's trace.
         if !context.span().span_context().is_valid() {
             return caller_context.cloned();
         }

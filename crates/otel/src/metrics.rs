@@ -12,7 +12,10 @@ use opentelemetry_sdk::{
     runtime::TokioCurrentThread,
 };
 
-use crate::{CLOSE_TIMEOUT, ExporterError, TARGET_PREFIX, resource};
+use crate::{
+    CLOSE_TIMEOUT, ExporterError, TARGET_PREFIX, resource,
+    variables::{BadVariable, Signal},
+};
 
 /// The most series of one metric. All further series are combined into one, with the label `otel.metric.overflow`.
 const MAX_SERIES: usize = 20_000;
@@ -60,15 +63,6 @@ impl Default for Pace {
     }
 }
 
-/// A variable of the environment has a value that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metrics are not sent: `{name}` is `{value}`, and should be {expected}")]
-pub struct BadVariable {
-    name: &'static str,
-    value: String,
-    expected: &'static str,
-}
-
 impl Pace {
     /// Reads the pace from the environment; `variable` returns the value of the variable with a name. Returns `None` if
     /// no metrics are to be sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is
@@ -77,25 +71,15 @@ impl Pace {
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadVariable> {
-        let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let is_disabled = non_empty("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let endpoint_variables = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-        if is_disabled || !endpoint_variables.iter().any(|name| non_empty(name).is_some()) {
+        if !Signal::METRICS.is_sent(&variable)? {
             return Ok(None);
         }
-        match non_empty("OTEL_METRICS_EXPORTER").as_deref() {
-            None | Some("otlp") => {}
-            Some("none") => return Ok(None),
-            Some(other) => {
-                let (name, value) = ("OTEL_METRICS_EXPORTER", other.to_owned());
-                return Err(BadVariable { name, value, expected: "`otlp` or `none`" });
-            }
-        }
+        let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
         let parse_milliseconds = |name: &'static str, default| match non_empty(name) {
             None => Ok(default),
             Some(value) => match value.parse::<u64>() {
                 Ok(milliseconds @ 1..) => Ok(Duration::from_millis(milliseconds)),
-                _ => Err(BadVariable { name, value, expected: "a whole number of milliseconds above 0" }),
+                _ => Err(Signal::METRICS.bad_variable(name, value, "a whole number of milliseconds above 0")),
             },
         };
         let Self { interval, timeout } = Self::default();
@@ -181,7 +165,7 @@ mod tests {
         assert_eq!(pace(&[COLLECTOR]), Ok(Some(Pace::default())));
         assert_eq!(pace(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", COLLECTOR.1)]), Ok(Some(Pace::default())));
         assert_eq!(pace(&[COLLECTOR, ("OTEL_METRICS_EXPORTER", "otlp")]), Ok(Some(Pace::default())));
-        for off in [("OTEL_METRICS_EXPORTER", "none"), ("OTEL_SDK_DISABLED", "true")] {
+        for off in [("OTEL_METRICS_EXPORTER", "none"), ("OTEL_SDK_DISABLED", "True")] {
             assert_eq!(pace(&[COLLECTOR, off]), Ok(None));
         }
     }

@@ -56,6 +56,7 @@ fn parse_price(typed: &str) -> Result<(f64, f64), String> {
         let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
         amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
     };
+    // Without a comma, the empty second amount is refused below.
     let (input, output) = typed.split_once(',').unwrap_or((typed, ""));
     amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
 }

@@ -20,12 +20,12 @@ pub(crate) struct OneOffArgs {
 pub(crate) enum OneOffServer {
     /// The program and its arguments.
     Command(Vec<String>),
-    /// Its address.
+    /// The address of the server.
     Url(String),
 }
 
 impl OneOffServer {
-    /// Whether `word` is the URL of a server. No server in a file can have such a name.
+    /// Whether `word` is the URL of a server. It cannot be the name of a server in a file.
     pub(crate) fn is_url(word: &str) -> bool {
         ["http://", "https://"].iter().any(|scheme| {
             word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

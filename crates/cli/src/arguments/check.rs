@@ -30,11 +30,13 @@ fn mismatches(arguments: &Value, schema: &Value) -> Vec<String> {
             let arguments = arguments.as_object().cloned().unwrap_or_default();
             mismatches.iter().map(|mismatch| describe(mismatch, &arguments, schema)).collect()
         }
+        // The arguments fit, or the schema cannot be used.
         _ => Vec::new(),
     }
 }
 
 fn describe(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value) -> String {
+    // The JSON Pointer `/a/0` is shown as `a.0`.
     let place = mismatch.place.trim_start_matches('/').replace('/', ".");
     match &mismatch.kind {
         MismatchKind::Missing { property } if place.is_empty() => match argument_meant_for(property, arguments, schema)

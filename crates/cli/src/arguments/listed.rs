@@ -19,7 +19,7 @@ pub(crate) struct ListedArgument {
 }
 
 /// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones in the order of
-/// `required`, then the others by name.
+/// `required`, then the others in the order of `properties`.
 pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
     let places_left = Cell::new(MAX_PLACES);
     let known = schema.get("properties").and_then(Value::as_object);
@@ -31,7 +31,7 @@ pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
         .map(|(name, required)| {
             let expected = Expected::for_property(schema, name, &places_left);
             let keyword = |word: &str| {
-                // A keyword next to a `$ref` takes precedence over that of the schema it refers to.
+                // A keyword next to a `$ref` takes precedence over the same keyword of the schema that is referred to.
                 let direct = expected.schema.and_then(|schema| schema.get(word));
                 direct.or_else(|| expected.resolved(0)?.schema?.get(word))
             };

@@ -8,8 +8,8 @@ use super::is_name;
 /// A call with more bytes than this is not converted into another syntax.
 const MAX_CALL_BYTES: usize = 4096;
 
-/// Returns a message about each argument that the schema does not name, with the argument's probable meaning. Only for
-/// an open schema (one that allows further arguments): for a closed schema, see [`check()`](super::check()).
+/// Returns a message about each argument that the schema does not name, with the argument's probable meaning; none
+/// if the schema is not open ([`is_open`]). What a closed schema refuses, [`check()`](super::check()) reports.
 pub(crate) fn unnamed_argument_messages(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
@@ -22,7 +22,8 @@ pub(crate) fn unnamed_argument_messages(arguments: &Map<String, Value>, schema: 
         .collect()
 }
 
-/// Whether the tool takes arguments that its schema does not name.
+/// Whether the schema is open: it allows arguments that it does not name, and says nothing about them. With an object
+/// as `additionalProperties` it describes them, so that such arguments are no slips.
 fn is_open(schema: &Value) -> bool {
     !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)))
 }
@@ -47,6 +48,7 @@ pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, 
     let missing = || {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
+        // `name` can stand for a missing argument only if no other one is missing.
         let only = missing.next().filter(|_| missing.next().is_none());
         // With several unknown arguments, any of them could be the missing one.
         only.filter(|_| unnamed_arguments(arguments, schema).take(2).count() == 1)
@@ -54,7 +56,8 @@ pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, 
     closest(name, unused()).or_else(|| abbreviated(name, unused())).or_else(missing)
 }
 
-/// Returns the given argument that was probably meant to be `property`, if the tool allows further arguments.
+/// Returns the given argument that was probably meant to be `property`; `None` if the schema is not open, because a
+/// refused argument has a message of its own.
 pub(super) fn argument_meant_for<'a>(
     property: &str,
     arguments: &'a Map<String, Value>,
@@ -73,6 +76,7 @@ pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<St
     if typed.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
         return None;
     }
+    // A JSON object is one word, as it is.
     let words = if argument_list.starts_with('{') { vec![argument_list.to_owned()] } else { to_words(argument_list)? };
     let all = std::iter::once(tool.to_owned()).chain(words);
     Some(all.map(|word| shell_quoted(&word)).collect::<Vec<_>>().join(" "))
@@ -89,6 +93,7 @@ fn to_words(argument_list: &str) -> Option<Vec<String>> {
     let word = |part: &str| {
         let separator = part.find([':', '='])?;
         let (name, value) = (part[..separator].trim().trim_matches(['"', '\'']), part[separator + 1..].trim());
+        // JSON is written as `name:=value`, any other value as `name=value`.
         let is_json = value.starts_with(['{', '[']);
         let text = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
         is_name(name).then(|| format!("{name}{}={}", if is_json { ":" } else { "" }, text.unwrap_or(value)))

@@ -191,7 +191,7 @@ fn doubling(depth: usize) -> Value {
 }
 
 /// One definition that is any of itself, many times over.
-fn selves(branches: usize) -> Value {
+fn self_referring(branches: usize) -> Value {
     let itself = json!({ "$ref": "#/$defs/a" });
     let any = json!({ "anyOf": vec![itself; branches] });
     json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/a" } }, "$defs": { "a": any } })
@@ -202,8 +202,8 @@ async fn a_schema_made_to_be_endless_costs_no_time_and_leaves_the_value_to_the_s
     for schema in [
         doubling(64),
         doubling(5_000),
-        selves(2),
-        selves(1_000),
+        self_referring(2),
+        self_referring(1_000),
         json!({ "properties": { "x": { "type": "string", "pattern": "^(a+)+$" } } }),
         json!({ "properties": { "x": { "type": "string", "pattern": r"^(a+)\1*(a+)\2*(a+)\3*b" } } }),
         json!({ "properties": { "x": { "type": "string", "pattern": "((a{100}){100}){100}" } } }),

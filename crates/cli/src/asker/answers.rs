@@ -14,7 +14,7 @@ use crate::{
 /// The most bytes of a file of answers.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// An answer.
+/// An answer that was given beforehand.
 #[derive(Debug)]
 enum PresetAnswer {
     /// A text from `--answer`, read as the field's type.
@@ -62,6 +62,7 @@ impl PresetAnswers {
                 Some(PresetAnswer::Text(text)) => field.read(text.trim()),
                 Some(PresetAnswer::Json(value)) => field.check(value).map(Some),
                 None if self.lacks_answer_for(field) => return Ok(None),
+                // The default of the field; without a default, the field is left out.
                 None => field.read(""),
             };
             let value =
@@ -78,6 +79,7 @@ impl PresetAnswers {
 
     /// Records why a form was not answered.
     pub(super) fn record_failure(&self, why: String) {
+        // Only the first failure is kept: the later ones may follow from it.
         let _ = self.first_failure.set(why);
     }
 
@@ -88,7 +90,7 @@ impl PresetAnswers {
     }
 }
 
-/// Reads the file of `--answers`, which may be a pipe that nothing writes to yet.
+/// Reads the file of `--answers` into `global`. The file may be a pipe that nothing writes to yet.
 ///
 /// # Errors
 /// When it cannot be read.

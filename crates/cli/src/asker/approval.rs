@@ -55,6 +55,7 @@ fn answer_help(max_lifetime: AnswerLifetime) -> String {
 fn scope_of_answer(answer: &str, max_lifetime: AnswerLifetime) -> Option<AnswerScope> {
     match answer {
         "y" | "yes" => Some(AnswerScope::Once),
+        // With `Session` the prompt offers only `a`, which then means the same.
         "t" | "this" | "session" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Session),
         "a" | "always" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Tool),
         "s" | "server" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Server),
@@ -101,6 +102,7 @@ impl Terminal {
 
     /// Lets the user edit the arguments. Returns `None` when they stay as they are.
     async fn edit_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
+        // Writing a JSON object as text cannot fail.
         let original = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
         let mut text = original.clone();
         for _ in 0..MAX_TRIES {
@@ -161,6 +163,7 @@ fn approval_page(question: &Confirm) -> String {
     if question.destructive {
         let _ = write!(page, " {}", paint(Tone::Bad, "[destructive]"));
     }
+    // Writing a JSON object as text cannot fail, so the page never shows less than is sent.
     let arguments = serde_json::to_string_pretty(&question.arguments).unwrap_or_default();
     if !question.findings.is_empty() {
         let count = question.findings.len();

@@ -4,7 +4,10 @@
 use serde_json::{Number, Value};
 use toolrack_host::text;
 
-use crate::render::{Tone, paint};
+use crate::{
+    arguments::{is_whole, parse_number},
+    render::{Tone, paint},
+};
 
 /// The most fields of a form.
 const MAX_FIELDS: usize = 100;
@@ -152,7 +155,7 @@ impl Field {
 
     /// Returns `Title (expected value) [default]: `.
     ///
-    /// `earlier` is the user's earlier answer, which Enter takes in place of the default.
+    /// `previous` is the user's earlier answer, which Enter takes in place of the default.
     pub(super) fn prompt(&self, previous: Option<&Value>) -> String {
         let title = self.label();
         let mut notes: Vec<String> = self.kind.expected();
@@ -176,7 +179,8 @@ impl Field {
         text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
-    /// Parses what the user typed; `None` when the user leaves the field out.
+    /// Parses what the user typed; `None` when the user leaves the field out. An empty text takes the default: where
+    /// there is an earlier answer, the caller has taken that.
     ///
     /// # Errors
     /// A message for the user, when the text is not a valid value of this field.
@@ -196,7 +200,9 @@ impl Field {
     /// # Errors
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
+        // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
         let read = self.kind.read(&as_typed(value))?;
+        // The text "5" would be read as the number 5, but has another type. The numbers 5 and 5.0 are the same.
         let is_same = match (&read, value) {
             (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
             (read, value) => read == value,
@@ -282,20 +288,20 @@ fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>
         Some("uri") => (url::Url::parse(typed).is_ok(), "https://example.com/"),
         Some("date") => (chrono::NaiveDate::parse_from_str(typed, "%Y-%m-%d").is_ok(), "2026-11-21"),
         Some("date-time") => (chrono::DateTime::parse_from_rfc3339(typed).is_ok(), "2026-11-21T12:00:00Z"),
+        // Texts of other formats are not checked.
         _ => (true, ""),
     };
     if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
 }
 
 fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
-    let number = typed.parse::<i64>().map(Number::from).ok().or_else(|| {
-        let number = typed.parse::<f64>().ok()?;
-        Number::from_f64(number)
-    });
-    let Some(number) = number else {
+    // Users also write numbers that JSON does not allow, such as `.5` and `+1`.
+    let as_float = || Number::from_f64(typed.parse().ok()?);
+    let as_integer = || Some(Number::from(typed.parse::<i64>().ok()?));
+    let Some(number) = as_integer().or_else(|| parse_number(typed)).or_else(as_float) else {
         return Err("write a number".to_owned());
     };
-    if is_integer && !number.is_i64() {
+    if is_integer && !is_whole(&number) {
         return Err("write a whole number".to_owned());
     }
     match number.as_f64() {
@@ -307,6 +313,7 @@ fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Valu
 
 /// Returns the value of the choice that `typed` names by value, title or number.
 fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
+    // Counts only if no value and no title is this number.
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices
         .iter()

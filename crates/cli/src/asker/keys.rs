@@ -14,7 +14,7 @@ use nix::{
 /// The most bytes that are read at once: a key, or a short text that was pasted.
 const MAX_BYTES: usize = 256;
 
-/// The byte of Ctrl-D (end of input).
+/// The byte of Ctrl-D (end of input), which [`KeyMode`] delivers like any other key.
 const CTRL_D: u8 = 4;
 
 /// While this exists, the terminal delivers each key immediately, and does not show it. Ctrl-C still interrupts.
@@ -48,8 +48,8 @@ impl Drop for KeyMode {
     }
 }
 
-/// Reads the next key; `None` at the end of input (Ctrl-D). Pasted text is returned as one text, so that its first
-/// letter is not an answer.
+/// Reads the next key; `None` at the end of input (Ctrl-D), and after an error. Pasted text is returned as one text, so
+/// that its first letter is not an answer.
 pub(super) fn read_key() -> Option<String> {
     let mut bytes = [0; MAX_BYTES];
     loop {

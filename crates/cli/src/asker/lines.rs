@@ -219,7 +219,7 @@ fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut 
             input = unsent;
             match requests.try_recv() {
                 Ok((next_kind, next_answer)) if next_kind == kind => answer = next_answer,
-                // The next task wants a key instead of a line, or the reverse.
+                // The next task wants a key instead of a line, or the reverse, so what was typed is not for it.
                 Ok(next_request) => {
                     (kind, answer) = next_request;
                     input = read(kind);

@@ -55,8 +55,8 @@ impl Sampler {
         Some(Self { name, source: Source::Configured(Box::new((model_options, model_context))), conceal })
     }
 
-    /// Reads `request` in the form in which the user and the model see it: without invisible characters and without
-    /// secrets.
+    /// Reads `request` as the user and the model see it: without invisible characters, without secrets, and with at
+    /// most the tokens that the settings of the model allow.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
         text::map_texts(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;
@@ -147,14 +147,14 @@ pub(super) mod tests {
 
     use super::{super::tests::typed, *};
 
-    /// A model that may answer, and has nothing to say.
-    pub(in crate::asker) fn lendable() -> Sampler {
+    /// A sampler whose model has nothing to say.
+    pub(in crate::asker) fn silent_sampler() -> Sampler {
         let source = Source::Model { model: Arc::new(Scripted::new()), max_tokens: None };
         Sampler { name: "mock/script".to_owned(), source, conceal: Arc::new(ToOwned::to_owned) }
     }
 
     /// A terminal at which these lines are typed, with a model that says `Paris` once.
-    fn lent(lines: &[&str]) -> (Terminal, Arc<Scripted>) {
+    fn terminal_with_model(lines: &[&str]) -> (Terminal, Arc<Scripted>) {
         let (terminal, model) = (typed(lines), Arc::new(Scripted::new().say("Paris").recording()));
         let source = Source::Model { model: Arc::<Scripted>::clone(&model), max_tokens: Some(50) };
         let conceal: Conceal = Arc::new(|text| text.replace("canary", "***"));
@@ -172,12 +172,12 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn only_a_clear_yes_has_the_model_answer() {
-        let (terminal, model) = lent(&["y"]);
+        let (terminal, model) = terminal_with_model(&["y"]);
         let answer = terminal.sample(server(), request("canary \u{e0041}capital?")).await.unwrap();
         assert_eq!((&answer["content"]["text"], &answer["model"]), (&json!("Paris"), &json!("mock/script")));
         assert_eq!(model.requests()[0].messages[0].content, "*** capital?");
         for no in [vec!["n"], vec![""], vec![], vec!["what?"]] {
-            let (terminal, model) = lent(&no);
+            let (terminal, model) = terminal_with_model(&no);
             let refused = terminal.sample(server(), request("capital?")).await.unwrap_err().to_string();
             assert!(refused.contains("refused") && model.requests().is_empty(), "{no:?}: {refused}");
         }
@@ -187,7 +187,7 @@ pub(super) mod tests {
     async fn without_a_model_or_with_a_picture_the_user_is_not_asked() {
         let refused = typed(&["y"]).sample(server(), request("x")).await.unwrap_err().to_string();
         assert!(refused.contains("no model"), "{refused}");
-        let (terminal, model) = lent(&["y"]);
+        let (terminal, model) = terminal_with_model(&["y"]);
         let image = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "AAAA"}}]});
         let refused = terminal.sample(server(), image).await.unwrap_err().to_string();
         assert!(refused.contains("pictures") && model.requests().is_empty(), "{refused}");

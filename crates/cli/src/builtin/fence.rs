@@ -79,13 +79,13 @@ fn lexically_normal(path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn house() -> (tempfile::TempDir, Fence) {
-        let house = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(house.path().join("in/deep")).unwrap();
-        std::fs::write(house.path().join("in/a.txt"), "a").unwrap();
-        std::fs::write(house.path().join("secret.txt"), "s").unwrap();
-        let fence = Fence::new(house.path().join("in"));
-        (house, fence)
+    fn parent_and_fence() -> (tempfile::TempDir, Fence) {
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(parent.path().join("in/deep")).unwrap();
+        std::fs::write(parent.path().join("in/a.txt"), "a").unwrap();
+        std::fs::write(parent.path().join("secret.txt"), "s").unwrap();
+        let fence = Fence::new(parent.path().join("in"));
+        (parent, fence)
     }
 
     fn is_outside(fence: &Fence, path: &str) -> bool {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn paths_inside_the_folder_are_accepted_in_every_spelling() {
-        let (_house, fence) = house();
+        let (_parent, fence) = parent_and_fence();
         for path in ["a.txt", "./a.txt", "deep/../a.txt", "deep/./../a.txt"] {
             assert_eq!(fence.display_path(&fence.resolve(path).unwrap()), "a.txt");
         }
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn paths_outside_are_refused_whether_or_not_they_exist() {
-        let (house, fence) = house();
-        let absolute = house.path().join("secret.txt");
+        let (parent, fence) = parent_and_fence();
+        let absolute = parent.path().join("secret.txt");
         for path in [
             "..",
             "../secret.txt",
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_folder_whose_name_only_begins_like_ours_is_outside() {
-        let (house, fence) = house();
-        std::fs::create_dir(house.path().join("in-other")).unwrap();
+        let (parent, fence) = parent_and_fence();
+        std::fs::create_dir(parent.path().join("in-other")).unwrap();
         assert!(is_outside(&fence, "../in-other"));
     }
 
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn links_that_lead_out_are_refused_and_links_that_stay_in_are_followed() {
         use std::os::unix::fs::symlink;
-        let (house, fence) = house();
-        symlink(house.path(), fence.root.join("out")).unwrap();
-        symlink(house.path().join("secret.txt"), fence.root.join("s")).unwrap();
+        let (parent, fence) = parent_and_fence();
+        symlink(parent.path(), fence.root.join("out")).unwrap();
+        symlink(parent.path().join("secret.txt"), fence.root.join("s")).unwrap();
         symlink("deep", fence.root.join("stays")).unwrap();
         assert!(is_outside(&fence, "out"));
         assert!(is_outside(&fence, "out/secret.txt"));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_inside_the_fence_is_reported_as_missing() {
-        let (_house, fence) = house();
+        let (_parent, fence) = parent_and_fence();
         let error = fence.resolve("nope.txt").unwrap_err();
         assert_eq!(error.to_string(), "cannot open `nope.txt`: there is no such file or folder");
     }

@@ -202,6 +202,7 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, FileEr
     .map_err(failed)
 }
 
+/// Reads the first `lines` lines of `file`, or all with `None`; at most [`MAX_TEXT_BYTES`] bytes.
 fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Result<Text> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file.take(MAX_TEXT_BYTES));
@@ -234,6 +235,7 @@ fn read_head(mut file: File, lines: Option<u32>, metadata: &Metadata) -> io::Res
     })
 }
 
+/// Reads the last `lines` lines of `file`; at most [`MAX_TEXT_BYTES`] bytes.
 fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     let length = file.seek(SeekFrom::End(0))?;
     let start = length.saturating_sub(MAX_TEXT_BYTES);

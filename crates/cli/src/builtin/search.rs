@@ -83,7 +83,7 @@ impl NamePattern {
 
 /// Walks the folders below `path`, without following links and without entering `.git`.
 ///
-/// Checks `cancelled` before each folder; if it is set, returns the results so far.
+/// Asks `is_cancelled` before each folder; if it returns `true`, returns the results so far.
 pub(super) fn search(
     fence: &Fence,
     path: &str,
@@ -120,6 +120,7 @@ pub(super) fn search(
         let is_too_deep = depth == MAX_DEPTH && !subfolders.is_empty();
         found.truncated |= is_too_deep;
         if !is_too_deep {
+            // `pop` takes from the end, so the first subfolder must be the last.
             folders.extend(subfolders.into_iter().rev());
         }
         if found.matches.len() > MAX_FOUND || visited >= MAX_VISITED {
@@ -131,7 +132,7 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// At most `limit` entries of `folder` by name; `None` when it cannot be read.
+/// At most `limit` entries of `folder`, sorted by name; `None` when it cannot be read.
 fn sorted_entries(folder: &Path, limit: usize) -> Option<Vec<(String, PathBuf, Kind)>> {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .ok()?

@@ -1,4 +1,4 @@
-//! Finds the names that completion can offer without connecting to a server.
+//! Finds the names that completion can offer without connecting to a server. After any error there are none.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -40,7 +40,7 @@ struct Configuration {
 #[derive(Debug)]
 pub(super) struct NamedItem {
     pub(super) name: String,
-    /// In a few words.
+    /// A description in a few words.
     pub(super) about: String,
 }
 

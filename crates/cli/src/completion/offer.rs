@@ -1,7 +1,7 @@
-//! Chooses the words that are offered at each place.
+//! Chooses the words that completion offers for each argument of a command line.
 //!
-//! An argument is completed by its value name: `SERVER` by the names of servers, `TOOL` by tools, in any command. A new
-//! command needs only these names.
+//! The value name of an argument, which the help shows, decides what is offered: the names of servers for `SERVER`,
+//! tools for `TOOL`, in every command. An argument of a new command is completed if it has such a value name.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -46,9 +46,9 @@ pub(super) enum ValueKind {
     Nothing,
 }
 
-/// What is offered for an argument, by the value name that the help shows. An argument with a fixed set of values is
-/// completed without being listed here; any other argument is not completed. A test fails for a value name with
-/// `SERVER` or `TOOL` that is not listed.
+/// The value names of arguments, each with what is offered for it. Not listed are arguments with a fixed set of values,
+/// which `clap_complete` completes by itself, and arguments that are not completed. A test fails for a value name that
+/// contains `SERVER` or `TOOL` and is not listed.
 pub(super) const VALUE_KINDS: &[(&str, ValueKind)] = &[
     ("SERVER", ValueKind::Servers),
     ("TOOL", ValueKind::Tools),
@@ -91,8 +91,8 @@ pub(super) fn value_kind(arg: &Arg) -> Option<ValueKind> {
     Some(VALUE_KINDS.iter().find(|(value_name, _)| *value_name == name).map_or(ValueKind::Nothing, |(_, kind)| *kind))
 }
 
-/// Returns the argument of `command` that names a tool, a prompt or a server, and so decides what is offered after it:
-/// what the argument names, and its id.
+/// Finds the positional argument of `command` that names a tool, a prompt or a server: that name decides what is
+/// offered for the arguments after it. Returns what the argument names, and its id.
 pub(super) fn selector_of(command: &Command) -> Option<(ValueKind, String)> {
     let mut arguments = command.get_positionals();
     arguments.find_map(|arg| match value_kind(arg)? {
@@ -130,6 +130,7 @@ fn with_completers(command: Command, line: &Arc<Line>, data: &Arc<CompletionData
 fn completer(kind: ValueKind, line: &Arc<Line>, data: &Arc<CompletionData>) -> ArgValueCompleter {
     let (line, data) = (Arc::clone(line), Arc::clone(data));
     ArgValueCompleter::new(move |current: &OsStr| {
+        // Only paths can be other than UTF-8, and `paths` gets `current` itself.
         let typed = current.to_str().unwrap_or_default();
         match kind {
             ValueKind::Servers => servers(&data, typed, ""),
@@ -161,6 +162,7 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
     CompletionCandidate::new(word).help(about.map(|about| about.to_owned().into()))
 }
 
+/// Completes the name of a server, and adds `suffix` to it.
 fn servers(data: &CompletionData, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
     let fits = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed);
     let servers = data.servers().iter().filter(fits);
@@ -230,6 +232,7 @@ fn arguments(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionC
     };
     let values = arguments.into_iter().find(|argument| argument.name == name).map(|Argument { values, .. }| values);
     let values = values.unwrap_or_default();
+    // After `name:=` follows JSON, which is no path.
     if values.is_empty() && !name.ends_with(':') {
         let paths = paths(line, OsStr::new(start), PathCompleter::any());
         return paths.into_iter().map(|path| path.add_prefix(format!("{name}="))).collect();

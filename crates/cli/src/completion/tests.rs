@@ -6,17 +6,17 @@ use tempfile::TempDir;
 use super::*;
 use crate::verbs::about_program::script::script;
 
-/// A user's files, and a project in which the user presses TAB.
-struct Desk {
+/// A folder with a user's files, and the project `work` in which the user presses TAB.
+struct TestFolder {
     folder: TempDir,
 }
 
-impl Desk {
+impl TestFolder {
     fn new(servers: serde_json::Value) -> Self {
-        let desk = Self { folder: tempfile::tempdir().unwrap() };
-        desk.write("mcp.json", &json!({ "mcpServers": servers }).to_string());
-        std::fs::create_dir(desk.work()).unwrap();
-        desk
+        let test_folder = Self { folder: tempfile::tempdir().unwrap() };
+        test_folder.write("mcp.json", &json!({ "mcpServers": servers }).to_string());
+        std::fs::create_dir(test_folder.work()).unwrap();
+        test_folder
     }
 
     fn work(&self) -> PathBuf {
@@ -43,8 +43,8 @@ impl Desk {
     }
 }
 
-fn desk() -> Desk {
-    Desk::new(json!({
+fn test_folder() -> TestFolder {
+    TestFolder::new(json!({
         "fs": { "command": "x" },
         "web": { "url": "https://example.com/mcp" },
         "off": { "command": "x", "enabled": false },
@@ -75,19 +75,19 @@ fn an_argument_whose_name_says_what_it_takes_is_completed() {
 
 #[test]
 fn servers_are_offered_as_they_are_configured_now() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["list", ""]), ["builtin", "fs", "off", "web"]);
-    desk.write("mcp.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
-    assert_eq!(desk.offers(&["list", "n"]), ["new"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["list", ""]), ["builtin", "fs", "off", "web"]);
+    test_folder.write("mcp.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    assert_eq!(test_folder.offers(&["list", "n"]), ["new"]);
 }
 
 #[test]
 fn sessions_are_offered_with_the_newest_first_and_their_titles() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["sessions", "show", "l"]), [] as [&str; 0], "there is no database");
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["sessions", "show", "l"]), [] as [&str; 0], "there is no database");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let prefixes: Vec<String> = runtime.block_on(async {
-        let store = toolrack_store::Store::open(desk.folder.path().join("toolrack.db")).await.unwrap();
+        let store = toolrack_store::Store::open(test_folder.folder.path().join("toolrack.db")).await.unwrap();
         for title in ["Invoices\u{1b}[2J", "Files"] {
             let new = toolrack_store::NewSession { title: title.to_owned(), ..Default::default() };
             store.create_session(&new).await.unwrap();
@@ -98,9 +98,9 @@ fn sessions_are_offered_with_the_newest_first_and_their_titles() {
         sessions.into_iter().map(|session| session.prefix).collect()
     });
     let all = [prefixes[0].as_str(), prefixes[1].as_str(), "last"];
-    assert_eq!(desk.offers(&["sessions", "show", ""]), all);
-    assert_eq!(desk.offers(&["sessions", "delete", prefixes[0].as_str(), &prefixes[1]]), [prefixes[1].as_str()]);
-    let described = desk.offers_in(Shell::Fish, &["sessions", "export", ""]);
+    assert_eq!(test_folder.offers(&["sessions", "show", ""]), all);
+    assert_eq!(test_folder.offers(&["sessions", "delete", prefixes[0].as_str(), &prefixes[1]]), [prefixes[1].as_str()]);
+    let described = test_folder.offers_in(Shell::Fish, &["sessions", "export", ""]);
     let expected =
         [format!("{}\tFiles", all[0]), format!("{}\tInvoices\\u{{1b}}[2J", all[1]), "last\tFiles".to_owned()];
     assert_eq!(described, expected);
@@ -108,56 +108,56 @@ fn sessions_are_offered_with_the_newest_first_and_their_titles() {
 
 #[test]
 fn a_tool_is_offered_in_two_steps() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["call", "b"]), ["builtin/"]);
-    assert_eq!(desk.offers(&["call", "builtin/l"]), ["builtin/list_directory"]);
-    assert_eq!(desk.offers(&["why", "fs/"]), [] as [&str; 0], "it was never connected");
-    assert_eq!(desk.offers(&["prompt", "f"]), ["fs/"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["call", "b"]), ["builtin/"]);
+    assert_eq!(test_folder.offers(&["call", "builtin/l"]), ["builtin/list_directory"]);
+    assert_eq!(test_folder.offers(&["why", "fs/"]), [] as [&str; 0], "it was never connected");
+    assert_eq!(test_folder.offers(&["prompt", "f"]), ["fs/"]);
 }
 
 #[test]
 fn a_command_that_is_recorded_is_completed_like_any_other() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["record", "tape", "reso"]), ["resources"]);
-    assert_eq!(desk.offers(&["replay", "tape", "call", "builtin/l"]), ["builtin/list_directory"]);
-    assert_eq!(desk.offers(&["record", "tape", "call", "builtin/read_text_file", "pa"]), ["path="]);
-    assert_eq!(desk.offers(&["record", "--max-s"]), ["--max-size"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["record", "tape", "reso"]), ["resources"]);
+    assert_eq!(test_folder.offers(&["replay", "tape", "call", "builtin/l"]), ["builtin/list_directory"]);
+    assert_eq!(test_folder.offers(&["record", "tape", "call", "builtin/read_text_file", "pa"]), ["path="]);
+    assert_eq!(test_folder.offers(&["record", "--max-s"]), ["--max-size"]);
 }
 
 #[test]
 fn arguments_of_a_tool_are_offered_by_name() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["call", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
     assert_eq!(
-        desk.offers(&["call", "--timeout", "2s", "builtin/search_files", "path=.", "pa"]),
+        test_folder.offers(&["call", "--timeout", "2s", "builtin/search_files", "path=.", "pa"]),
         ["pattern=", "path="]
     );
-    let nothing_else = desk.offers(&["call", "builtin/nope", ""]);
+    let nothing_else = test_folder.offers(&["call", "builtin/nope", ""]);
     assert!(nothing_else.iter().all(|offer| offer.starts_with("--")), "{nothing_else:?}");
 }
 
 #[test]
 fn commands_below_others_have_arguments_of_a_tool_too() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["policy", "test", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
-    desk.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
-    assert_eq!(desk.offers(&["policy", "--mcp-config", "more.json", "test", "m"]), ["more/"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["policy", "test", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
+    test_folder.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
+    assert_eq!(test_folder.offers(&["policy", "--mcp-config", "more.json", "test", "m"]), ["more/"]);
 }
 
 #[test]
 fn a_server_is_offered_and_behind_it_its_tools_where_both_are_shown() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["tools", "b"]), ["builtin"]);
-    assert_eq!(desk.offers(&["tools", "builtin/l"]), ["builtin/list_directory"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["tools", "b"]), ["builtin"]);
+    assert_eq!(test_folder.offers(&["tools", "builtin/l"]), ["builtin/list_directory"]);
 }
 
 #[test]
 fn the_names_of_secrets_are_offered_without_their_key() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["secret", "rm", "g"]), [] as [&str; 0], "there is no database");
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["secret", "rm", "g"]), [] as [&str; 0], "there is no database");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let store = toolrack_store::Store::open(desk.folder.path().join("toolrack.db")).await.unwrap();
+        let store = toolrack_store::Store::open(test_folder.folder.path().join("toolrack.db")).await.unwrap();
         let key = toolrack_store::VaultKey::from_bytes([7; 32]);
         let vault = toolrack_store::Vault::open(&store, key).await.unwrap();
         for name in ["github", "gitlab"] {
@@ -165,51 +165,51 @@ fn the_names_of_secrets_are_offered_without_their_key() {
         }
         store.close().await;
     });
-    assert_eq!(desk.offers(&["secret", "rm", "git"]), ["github", "gitlab"]);
-    assert_eq!(desk.offers(&["secret", "set", "githu"]), ["github"]);
+    assert_eq!(test_folder.offers(&["secret", "rm", "git"]), ["github", "gitlab"]);
+    assert_eq!(test_folder.offers(&["secret", "set", "githu"]), ["github"]);
 }
 
 #[test]
 fn options_are_offered_when_one_is_begun() {
-    let desk = desk();
-    assert_eq!(desk.offers(&["call", "--no"]), ["--no-validate", "--no-input", "--no-daemon"]);
-    assert_eq!(desk.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
-    assert_eq!(desk.offers(&["add", "x", "-t", "h"]), ["http"]);
-    assert_eq!(desk.offers(&["completions", "z"]), ["zsh"]);
-    assert_eq!(desk.offers(&["add", "--env", "TOOLRACK_H"]), ["TOOLRACK_HOME"]);
-    assert_eq!(desk.offers(&["config", "path", "--scope", "l"]), ["local"]);
-    desk.write("toolrack.toml", "[[agents]]\nid = \"coder\"\n[[agents.mcp]]\nname = \"own\"\ncommand = \"x\"\n");
-    assert_eq!(desk.offers(&["--agent", "c"]), ["coder"]);
-    assert_eq!(desk.offers(&["--agent", "coder", "list", "o"]), ["off", "own"]);
+    let test_folder = test_folder();
+    assert_eq!(test_folder.offers(&["call", "--no"]), ["--no-validate", "--no-input", "--no-daemon"]);
+    assert_eq!(test_folder.offers(&["add", "--scope", ""]), ["user", "project", "local"]);
+    assert_eq!(test_folder.offers(&["add", "x", "-t", "h"]), ["http"]);
+    assert_eq!(test_folder.offers(&["completions", "z"]), ["zsh"]);
+    assert_eq!(test_folder.offers(&["add", "--env", "TOOLRACK_H"]), ["TOOLRACK_HOME"]);
+    assert_eq!(test_folder.offers(&["config", "path", "--scope", "l"]), ["local"]);
+    test_folder.write("toolrack.toml", "[[agents]]\nid = \"coder\"\n[[agents.mcp]]\nname = \"own\"\ncommand = \"x\"\n");
+    assert_eq!(test_folder.offers(&["--agent", "c"]), ["coder"]);
+    assert_eq!(test_folder.offers(&["--agent", "coder", "list", "o"]), ["off", "own"]);
 }
 
 #[test]
 fn files_that_are_named_on_the_line_count() {
-    let desk = desk();
-    desk.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
-    assert_eq!(desk.offers(&["--mcp-config", "more.json", "list", "m"]), ["more"]);
-    assert_eq!(desk.offers(&["list", "--mcp-config=more.json", "m"]), ["more"]);
+    let test_folder = test_folder();
+    test_folder.write("work/more.json", r#"{ "mcpServers": { "more": { "command": "x" } } }"#);
+    assert_eq!(test_folder.offers(&["--mcp-config", "more.json", "list", "m"]), ["more"]);
+    assert_eq!(test_folder.offers(&["list", "--mcp-config=more.json", "m"]), ["more"]);
     let strict = ["list", "--strict-mcp-config", "--mcp-config", "more.json", ""];
-    assert_eq!(desk.offers(&strict), ["builtin", "more"]);
-    assert_eq!(desk.offers(&["--mcp-config", "nope.json", "list", "f"]), ["fs"]);
-    assert_eq!(desk.offers(&["--mcp-config", "~/work/more.json", "list", "m"]), ["more"]);
-    assert_eq!(desk.offers(&["--mcp-config", "/dev/stdin", "list", "f"]), ["fs"]);
+    assert_eq!(test_folder.offers(&strict), ["builtin", "more"]);
+    assert_eq!(test_folder.offers(&["--mcp-config", "nope.json", "list", "f"]), ["fs"]);
+    assert_eq!(test_folder.offers(&["--mcp-config", "~/work/more.json", "list", "m"]), ["more"]);
+    assert_eq!(test_folder.offers(&["--mcp-config", "/dev/stdin", "list", "f"]), ["fs"]);
 }
 
 #[test]
 fn names_of_files_are_offered_where_the_shell_does_not_do_it() {
-    let desk = desk();
-    desk.write("work/more.json", "{}");
-    std::fs::create_dir(desk.work().join("src")).unwrap();
-    assert_eq!(desk.offers_in(Shell::Fish, &["--mcp-config", ""]), ["more.json", "src/"]);
-    assert_eq!(desk.offers_in(Shell::Fish, &["call", "builtin/file_info", "path=m"]), ["path=more.json"]);
-    assert_eq!(desk.offers_in(Shell::Fish, &["--root", ""]), [".", "src/"]);
-    assert_eq!(desk.offers(&["--mcp-config", ""]), [] as [&str; 0]);
+    let test_folder = test_folder();
+    test_folder.write("work/more.json", "{}");
+    std::fs::create_dir(test_folder.work().join("src")).unwrap();
+    assert_eq!(test_folder.offers_in(Shell::Fish, &["--mcp-config", ""]), ["more.json", "src/"]);
+    assert_eq!(test_folder.offers_in(Shell::Fish, &["call", "builtin/file_info", "path=m"]), ["path=more.json"]);
+    assert_eq!(test_folder.offers_in(Shell::Fish, &["--root", ""]), [".", "src/"]);
+    assert_eq!(test_folder.offers(&["--mcp-config", ""]), [] as [&str; 0]);
 }
 
 #[test]
 fn completion_offers_only_plain_names_of_a_project() {
-    let desk = desk();
+    let test_folder = test_folder();
     let hostile = json!({ "mcpServers": {
         "theirs": { "command": "x", "args": ["canary"] },
         "$(touch pwned)": { "command": "x" },
@@ -218,57 +218,63 @@ fn completion_offers_only_plain_names_of_a_project() {
         "a b": { "command": "x" },
         "*": { "command": "x" },
     } });
-    desk.write("work/.mcp.json", &hostile.to_string());
+    test_folder.write("work/.mcp.json", &hostile.to_string());
     // The other shells pass the words through the environment of the process; other tests drive them for real.
     for shell in [Shell::Bash, Shell::Fish, Shell::Powershell] {
-        let offers = desk.offers_in(shell, &["list", ""]).join("\n");
+        let offers = test_folder.offers_in(shell, &["list", ""]).join("\n");
         assert!(offers.contains("theirs"), "{shell:?}: {offers}");
         for bad in ["canary", "pwned", "`", "-rf", "a b", "*"] {
             assert!(!offers.contains(bad), "{shell:?}: {offers}");
         }
     }
     // The state after it was connected once and the approval was revoked.
-    let data =
-        CompletionData::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    let data = CompletionData::new(
+        Environment::new([("TOOLRACK_HOME", test_folder.folder.path())]),
+        test_folder.work(),
+        &Global::default(),
+    );
     data.note_a_tool("theirs");
     for line in [&["call", "theirs/"][..], &["prompt", "theirs/"], &["read", "theirs", "x"]] {
-        assert_eq!(desk.offers(line), [] as [&str; 0]);
+        assert_eq!(test_folder.offers(line), [] as [&str; 0]);
     }
 }
 
 #[test]
 fn a_tool_that_was_seen_is_offered_until_its_entry_changes() {
-    let desk = desk();
-    let data =
-        CompletionData::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
+    let test_folder = test_folder();
+    let data = CompletionData::new(
+        Environment::new([("TOOLRACK_HOME", test_folder.folder.path())]),
+        test_folder.work(),
+        &Global::default(),
+    );
     data.note_a_tool("fs");
-    assert_eq!(desk.offers(&["call", "fs/"]), ["fs/seen"]);
-    assert_eq!(desk.offers(&["call", "fs/seen", ""]), ["mode="]);
-    assert_eq!(desk.offers(&["call", "fs/seen", "mode=f"]), ["mode=fast"]);
-    assert_eq!(desk.offers(&["read", "fs", "x"]), ["x://seen"]);
-    assert_eq!(desk.offers(&["read", "web", "x"]), [] as [&str; 0]);
-    assert_eq!(desk.offers(&["prompt", "fs/"]), ["fs/greet"]);
-    assert_eq!(desk.offers(&["prompt", "fs/greet", "w"]), ["who="]);
-    assert_eq!(desk.offers(&["call", "fs/greet", "w"]), [] as [&str; 0], "that is not a tool");
-    desk.write("mcp.json", r#"{ "mcpServers": { "fs": { "command": "x", "args": ["changed"] } } }"#);
+    assert_eq!(test_folder.offers(&["call", "fs/"]), ["fs/seen"]);
+    assert_eq!(test_folder.offers(&["call", "fs/seen", ""]), ["mode="]);
+    assert_eq!(test_folder.offers(&["call", "fs/seen", "mode=f"]), ["mode=fast"]);
+    assert_eq!(test_folder.offers(&["read", "fs", "x"]), ["x://seen"]);
+    assert_eq!(test_folder.offers(&["read", "web", "x"]), [] as [&str; 0]);
+    assert_eq!(test_folder.offers(&["prompt", "fs/"]), ["fs/greet"]);
+    assert_eq!(test_folder.offers(&["prompt", "fs/greet", "w"]), ["who="]);
+    assert_eq!(test_folder.offers(&["call", "fs/greet", "w"]), [] as [&str; 0], "that is not a tool");
+    test_folder.write("mcp.json", r#"{ "mcpServers": { "fs": { "command": "x", "args": ["changed"] } } }"#);
     for line in [&["call", "fs/"][..], &["prompt", "fs/"], &["read", "fs", "x"]] {
-        assert_eq!(desk.offers(line), [] as [&str; 0]);
+        assert_eq!(test_folder.offers(line), [] as [&str; 0]);
     }
 }
 
 #[test]
 fn nonsense_offers_nothing_and_fails_nothing() {
-    let desk = desk();
-    desk.write("mcp.json", "{ broken");
-    assert_eq!(desk.offers(&["list", ""]), ["builtin"]);
+    let test_folder = test_folder();
+    test_folder.write("mcp.json", "{ broken");
+    assert_eq!(test_folder.offers(&["list", ""]), ["builtin"]);
     for words in [["nope", ""], ["call", "$("], ["call", "'"], ["--", ""], ["-", "-"], ["\u{fffd}", "\u{1b}"]] {
         for shell in [Shell::Bash, Shell::Fish, Shell::Powershell] {
-            let _ = desk.offers_in(shell, &words);
+            let _ = test_folder.offers_in(shell, &words);
         }
     }
     let words: Vec<OsString> = vec!["toolrack".into()];
-    let environment = Environment::new([("TOOLRACK_HOME", desk.folder.path())]);
-    let _ = answer_to(Shell::Bash, &words, &environment, &desk.work(), &mut Vec::new());
+    let environment = Environment::new([("TOOLRACK_HOME", test_folder.folder.path())]);
+    let _ = answer_to(Shell::Bash, &words, &environment, &test_folder.work(), &mut Vec::new());
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl HostParts {
 
     /// Creates a host without servers. `gate` decides which calls run, but a secret of one server goes to another only
     /// if the user agrees. `asker` answers the questions. `agent` is the agent that the audit log names, if the host
-    /// serves a single one.
+    /// serves a single one; without it, the log names the agent of `--agent`.
     pub(crate) fn create_host(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let secrets = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
@@ -82,6 +82,7 @@ impl HostParts {
             .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone())
             .quotas(Arc::new(self.quotas.clone()))
+            // The output of a shared server may be about another member's call, so errors must leave it out.
             .private_output(self.is_shared);
         if let Some(tape) = &self.tape {
             builder = tape.apply_to(builder);
@@ -125,7 +126,7 @@ impl HostParts {
     }
 }
 
-/// Returns the supervisor in the folder of this program; this program itself if that is missing.
+/// Returns the supervisor in the folder of this program; this program itself if there is none.
 fn supervisor() -> Supervisor {
     let file = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
     let file = file.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));

@@ -44,7 +44,8 @@ const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
 pub(super) struct LentContext {
-    current: CurrentWorld,
+    /// The daemon's current world, whose servers the user may have stopped.
+    daemon_world: CurrentWorld,
     loaded: Arc<Loaded>,
     host: Host,
     /// The variables of the borrower.
@@ -86,13 +87,15 @@ impl Context {
     ///
     /// # Errors
     /// The reason why the borrower by itself would have another configuration, as a text for the user.
-    pub(crate) async fn lend(&self, borrower: Borrower, current: &CurrentWorld) -> Result<Self, String> {
+    pub(crate) async fn lend(&self, borrower: Borrower, daemon_world: &CurrentWorld) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
+        // Removes the variable, so that no server and no placeholder gets it.
         let key = environment.take(secrets::VARIABLE);
         let own_options = &self.command_line.global;
         let has_same_places = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
         let has_same_files =
             global.mcp_config == own_options.mcp_config && global.strict_mcp_config == own_options.strict_mcp_config;
+        // The first reason that applies; empty if none does.
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
             () if !has_same_files || !self.command_line.inline_configs.is_empty() => {
@@ -108,13 +111,13 @@ impl Context {
         if !why.is_empty() {
             return Err(why);
         }
-        let loaded = current.loaded().await.ok_or("it is ending")?;
+        let loaded = daemon_world.loaded().await.ok_or("it is ending")?;
         screen.conceal(self.secrets());
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
         let settings = HostSettings { policy, naming, configured: Vec::new() };
         let terminal = Arc::new(Terminal::for_borrower(Arc::clone(&screen), lines));
         let lent = LentContext {
-            current: current.clone(),
+            daemon_world: daemon_world.clone(),
             loaded,
             host: self.host(),
             environment: environment.clone(),
@@ -152,11 +155,13 @@ impl Context {
         self.lent.as_ref()?.decline_reason.get().map(String::as_str)
     }
 
-    /// Returns for which of its servers the borrower would not use the daemon, and why: one line for each.
+    /// Compares the daemon's servers with those that the borrower would start. Returns a line for each server that
+    /// differs: its name, and how it differs.
     pub(crate) async fn differences(&self) -> Vec<String> {
         let Some(lent) = &self.lent else { return Vec::new() };
         let mut differences = Vec::new();
         for (name, spec) in &lent.loaded.desired {
+            // Other servers are started by neither process.
             if spec.enabled && spec.trust == Trust::Trusted {
                 differences.extend(self.difference_for(lent, name, spec, Purpose::Connections).await);
             }
@@ -179,6 +184,7 @@ impl Context {
         desired: &Desired,
         purpose: Purpose,
     ) -> Result<Host, Failure> {
+        // For connections, `difference_for` waits for each server that the command needs.
         let is_ready = purpose == Purpose::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
         for (name, spec) in desired {
@@ -187,6 +193,7 @@ impl Context {
             }
         }
         if let Some(why) = why {
+            // If a reason is known already, that one stays.
             let _ = lent.decline_reason.set(why);
             return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
         }
@@ -334,7 +341,7 @@ impl LentContext {
     /// Returns how the state of `name` differs from the state that the borrower by itself would see; `None` if the two
     /// do not differ.
     async fn state_difference(&self, name: &ServerName, spec: &ServerSpec, purpose: Purpose) -> Option<String> {
-        if self.current.is_stopped(name.as_str()) {
+        if self.daemon_world.is_stopped(name.as_str()) {
             return Some("is stopped there".to_owned());
         }
         let state = match purpose {
@@ -366,6 +373,7 @@ impl LentContext {
             if state != State::Connecting {
                 return Some(state);
             }
+            // Other errors mean that events were lost: read the state again.
             if let Err(RecvError::Closed) = events.recv().await {
                 return None;
             }

@@ -72,8 +72,11 @@ impl MemberPartsFactory {
             .also_concealing(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
         let audit = Arc::new(self.host_parts.audit.for_member(Arc::clone(&secrets)));
-        let sign_in =
-            sign_in_builder(&self.secret_store, &secrets, &self.host_parts.egress, &audit, None).owner("", key).build();
+        // A member has no command line that could give a server.
+        let one_off = None;
+        let sign_in = sign_in_builder(&self.secret_store, &secrets, &self.host_parts.egress, &audit, one_off);
+        // No tenant is named, because the store holds only the tokens of this one.
+        let sign_in = sign_in.owner("", key).build();
         let host_parts = HostParts {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),

@@ -64,6 +64,7 @@ impl Context {
                 }
             }
         });
+        // As in `note_tools`, a failure does not matter.
         let _ = written.await;
     }
 }

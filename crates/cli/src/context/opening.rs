@@ -164,7 +164,8 @@ pub(super) fn sign_in_builder(
         .sign_in_hint(move |server, scopes| how_to_sign_in(server, scopes, one_off.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| known_secrets.add_secret(secret));
-    match audit.witness(None) {
+    let other_agent = None;
+    match audit.witness(other_agent) {
         Some(witness) => builder.witness(witness),
         None => builder,
     }

@@ -80,7 +80,8 @@ impl Context {
         request
     }
 
-    /// Reads the configuration and shows nothing.
+    /// Reads the configuration, and applies its settings to the parts of this context. Shows no problem of the
+    /// configuration, only a warning if the approvals cannot be read.
     pub(crate) async fn read(&self) -> Loaded {
         if let Some(lent) = &self.lent {
             return lent.loaded();
@@ -151,7 +152,7 @@ impl Context {
         refused.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
-    /// Stores that the user at the terminal approved `entry`.
+    /// Stores that the user at the terminal approved `entry`. Does nothing for an entry of the user's own files.
     ///
     /// # Errors
     /// When it cannot be stored; the entry then waits for the user's agreement.

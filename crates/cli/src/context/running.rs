@@ -128,7 +128,9 @@ impl Context {
 
     fn start_host(&self, options: HostOptions) -> RunningHost {
         let HostOptions { gate, asker, on_failure } = options;
-        let host = self.host_parts.create_host(gate, asker, None);
+        // The audit log names the agent of `--agent`, if there is one.
+        let other_agent = None;
+        let host = self.host_parts.create_host(gate, asker, other_agent);
         host.set_naming(self.host_settings.load().naming.clone());
         let log_keeper = self.host_parts.start_log_keeper(&host);
         // All servers of this host are the command's own, so all of them are shown.
@@ -151,13 +153,14 @@ impl Context {
         ServerOutput::start(host.events(), Arc::clone(&self.screen), shows)
     }
 
-    /// The host. It runs no server before it is connected.
+    /// Returns the host of this command; if there is none yet, starts one for calls that the user types. It runs no
+    /// server before it is connected.
     pub(crate) fn host(&self) -> Host {
         self.running_host().host.clone()
     }
 
     /// Connects to the servers of `desired`, for calls that the user types, and waits until each has connected or
-    /// failed once.
+    /// failed once. If a daemon runs the command, returns a host with the daemon's connections instead.
     ///
     /// # Errors
     /// When a daemon runs the command and cannot lend it these servers.
@@ -169,7 +172,7 @@ impl Context {
     }
 
     /// As [`Self::connect`], for commands that only show servers and their tools. If a daemon lends its servers, the
-    /// command shows the failed ones as the daemon knows them, and starts none.
+    /// command also shows those to which the daemon could not connect, and does not connect to them itself.
     ///
     /// # Errors
     /// As [`Self::connect`].

@@ -98,6 +98,7 @@ impl Context {
         // must be known: this resolves the placeholders that name them. The function that it returns is not needed.
         drop(self.concealer_of_configured(&loaded).await);
         for server in recording.servers() {
+            // The command of a new entry is never run.
             let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));
             spec.trust = Trust::Trusted;
             spec.enabled = true;

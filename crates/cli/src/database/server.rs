@@ -64,8 +64,8 @@ impl DatabaseServer {
         Ok(Store::clone(&*self.0.team().await.map_err(|error| unusable(&error))?))
     }
 
-    /// Checks that the rows of a file can be moved to `tenant`, or with `None` to the daemon and its team. Rows that
-    /// have been moved already pass the check.
+    /// Checks that the rows of `source`, the database in a file, can be moved to `tenant`, or with `None` to the daemon
+    /// and its team. Rows that have been moved already pass the check.
     ///
     /// # Errors
     /// When Postgres has other rows, so that these cannot be moved, or a database fails.
@@ -73,7 +73,7 @@ impl DatabaseServer {
         self.0.check_movable(tenant, source).await.map(drop).map_err(|error| not_moved(&error))
     }
 
-    /// Moves the rows of a file to a tenant, or to the daemon and its team with `None`.
+    /// Moves the rows of `source` to `tenant`, or with `None` to the daemon and its team.
     ///
     /// # Errors
     /// As [`Self::check_movable`]. After an error, nothing was moved.
@@ -123,7 +123,8 @@ async fn fill_placeholders(text: &str, environment: &Environment) -> Result<Stri
             .hint("name a variable (`${NAME}`), a file (`{ file = \"…\" }`) or a command (`{ command = [\"…\"] }`)"));
     }
     let placeholders = Interpolate::new(environment.clone(), UnsetPolicy::Error);
-    placeholders.setting("url of [store]", text, true).await.map_err(|error| bad_url(with_causes(&error)))
+    let is_secret = true;
+    placeholders.setting("url of [store]", text, is_secret).await.map_err(|error| bad_url(with_causes(&error)))
 }
 
 fn read_file(path: &Path) -> Result<String, Failure> {

@@ -77,6 +77,7 @@ impl BorrowerLines {
     /// Lets the user change `text` in an editor.
     pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
         let edited = self.wait_for(|number| ToBorrower::Edit(number, text.to_owned())).await;
+        // Without an answer, or with one that cannot be read, the user types the text instead.
         edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(EditOutcome::NoEditor)
     }
 
@@ -102,6 +103,7 @@ impl BorrowerLines {
         if question.number == number
             && let Some(answer) = question.answer.take()
         {
+            // Fails if that task has ended; no task waits for the line then.
             let _ = answer.send(line);
         }
     }

@@ -73,6 +73,7 @@ impl Outbox {
     /// Waits until there is room for more.
     pub(crate) async fn wait_for_room(&self) {
         loop {
+            // Begins to listen before the check, so that it misses no notification in between.
             let emptied = self.0.emptied.notified();
             if self.queue().bytes <= SOFT_LIMIT_BYTES {
                 return;

@@ -30,6 +30,7 @@ impl Brake {
         let (cancel, cancelled) = oneshot::channel();
         self.calls.store(Some(Arc::new(cancel)));
         Box::pin(async {
+            // The sender was dropped, as when later calls replace it: nothing ends these calls early.
             if cancelled.await.is_err() {
                 future::pending::<()>().await;
             }
@@ -38,6 +39,7 @@ impl Brake {
 
     /// Ends the calls that are under way; `false` when there are none.
     pub(crate) fn cancel_calls(&self) -> bool {
+        // `into_inner` always succeeds: the swap has taken the only reference.
         let cancel = self.calls.swap(None).and_then(Arc::into_inner);
         cancel.is_some_and(|cancel| cancel.send(()).is_ok())
     }

@@ -64,6 +64,7 @@ impl TurnPrinter {
                 Output::Record(record) => self.screen.record(&record).await?,
                 Output::Flush(printed) => {
                     self.show_news();
+                    // Fails if the turn no longer waits for it.
                     let _ = printed.send(());
                 }
             }

@@ -54,8 +54,8 @@ impl Device {
         }
     }
 
-    /// The width of the terminal behind `stream`: of one of this process, at this moment; of one of the borrower, when
-    /// its command began.
+    /// The width of the terminal behind `stream`. A stream of this process has the width of this moment, a stream of
+    /// the borrower the width that it had when the command began.
     pub(super) fn columns(&self, stream: Stream) -> usize {
         match (self, stream) {
             (Self::Own(_), Stream::Out) => columns_of(io::stdout()),
@@ -133,7 +133,7 @@ impl Device {
         }
     }
 
-    /// Writes help to stdout, on this thread: nothing else runs yet.
+    /// Writes help to stdout, on this thread: nothing else runs yet. Failures are ignored.
     pub(super) fn write_help(&self, text: &str) {
         match self {
             Self::Own(color) => {
@@ -180,6 +180,7 @@ fn color_choice(color: Color, stream: &impl anstream::stream::RawStream) -> Colo
 
 fn write_to_stderr(text: &str, choice: ColorChoice) {
     let mut stderr = AutoStream::new(io::stderr().lock(), choice);
+    // A failure cannot be reported anywhere.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

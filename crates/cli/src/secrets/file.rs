@@ -92,6 +92,7 @@ pub(super) fn create(path: &Path, content: &str) -> Result<StoredKey, SecretsErr
     let temporary = write_temporary(path, content)?;
     // Unlike a rename, a link replaces no file.
     let linked = fs::hard_link(&temporary, path);
+    // If that fails, a second file with the key stays, which also only the owner can read.
     let _ = fs::remove_file(&temporary);
     match linked {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {

@@ -134,7 +134,7 @@ impl Keychain {
     /// Returns the key under `id`. A task that asks meanwhile waits for the same answer.
     ///
     /// # Errors
-    /// When there is no keychain, it is locked, slow, or has no such key.
+    /// When there is no keychain, or when it is locked, slow or without such a key.
     pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let lookup = self.lookup(id);
         let ask = || async {
@@ -184,8 +184,8 @@ impl Keychain {
                 let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
                 if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
             }
-            // 36 and 51 are the last bytes of errSecInteractionNotAllowed and errSecAuthFailed.
             KeychainProgram::Security if output.status.code() == Some(SECURITY_NOT_FOUND) => KeychainError::Missing,
+            // 36 and 51 are the last bytes of errSecInteractionNotAllowed and errSecAuthFailed.
             KeychainProgram::Security if matches!(output.status.code(), Some(36 | 51)) => KeychainError::Locked,
             _ => output.failure(),
         })
@@ -252,6 +252,7 @@ impl Keychain {
         // Skip relative folders: they would be in the working folder, where a project could put a program of this name.
         let path = self.variable("PATH").cloned().unwrap_or_default();
         let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+        // Never fails: folders that were parts of a list can be joined again.
         let folders = std::env::join_paths(folders).unwrap_or_default();
         which::which_in("secret-tool", Some(folders), "/")
             .map_err(|_| KeychainError::Absent("`secret-tool` is not installed (Debian: libsecret-tools)"))
@@ -261,7 +262,7 @@ impl Keychain {
         self.variables.iter().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
     }
 
-    /// Runs the program to its end, within the time-out.
+    /// Runs the program to its end, within the time-out. It reads `stdin`, which is empty for commands without a key.
     async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<ProgramOutput, KeychainError> {
         let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
         let mut command = Command::new(program);
@@ -315,6 +316,7 @@ async fn read_output(from: Option<impl AsyncRead + Unpin>) -> String {
         return String::new();
     };
     let mut output = Vec::new();
+    // After an error, the output so far counts.
     let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut output).await;
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&output).into_owned()

@@ -59,6 +59,7 @@ impl SecretStore {
     pub(crate) async fn rotate(&self, given_key: Option<String>) -> Result<Option<usize>, SecretsError> {
         let path = match &self.origin {
             KeyOrigin::File(path) => path,
+            // A missing key is refused like an empty one.
             KeyOrigin::Variable(_) => return self.rotate_given(given_key.unwrap_or_default()).await.map(Some),
         };
         let lock = lock(path).await?;

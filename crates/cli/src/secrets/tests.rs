@@ -11,7 +11,7 @@ fn no_keychain() -> Keychain {
     Keychain::from_environment(&Environment::default())
 }
 
-async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {
+async fn open_store(folder: &Path, variable: Option<&str>) -> SecretStore {
     let store = Store::open(folder.join("t.db")).await.unwrap();
     SecretStore::new(Some(store), variable.map(Into::into), folder, no_keychain())
 }
@@ -19,7 +19,7 @@ async fn stored(folder: &Path, variable: Option<&str>) -> SecretStore {
 #[tokio::test]
 async fn the_key_file_is_made_with_the_first_secret_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
-    let stored = stored(folder.path(), None).await;
+    let stored = open_store(folder.path(), None).await;
     let file = folder.path().join(FILE);
     assert_eq!(stored.get("a").await.unwrap(), None);
     assert!(!file.exists(), "looking makes no key");
@@ -35,11 +35,11 @@ async fn the_key_file_is_made_with_the_first_secret_for_its_owner_only() {
 async fn processes_that_make_a_key_at_once_have_the_same_one() {
     let folder = tempfile::tempdir().unwrap();
     let many = (0..8).map(async |index| {
-        let stored = stored(folder.path(), None).await;
+        let stored = open_store(folder.path(), None).await;
         stored.set(&format!("s{index}"), "value").await.unwrap();
     });
     futures::future::join_all(many).await;
-    let stored = stored(folder.path(), None).await;
+    let stored = open_store(folder.path(), None).await;
     for index in 0..8 {
         assert_eq!(stored.get(&format!("s{index}")).await.unwrap().as_deref(), Some("value"));
     }
@@ -49,7 +49,7 @@ async fn processes_that_make_a_key_at_once_have_the_same_one() {
 async fn a_process_that_looks_while_another_creates_the_key_gets_no_error() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (stored(folder.path(), None).await, stored(folder.path(), None).await);
+        let (one, other) = (open_store(folder.path(), None).await, open_store(folder.path(), None).await);
         let looks = async { while other.get("a").await.unwrap().is_none() {} };
         let (set, ()) = tokio::join!(one.set("a", "value"), looks);
         set.unwrap();
@@ -59,7 +59,7 @@ async fn a_process_that_looks_while_another_creates_the_key_gets_no_error() {
 #[tokio::test]
 async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let stored = stored(folder.path(), None).await;
+    let stored = open_store(folder.path(), None).await;
     let file = folder.path().join(FILE);
     stored.set("a", "canary").await.unwrap();
     let refused = async || {
@@ -88,18 +88,18 @@ async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
 async fn the_variable_is_a_key_or_a_passphrase_and_overrides_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let hex = "0f".repeat(32);
-    stored(folder.path(), Some(&hex)).await.set("a", "one").await.unwrap();
+    open_store(folder.path(), Some(&hex)).await.set("a", "one").await.unwrap();
     assert!(!folder.path().join(FILE).exists());
     for same in [hex.to_uppercase(), format!(" {hex}\n"), "Dw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8=".into()] {
-        let again = stored(folder.path(), Some(&same)).await;
+        let again = open_store(folder.path(), Some(&same)).await;
         assert_eq!(again.get("a").await.unwrap().as_deref(), Some("one"), "{same}");
     }
-    let words = stored(folder.path(), Some("correct horse battery")).await;
+    let words = open_store(folder.path(), Some("correct horse battery")).await;
     assert!(words.get("a").await.unwrap_err().to_string().contains(VARIABLE));
     assert!(!format!("{words:?}").contains("horse"));
     words.set("b", "two").await.unwrap();
     assert_eq!(words.get("b").await.unwrap().as_deref(), Some("two"));
-    let short = stored(folder.path(), Some("short")).await;
+    let short = open_store(folder.path(), Some("short")).await;
     assert!(short.get("b").await.unwrap_err().to_string().contains("at least 12"));
 }
 

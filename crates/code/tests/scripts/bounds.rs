@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use toolrack_code::Bounds;
 use toolrack_host::Host;
 
-use crate::shelf::{Shelf, default_host, failure, printed, script, world};
+use crate::shelf::{Shelf, default_host, failure, host_with_shelf, printed, script};
 
 async fn bounded(change: impl FnOnce(&mut Bounds)) -> Host {
     let mut bounds = Bounds::default();
     change(&mut bounds);
-    world(Host::builder(), Shelf::default(), bounds).await.0
+    host_with_shelf(Host::builder(), Shelf::default(), bounds).await.0
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_script_that_computes_for_too_long_is_ended() {
     }
 }
 
-/// One step that never ends and needs hardly any memory.
+/// A script with a step that never ends and needs hardly any memory.
 const ENDLESS_STEP: &str =
     "print('on'); let all = []; for (let n = 0; n < 60; n++) all = [all, all]; all.flat(Infinity)";
 
@@ -198,7 +198,7 @@ fn an_abandoned_script_is_ended_with_its_calls() {
     let began = Instant::now();
     runtime.block_on(async {
         let shelf = Shelf { together: 2, ..Shelf::default() };
-        let (host, _) = world(Host::builder(), shelf.clone(), bounds).await;
+        let (host, _) = host_with_shelf(Host::builder(), shelf.clone(), bounds).await;
         let mut waiting = shelf.waiting.subscribe();
         let code = "const one = tools['my-shelf'].wait(); await tools['my-shelf'].read(); for (;;);";
         tokio::select! {

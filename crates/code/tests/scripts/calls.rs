@@ -10,7 +10,7 @@ use toolrack_host::{
     ask::{Confirm, Confirmed},
 };
 
-use crate::shelf::{Shelf, default_host, failure, name, printed, run, script, world};
+use crate::shelf::{Shelf, default_host, failure, host_with_shelf, name, printed, run, script};
 
 #[tokio::test]
 async fn a_script_combines_the_results_of_two_calls() {
@@ -39,7 +39,7 @@ async fn concurrent_calls_of_a_script_are_bounded() {
     let mut bounds = Bounds::default();
     bounds.parallel = 3.try_into().unwrap();
     let shelf = Shelf { together: 3, ..Shelf::default() };
-    let (host, _) = world(Host::builder(), shelf.clone(), bounds).await;
+    let (host, _) = host_with_shelf(Host::builder(), shelf.clone(), bounds).await;
     let code =
         "const all = await Promise.all([1, 2, 3, 4, 5, 6, 7].map(() => tools['my-shelf'].wait())); print(all.length)";
     assert_eq!(printed(&host, code).await, "7\n");
@@ -77,7 +77,7 @@ async fn arguments_are_one_object() {
 async fn a_denied_call_throws_and_does_not_run() {
     let rules = Policy::new(DefaultEffect::Allow).deny("my-shelf/burn".parse().unwrap());
     let shelf = Shelf::default();
-    let (host, _) = world(Host::builder().gate(Arc::new(rules)), shelf.clone(), Bounds::default()).await;
+    let (host, _) = host_with_shelf(Host::builder().gate(Arc::new(rules)), shelf.clone(), Bounds::default()).await;
     let mut events = host.events();
     let code = "try { await tools['my-shelf'].burn() } catch (error) { print(error.code) } print(await tools['my-shelf'].read())";
     assert_eq!(printed(&host, code).await, "DENIED\nthe text of nothing\n");
@@ -112,7 +112,7 @@ impl Asker for Editor {
 #[tokio::test]
 async fn the_user_who_answers_for_the_script_is_asked_about_its_calls() {
     let rules = || Policy::default().allow("code/*".parse().unwrap());
-    let (host, _) = world(Host::builder().gate(Arc::new(rules())), Shelf::default(), Bounds::default()).await;
+    let (host, _) = host_with_shelf(Host::builder().gate(Arc::new(rules())), Shelf::default(), Bounds::default()).await;
     let code = "print(await tools['my-shelf'].read({ title: 'Emma' }))";
     let asker = Arc::new(Editor::default());
     let outcome = host.call(script(code).asker(Arc::<Editor>::clone(&asker))).await.unwrap();
@@ -126,7 +126,7 @@ async fn the_user_who_answers_for_the_script_is_asked_about_its_calls() {
 
 #[tokio::test]
 async fn a_script_starts_no_other_script() {
-    let (host, mut desired) = world(Host::builder(), Shelf::default(), Bounds::default()).await;
+    let (host, mut desired) = host_with_shelf(Host::builder(), Shelf::default(), Bounds::default()).await;
     desired.insert(name("find"), host.discovery(&name("find"), Selection::all()));
     let other = host.scripts(&name("other"), Selection::all(), Arc::new(toolrack_code::QuickJs::default()));
     desired.insert(name("other"), other);
@@ -148,7 +148,7 @@ async fn a_script_starts_no_other_script() {
 #[tokio::test]
 async fn tools_are_found_and_looked_up_without_a_call() {
     let shelf = Shelf::default();
-    let (host, _) = world(Host::builder(), shelf.clone(), Bounds::default()).await;
+    let (host, _) = host_with_shelf(Host::builder(), shelf.clone(), Bounds::default()).await;
     let code = r#"
         const [first] = await search_tools("pages of a book");
         const { input_schema } = await get_tool_details(first.name);

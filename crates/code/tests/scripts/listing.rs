@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolrack_code::{Bounds, QuickJs};
 use toolrack_host::{Event, Host, Selection};
 
-use crate::shelf::{Shelf, default_host, name, world};
+use crate::shelf::{Shelf, default_host, host_with_shelf, name};
 
 fn description(host: &Host) -> String {
     let catalog = host.catalog();
@@ -30,7 +30,7 @@ tools["my-shelf"].wait(): string"#
 
 #[tokio::test]
 async fn the_manual_is_listed_again_when_the_tools_change() {
-    let (host, mut desired) = world(Host::builder(), Shelf::default(), Bounds::default()).await;
+    let (host, mut desired) = host_with_shelf(Host::builder(), Shelf::default(), Bounds::default()).await;
     let mut events = host.events();
     desired.remove(&name("my-shelf"));
     host.apply(desired).await;
@@ -43,7 +43,7 @@ async fn the_manual_is_listed_again_when_the_tools_change() {
 
 #[tokio::test]
 async fn tools_that_do_not_fit_into_the_manual_are_counted() {
-    let (host, mut desired) = world(Host::builder(), Shelf::default(), Bounds::default()).await;
+    let (host, mut desired) = host_with_shelf(Host::builder(), Shelf::default(), Bounds::default()).await;
     for number in 0..100 {
         let spec = desired[&name("my-shelf")].clone();
         desired.insert(name(&format!("shelf-{number:03}")), spec);

@@ -108,8 +108,9 @@ pub(crate) fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
 }
 
-/// A host with the servers `my-shelf` and `code`, which runs scripts within `bounds`; and the `Desired` that it applied.
-pub(crate) async fn world(builder: HostBuilder, shelf: Shelf, bounds: Bounds) -> (Host, Desired) {
+/// Starts a host with the servers `my-shelf` and `code`, which runs scripts within `bounds`. Also returns the `Desired`
+/// that the host has applied.
+pub(crate) async fn host_with_shelf(builder: HostBuilder, shelf: Shelf, bounds: Bounds) -> (Host, Desired) {
     let host = builder.build();
     let mut desired = Desired::from([(name("my-shelf"), ServerSpec::native(shelf.native()))]);
     host.apply(desired.clone()).await;
@@ -122,7 +123,7 @@ pub(crate) async fn world(builder: HostBuilder, shelf: Shelf, bounds: Bounds) ->
 }
 
 pub(crate) async fn default_host() -> Host {
-    world(Host::builder(), Shelf::default(), Bounds::default()).await.0
+    host_with_shelf(Host::builder(), Shelf::default(), Bounds::default()).await.0
 }
 
 /// A call of `run_code`.

@@ -65,6 +65,18 @@ fn values_are_read_as_their_type_and_checked() {
 }
 
 #[test]
+fn whole_numbers_are_those_of_json_schema() {
+    let whole = field(json!({ "type": "integer" }));
+    for (typed, value) in [("5.0", json!(5.0)), ("+7", json!(7)), ("9223372036854775808", json!(1_u64 << 63))] {
+        assert_eq!(whole.read(typed), Ok(Some(value)), "{typed}");
+    }
+    for typed in ["5.5", ".5", "NaN", "inf", "five"] {
+        assert!(whole.read(typed).is_err(), "{typed}");
+    }
+    assert_eq!(field(json!({ "type": "number" })).read(".5"), Ok(Some(json!(0.5))));
+}
+
+#[test]
 fn formats_are_checked_with_an_example() {
     for (format, good, bad) in [
         ("email", "ada@example.com", "ada"),
