@@ -19,7 +19,7 @@ const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The result of a task; `None` while the task runs.
+/// The result of a task; `None` while the task runs. A cancelled task never gets a result: its sender is dropped.
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
 /// The tasks that a server has started on this client.
@@ -60,7 +60,7 @@ impl TaskRunner {
 /// The answer to a request about a task.
 pub(super) enum Reply {
     Immediate(Value),
-    /// The result of the task with this name, once there is one.
+    /// The result of `task`, once there is one.
     TaskResult {
         task: String,
         outcome: watch::Receiver<Outcome>,
@@ -75,6 +75,7 @@ impl Reply {
             Self::TaskResult { task, outcome } => (task, outcome),
         };
         let cancelled = || Refusal::new(INVALID_PARAMS, "the task was cancelled");
+        // The wait fails if the sender is dropped without a result.
         let result = outcome.wait_for(Option::is_some).await.map_err(|_| cancelled())?.clone();
         match result.as_deref() {
             Some(Ok(result)) => Ok(with_related_task(result.clone(), &task)),
@@ -88,6 +89,7 @@ impl ClientTasks {
     /// Adds a task that ends when `stop` is cancelled.
     pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
         if self.0.len() >= MAX_TASKS {
+            // A cancelled task has no result, and keeps its place.
             let finished = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(finished_id) = finished.map(|(id, _)| *id) else {
                 return Err(Refusal::busy("too many tasks are waiting"));
@@ -138,6 +140,8 @@ impl Task {
         }
     }
 
+    /// Returns the description of the task `id` for the server. The time of its last change is not stored: the time of
+    /// the description takes its place.
     fn describe(&self, id: u64) -> Value {
         json!({
             "taskId": format!("task-{id}"),
