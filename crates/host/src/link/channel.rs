@@ -93,7 +93,7 @@ impl Channel {
     }
 
     /// Sends a request and waits for its answer, or for the end of the connection. Sets no time-out; dropping the
-    /// future cancels the request. The server's progress and questions do not reach the request; see [`Self::register`].
+    /// future cancels the request. The server's progress and questions do not reach it; see [`Self::register`].
     pub(crate) async fn request<P: Serialize>(&self, request: NewRequest<'_, P>) -> RawAnswer {
         let progress_token = None;
         self.send(self.next_id(), request, progress_token).await
