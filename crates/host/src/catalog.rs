@@ -127,8 +127,8 @@ impl CatalogTool {
 
     /// Returns the hash of its definition. The first use computes it (about ten microseconds, more for large schemas).
     #[must_use]
-    pub fn definition(&self) -> DefinitionHash {
-        self.listed.definition()
+    pub fn definition_hash(&self) -> DefinitionHash {
+        self.listed.definition_hash()
     }
 
     /// Returns whether [`Self::mirrored_headers`] may return anything. This is cheap; a `true` may be wrong, a `false`
@@ -188,6 +188,7 @@ impl Catalog {
         }
         catalog.quarantined = quarantined.into();
         catalog.tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        // Two tools of one name are not expected: the hashes of both would begin with the same 40 digits.
         catalog.tools.dedup_by(|a, b| a.name == b.name);
         catalog.tools.shrink_to_fit();
         catalog.tool_index = ToolIndex::new(&catalog.tools);
@@ -383,6 +384,7 @@ impl Catalog {
         if selector.len() > MAX_SELECTOR_BYTES {
             return Vec::new();
         }
+        // The selectors with which it is compared have a slash.
         let query = selector.replace('.', "/").to_lowercase();
         let mut ranked: Vec<_> = self
             .tools

@@ -191,7 +191,7 @@ impl Link {
         &self.0.channel
     }
 
-    /// Waits until one more request may be sent; [`Limits::in_flight`] bounds how many are under way at once. The
+    /// Waits until one more request may be sent; [`Limits::in_flight`] limits how many are under way at once. The
     /// caller must hold the permit until the request has ended.
     async fn request_permit(&self) -> Result<OwnedSemaphorePermit, LinkError> {
         self.0.request_count.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +221,8 @@ impl Link {
         self.0.request_permits.available_permits() == self.0.limits.in_flight
     }
 
-    /// Returns whether the server supports the list method `method`.
+    /// Returns whether the server declares the capability that `method` needs. A method without a capability of its own
+    /// counts as offered.
     pub(crate) fn offers(&self, method: &str) -> bool {
         let capabilities = &self.0.session.capabilities;
         match method.split('/').next() {
@@ -239,7 +240,8 @@ impl Link {
         self.0.session.era == Era::Legacy && tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
     }
 
-    /// Returns whether headers mirror arguments, as only Streamable HTTP in the modern era requires.
+    /// Returns whether headers must repeat some arguments of a call, which only Streamable HTTP of the modern era
+    /// requires.
     fn needs_param_headers(&self) -> bool {
         self.0.session.era == Era::Modern && matches!(self.0.channel.transport, LinkTransport::Http(_))
     }
@@ -272,14 +274,15 @@ impl Link {
 
 impl Connector {
     /// Returns a hook that turns each line that a child process writes to stderr into an event, within the rate limit.
-    fn stderr_hook(&self, server: &ServerName) -> Option<child::LineHook> {
+    fn stderr_hook(&self, server: &ServerName) -> child::LineHook {
         let (events, server, rate) = (self.events.clone(), server.clone(), RateLimiter::new(MAX_MESSAGES_PER_SECOND));
-        Some(Arc::new(move |line| {
+        Arc::new(move |line| {
+            // How many lines were dropped is not reported: the end of stderr is kept in any case.
             if rate.allow().is_none() {
                 return;
             }
             events(crate::Event::McpServerStderr { server: server.clone(), line: quote(line) });
-        }))
+        })
     }
 }
 
@@ -303,8 +306,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time-out of the spec, and tries the era `first_era` first. If a child process ended
-    /// because of the request that probes for the modern era, starts the process once more. Repeats nothing else.
+    /// Connects within the start-up time-out of `spec`, and tries `first_era` before the other era. If a child process
+    /// ended because of the request that probes for the modern era, starts the process once more. Repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -454,6 +457,7 @@ impl Attempt<'_> {
             resolver: &self.connector.resolver,
             authorizer: self.connector.authorizer.as_ref(),
             clients: &self.connector.clients,
+            // A server that a member of a team has added has rules of its own.
             egress: spec.added_by.as_ref().map_or(&self.connector.egress, |added_by| &added_by.egress),
             supervisor: self.connector.supervisor.as_ref(),
             bounds: Bounds::of(&self.spec.limits),
@@ -478,7 +482,7 @@ impl Attempt<'_> {
             supervisor: self.connector.supervisor.clone(),
             confinement: plan.sandbox,
         };
-        let child = child::spawn(command, self.connector.stderr_hook(self.name), &self.connector.tracker)
+        let child = child::spawn(command, Some(self.connector.stderr_hook(self.name)), &self.connector.tracker)
             .await
             .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
         let process = Process::new(&child.handle, child.stderr);

@@ -169,7 +169,7 @@ pub(super) async fn get(Extension(world): State, Path((server, tool)): Path<(Str
         tool: Tool::new(found, findings.len(), None),
         input_schema: found.tool().input_schema.clone(),
         output_schema: found.tool().output_schema.clone(),
-        definition: found.definition().to_string(),
+        definition: found.definition_hash().to_string(),
         quarantined: quarantined.last(),
         findings,
     }))

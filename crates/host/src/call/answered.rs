@@ -89,7 +89,7 @@ impl RememberedAnswers {
         let all = self.0.load();
         let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
         keys.into_iter().filter_map(move |principal| {
-            let (server, definition) = (tool.server.clone(), tool.definition());
+            let (server, definition) = (tool.server.clone(), tool.definition_hash());
             let (fingerprint, tool) = (fingerprint.to_owned(), tool.tool().name.clone());
             all.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
         })

@@ -155,7 +155,7 @@ impl CallContext {
             server: &tool.server,
             fingerprint,
             tool: &tool.tool().name,
-            definition: tool.definition(),
+            definition: tool.definition_hash(),
             principal,
         };
         answers.recall(query).await
@@ -265,9 +265,9 @@ impl CallContext {
         let tools: Vec<_> = match of_server {
             true => {
                 let tools = server.snapshot().tools.clone();
-                tools.tools.iter().map(|listed| (listed.tool.name.clone(), listed.definition())).collect()
+                tools.tools.iter().map(|listed| (listed.tool.name.clone(), listed.definition_hash())).collect()
             }
-            false => vec![(tool.tool().name.clone(), tool.definition())],
+            false => vec![(tool.tool().name.clone(), tool.definition_hash())],
         };
         let stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {

@@ -61,7 +61,7 @@ impl<'a> GateRequest<'a> {
     /// for a tool that is [not listed](Self::unlisted). It is computed once, on first use.
     #[must_use]
     pub fn definition(&self) -> Option<DefinitionHash> {
-        self.entry.map(CatalogTool::definition)
+        self.entry.map(CatalogTool::definition_hash)
     }
 }
 

@@ -165,7 +165,7 @@ impl Drop for RunningCall<'_> {
                 server: server.clone(),
                 tool: tool.clone(),
                 caller: mem::take(&mut self.caller),
-                definition: self.tool.definition(),
+                definition: self.tool.definition_hash(),
                 arguments,
                 decision: self.decision,
                 why: mem::take(&mut self.why).into_owned(),

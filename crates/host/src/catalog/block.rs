@@ -32,7 +32,7 @@ pub struct ToolDefinition {
 
 impl ToolDefinition {
     fn new(tool: &CatalogTool, provider: Provider) -> Self {
-        let schema = tool.listed.cleaned.get(provider, &tool.tool().input_schema);
+        let schema = tool.listed.cleaned_schemas.get(provider, &tool.tool().input_schema);
         let description = tool.tool().description.as_deref().filter(|words| !words.trim().is_empty());
         Self {
             name: tool.name.as_str().into(),

@@ -18,14 +18,15 @@ use crate::{
 /// A tool as listed on this connection.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
-    /// The tool as the server sent it: pins, calls and checks of arguments use this.
+    /// The tool as the server sent it, for calls, for checks of arguments, and for the comparison with its trusted
+    /// definition (its pin).
     pub(crate) tool: Tool,
     /// The tool as models, clients and users see it, if that differs. Boxed, because that is rare.
     shown: Option<Box<Tool>>,
     /// The HTTP headers that repeat some of its arguments (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
     /// The input schema for each model provider.
-    pub(crate) cleaned: CleanedSchemas,
+    pub(crate) cleaned_schemas: CleanedSchemas,
     /// The tokens in a model's context. Counted on demand, because a call does not need it.
     tokens: OnceLock<u32>,
     /// Data that only called or inspected tools need. Boxed, because most tools never are.
@@ -37,7 +38,7 @@ pub(crate) struct ListedTool {
 struct Derived {
     input: LazySchema,
     output: LazySchema,
-    definition: OnceLock<DefinitionHash>,
+    definition_hash: OnceLock<DefinitionHash>,
 }
 
 /// The reason why a value does not count as matching a schema of its tool.
@@ -70,7 +71,7 @@ impl PartialEq for ListedTool {
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
         let (tokens, derived) = (OnceLock::new(), OnceLock::new());
-        Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, derived }
+        Self { tool, shown: None, headers, cleaned_schemas: CleanedSchemas::default(), tokens, derived }
     }
 
     /// Makes the shown form of the tool, as the server's configuration wants it.
@@ -98,8 +99,8 @@ impl ListedTool {
     }
 
     /// Returns the hash of the tool's definition.
-    pub(crate) fn definition(&self) -> DefinitionHash {
-        *self.derived().definition.get_or_init(|| DefinitionHash::of(&canonical_definition(&self.tool)))
+    pub(crate) fn definition_hash(&self) -> DefinitionHash {
+        *self.derived().definition_hash.get_or_init(|| DefinitionHash::of(&canonical_definition(&self.tool)))
     }
 
     /// Checks structured content against the output schema. Slow: not for an async thread.
@@ -129,6 +130,7 @@ fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(
         Ok(Schema { schema, validator: OnceLock::new() })
     };
     let Schema { schema, validator } = lazy_schema.get_or_init(read).as_ref().map_err(unchecked)?;
+    // For most values, the quick check spares the compilation of the schema.
     if plainly_fits(schema, value) {
         return Ok(());
     }

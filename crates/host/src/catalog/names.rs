@@ -334,6 +334,7 @@ enum Proposal {
 }
 
 impl Form<'_> {
+    /// Returns the name of a pair by the rules in the module's documentation, and whether it needs a suffix.
     fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
         let (mut name, has_one_owner) = match self {
             Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),
@@ -409,6 +410,7 @@ fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCa
     hash.update((server.len() as u64).to_be_bytes());
     hash.update(server);
     hash.update(tool);
+    // Each byte has two digits.
     let hex = HEXLOWER.encode(&hash.finalize()[..digits / 2]);
     // A stem is ASCII, so any offset is a boundary.
     let stem_length = stem.len().min(cap.chars() - digits - 1);

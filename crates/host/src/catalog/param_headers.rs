@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    fn with(properties: Value) -> Result<ParamHeaders, BadMark> {
+    fn headers_of(properties: Value) -> Result<ParamHeaders, BadMark> {
         ParamHeaders::from_schema(&json!({"type": "object", "properties": properties}))
     }
 
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    fn applied(headers: &ParamHeaders, arguments: &Value) -> Vec<String> {
+    fn header_lines(headers: &ParamHeaders, arguments: &Value) -> Vec<String> {
         let text = |(name, value): &(HeaderName, HeaderValue)| format!("{name}: {}", value.to_str().unwrap());
         headers.headers_for(arguments.as_object().unwrap()).iter().map(text).collect()
     }
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_call_carries_its_marked_arguments() {
         // What the conformance suite's `http-custom-headers` calls, in short.
-        let headers = with(json!({
+        let headers = headers_of(json!({
             "region": {"type": "string", "x-mcp-header": "Region"},
             "priority": {"type": "integer", "x-mcp-header": "Priority"},
             "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
@@ -327,7 +327,7 @@ mod tests {
             "ratio": 0.5, "query": "q", "other": "o",
         });
         assert_eq!(
-            applied(&headers, &arguments),
+            header_lines(&headers, &arguments),
             [
                 "mcp-param-region: us-west1",
                 "mcp-param-priority: 42",
@@ -341,31 +341,31 @@ mod tests {
 
     #[test]
     fn an_absent_or_null_argument_has_no_header() {
-        let headers = with(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
+        let headers = headers_of(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
         for arguments in [json!({}), json!({"a": null}), json!({"b": "x"}), json!({"a": []}), json!({"a": {}})] {
-            assert_eq!(applied(&headers, &arguments), [""; 0], "{arguments}");
+            assert_eq!(header_lines(&headers, &arguments), [""; 0], "{arguments}");
         }
     }
 
     #[test]
     fn a_nested_argument_is_taken_from_its_exact_place() {
         let place = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
-        let headers = with(json!({"a": {"type": "string"}, "place": place})).unwrap();
-        assert_eq!(applied(&headers, &json!({"a": "x", "place": {"region": "eu"}})), ["mcp-param-region: eu"]);
+        let headers = headers_of(json!({"a": {"type": "string"}, "place": place})).unwrap();
+        assert_eq!(header_lines(&headers, &json!({"a": "x", "place": {"region": "eu"}})), ["mcp-param-region: eu"]);
         for arguments in [
             json!({"region": "eu"}),
             json!({"place": "eu"}),
             json!({"place": {}}),
             json!({"place": [{"region": "eu"}]}),
         ] {
-            assert_eq!(applied(&headers, &arguments), [""; 0], "{arguments}");
+            assert_eq!(header_lines(&headers, &arguments), [""; 0], "{arguments}");
         }
     }
 
     #[test]
     fn an_integer_is_written_as_one() {
-        let headers = with(json!({"n": {"type": "integer", "x-mcp-header": "N"}})).unwrap();
-        let of = |number: Value| applied(&headers, &json!({"n": number})).concat();
+        let headers = headers_of(json!({"n": {"type": "integer", "x-mcp-header": "N"}})).unwrap();
+        let of = |number: Value| header_lines(&headers, &json!({"n": number})).concat();
         assert_eq!(of(json!(-7)), "mcp-param-n: -7");
         assert_eq!(of(json!(42.0)), "mcp-param-n: 42");
         assert_eq!(of(json!(-0.0)), "mcp-param-n: 0");
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_value_does_not_show_in_debug_output() {
-        let headers = with(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
+        let headers = headers_of(json!({"a": {"type": "string", "x-mcp-header": "A"}})).unwrap();
         let applied = headers.headers_for(json!({"a": "hunter2"}).as_object().unwrap());
         assert!(!format!("{applied:?}").contains("hunter2"));
     }
@@ -424,14 +424,14 @@ mod tests {
             ),
         ];
         for (properties, expected) in table {
-            assert_eq!(with(properties.clone()).unwrap_err().to_string(), expected, "{properties}");
+            assert_eq!(headers_of(properties.clone()).unwrap_err().to_string(), expected, "{properties}");
         }
     }
 
     #[test]
     fn only_a_single_primitive_type_can_be_marked() {
         for kind in ["string", "integer", "boolean"] {
-            assert!(with(json!({"v": {"type": kind, "x-mcp-header": "V"}})).is_ok());
+            assert!(headers_of(json!({"v": {"type": kind, "x-mcp-header": "V"}})).is_ok());
         }
         for kind in [
             json!("number"),
@@ -442,10 +442,10 @@ mod tests {
             json!(["string", "null"]),
             json!("String"),
         ] {
-            let error = with(json!({"v": {"type": kind, "x-mcp-header": "V"}})).unwrap_err();
+            let error = headers_of(json!({"v": {"type": kind, "x-mcp-header": "V"}})).unwrap_err();
             assert_eq!(error, BadMark::NotPrimitive { property: "v".to_owned() }, "{kind}");
         }
-        assert!(with(json!({"v": {"enum": ["a"], "x-mcp-header": "V"}})).is_err());
+        assert!(headers_of(json!({"v": {"enum": ["a"], "x-mcp-header": "V"}})).is_err());
     }
 
     #[test]
@@ -498,9 +498,9 @@ mod tests {
         let many = |count: usize| -> Value {
             (0..count).map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("H{n}")}))).collect()
         };
-        assert!(with(many(MAX_HEADERS)).is_ok());
-        assert_eq!(with(many(MAX_HEADERS + 1)), Err(BadMark::TooMany { limit: MAX_HEADERS }));
-        assert!(with(json!({"v": {"type": "string", "x-mcp-header": "V".repeat(100_000)}})).is_err());
+        assert!(headers_of(many(MAX_HEADERS)).is_ok());
+        assert_eq!(headers_of(many(MAX_HEADERS + 1)), Err(BadMark::TooMany { limit: MAX_HEADERS }));
+        assert!(headers_of(json!({"v": {"type": "string", "x-mcp-header": "V".repeat(100_000)}})).is_err());
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl ToolProfile {
     /// Returns whether models see this tool.
     #[must_use]
     pub fn has(&self, tool: &CatalogTool) -> bool {
+        // A tool that keeps its name is hidden if another tool was given that name.
         self.selection.has(tool) && (self.new_name(tool).is_some() || self.tool_renamed_to(&tool.name).is_none())
     }
 
@@ -78,13 +79,13 @@ impl ToolProfile {
         self.selection.may_have(server)
     }
 
-    /// The name under which models see this tool.
+    /// Returns the name under which models see this tool.
     #[must_use]
     pub fn name_of<'a>(&'a self, tool: &'a CatalogTool) -> &'a str {
         self.new_name(tool).unwrap_or(&tool.name)
     }
 
-    /// The description with which models see this tool.
+    /// Returns the description with which models see this tool.
     #[must_use]
     pub fn description_of<'a>(&'a self, tool: &'a CatalogTool) -> Option<&'a str> {
         let replacement = self.shown_as(tool).and_then(|shown| shown.description.as_deref());
@@ -166,7 +167,7 @@ mod tests {
         let found = profile.find(&catalog, "find_files").unwrap();
         assert_eq!((found.server.as_str(), &*found.tool().name), ("fs", "list"));
         assert_eq!(profile.selector("find_files").as_deref(), Some("fs/list"));
-        // By its name in the catalog it is not there, and what the selection does not have is not there at all.
+        // Its name in the catalog no longer finds it, and no name finds a tool outside of the selection.
         assert!(profile.find(&catalog, "mcp__fs__list").is_none());
         assert!(profile.find(&catalog, "mcp__git__read").is_none());
         assert!(profile.find(&catalog, "mcp__git__list").is_some());

@@ -51,6 +51,7 @@ impl Selection {
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         for pattern in patterns {
+            // A pattern may be read in several ways: include only what it certainly means.
             self.only.extend(pattern.certain_readings());
             self.only.push(pattern);
         }
@@ -61,6 +62,7 @@ impl Selection {
     #[must_use]
     pub fn without(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         for pattern in patterns {
+            // Exclude all that the pattern could mean.
             self.without.extend(pattern.every_reading());
             self.without.push(pattern);
         }

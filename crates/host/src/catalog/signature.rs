@@ -8,6 +8,8 @@ use crate::text;
 
 /// The most optional arguments that are shown; further ones are only counted.
 const MAX_OPTIONAL: usize = 4;
+/// The level of an argument's own type.
+const TOP_LEVEL: usize = 0;
 /// The deepest level at which types are written out.
 const MAX_DEPTH: usize = 3;
 /// The most values of an `enum` that are shown.
@@ -38,7 +40,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
 
     let printer = TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) };
     let format_argument = |name: &str, mark: &str| {
-        let kind = properties.get(name).map_or_else(any_type, |schema| printer.type_name(schema, 0));
+        let kind = properties.get(name).map_or_else(any_type, |schema| printer.type_name(schema, TOP_LEVEL));
         format!("{}{mark}: {kind}", text::for_line(name))
     };
     let mut arguments: Vec<String> = required.iter().map(|name| format_argument(name, "")).collect();
@@ -55,7 +57,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
 
 /// Returns the type of a schema as a [`signature`] shows it.
 pub(crate) fn type_name(schema: &Value) -> String {
-    TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) }.type_name(schema, 0)
+    TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) }.type_name(schema, TOP_LEVEL)
 }
 
 fn any_type() -> String {

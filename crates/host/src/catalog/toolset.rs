@@ -24,7 +24,7 @@ pub(crate) struct ToolSet {
     pub(crate) unusable: Vec<UnusableTool>,
     /// Tools that do not match their pins (trusted definitions). The unusable ones are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
-    /// The generation of the pins that the tools were checked against, tool by tool.
+    /// The generation of the pins with which the tools were compared, tool by tool; `None` if they were not.
     pub(crate) generation: Option<u64>,
     /// The index that searches use.
     pub(crate) search_index: LazyIndex,
@@ -47,7 +47,7 @@ impl MismatchedTool {
     pub(crate) fn to_quarantined(&self) -> Quarantined {
         Quarantined {
             tool: self.listed.tool.name.clone(),
-            definition: self.listed.definition(),
+            definition: self.listed.definition_hash(),
             cause: self.cause.clone(),
             usable: self.usable,
         }
@@ -139,6 +139,7 @@ impl ToolSet {
             hash.update(title.map_or(0, |title| title.len() as u64 + 1).to_be_bytes());
             hash.update(title.unwrap_or_default());
             for hint in [hints.read_only, hints.destructive, hints.idempotent, hints.open_world] {
+                // 0 and 1 are the values of a hint, 2 is an absent one.
                 hash.update([hint.map_or(2, u8::from)]);
             }
         }
@@ -147,7 +148,7 @@ impl ToolSet {
 
     /// Checks the tools against `pins`. Slow for very many tools.
     pub(crate) fn check_against(&self, pins: &BTreeMap<String, Pin>) -> ListComparison {
-        let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition())).collect();
+        let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition_hash())).collect();
         judge(&listed, &self.hidden, pins)
     }
 
@@ -186,7 +187,8 @@ mod tests {
     use super::*;
     use crate::catalog::tests as made;
 
-    /// Comparing each with all, twenty thousand would take a minute, on a thread that serves others.
+    /// Checks the time as well: to compare each of 20,000 tools with all others would take a minute, on a thread that
+    /// also serves other servers.
     #[test]
     fn each_unknown_server_is_compared_with_its_own_pins() {
         let listed = |changed: &str| {

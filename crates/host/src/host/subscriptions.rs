@@ -141,7 +141,7 @@ mod tests {
         let topics = Arc::<Topics>::default();
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://ab"));
         for uri in ["x://a", "x://a", "x://a/below", "x://c"] {
-            topics.updated(uri);
+            topics.record_update(uri);
         }
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
@@ -154,7 +154,7 @@ mod tests {
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://a"));
         assert!(one.unsubscribe(&resource("").0, "x://a") && !one.unsubscribe(&resource("").0, "x://a"));
         assert_eq!(topics.desired().len(), 1);
-        topics.updated("x://a");
+        topics.record_update("x://a");
         assert_eq!(one.updated().now_or_never(), None, "it does not listen any more");
         drop(other);
         assert!(topics.desired().is_empty());
@@ -182,7 +182,7 @@ mod tests {
         let one = Subscriptions::new(8);
         let (subscription, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
         let mut update = Box::pin(one.updated());
-        topics.updated("x://a");
+        topics.record_update("x://a");
         assert_eq!((&mut update).now_or_never(), None, "it is not subscribed yet");
         one.add(resource("x://a"), subscription).unwrap();
         assert_eq!(update.now_or_never(), Some(resource("x://a")));
@@ -192,7 +192,7 @@ mod tests {
     fn a_listener_that_subscribes_twice_at_once_holds_one_subscription_and_loses_no_change() {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
-        topics.updated("x://a");
+        topics.record_update("x://a");
         let (again, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
         one.add(resource("x://a"), again).unwrap();
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));

@@ -21,6 +21,7 @@ pub(crate) struct Bound {
 
 impl Bounds {
     pub(crate) fn of(limits: &Limits) -> Self {
+        // One page of a list may be as large as any message; the bytes of all pages together are counted in `listing`.
         Self { message: limits.message_bytes, list: limits.listing_bytes.max(limits.message_bytes) }
     }
 

@@ -92,17 +92,11 @@ impl Channel {
         Self { transport, inbound, closed, next_id: AtomicI64::new(1) }
     }
 
-    /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
-    /// future cancels the request.
-    pub(crate) async fn request<P: Serialize>(
-        &self,
-        request: NewRequest<'_, P>,
-        open_request: Option<OpenRequest>,
-    ) -> RawAnswer {
-        match open_request {
-            Some(open_request) => self.send_registered(request, &mut self.register(open_request)).await,
-            None => self.send(self.next_id(), request, None).await,
-        }
+    /// Sends a request and waits for its answer, or for the end of the connection. Sets no time-out; dropping the
+    /// future cancels the request. The server's progress and questions do not reach it; see [`Self::register`].
+    pub(crate) async fn request<P: Serialize>(&self, request: NewRequest<'_, P>) -> RawAnswer {
+        let progress_token = None;
+        self.send(self.next_id(), request, progress_token).await
     }
 
     /// Sends a subscription as [`Self::request`] sends a request. Ends when the server answers, or when the server
@@ -122,8 +116,9 @@ impl Channel {
 
     async fn hold_open<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>) -> RawAnswer {
         let subscription = self.inbound.register_subscription(id);
+        let progress_token = None;
         tokio::select! {
-            answer = self.send(id, request, None) => answer,
+            answer = self.send(id, request, progress_token) => answer,
             // The server may also end a subscription by `notifications/cancelled`, without an answer.
             () = subscription.revoked() => Ok(Bytes::new()),
         }
@@ -150,11 +145,12 @@ impl Channel {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a request as [`Self::exchange`] does, but refuses an answer that nests too deep. Lists pass: their items
-    /// are checked later, one by one.
+    /// Sends a request as [`Self::exchange`] does, but refuses an answer that nests too deep. The answer to a list
+    /// request is not checked here: its items are checked later, one by one.
     async fn send<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
         let method = request.method;
         let answer = self.exchange(id, request, progress_token).await?;
+        // The answer is a `result`: the message around it was one level.
         if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
             return Err(LinkError::unparsable(Reason::TooDeep { limit: MAX_DEPTH }.to_string()));
         }
@@ -175,6 +171,7 @@ impl Channel {
             body: write_request(id, request.method, &request.params, request.meta, progress_token)?,
             cancellable: request.cancellable,
         };
+        // The `select!` below looks at the transport first, and would still send the request.
         if self.closed.is_closed() {
             return Err(self.closed.reason());
         }

@@ -124,7 +124,7 @@ pub(crate) enum Answer {
 pub(crate) struct InputRequired {
     #[serde(default)]
     pub(crate) input_requests: serde_json::Map<String, Value>,
-    /// A value that only the server understands. The client sends it back byte for byte.
+    /// A value that only the server understands. The client sends it back unchanged.
     #[serde(default)]
     pub(crate) request_state: Option<Box<RawValue>>,
 }
@@ -147,6 +147,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
         (Some("\"input_required\""), _) => serde_json::from_slice(result)
             .map(Answer::InputRequired)
             .map_err(|error| LinkError::unparsable(format!("the input requests: {error}"))),
+        // With `content`, the result is there already, and `task` is a member of no meaning.
         (None, Some(task)) if kind.content.is_none() => Ok(Answer::Task(task)),
         (result_type, _) => {
             if let Some(other) = result_type.filter(|kind| *kind != "\"complete\"") {

@@ -144,12 +144,12 @@ impl PendingRequests {
     }
 }
 
-/// Puts answers to a server's requests into the queue of the writer.
+/// Puts answers to a server's requests, and cancellations, into the queue of the writer.
 struct QueueSink(mpsc::Sender<Bytes>);
 
 impl MessageSink for QueueSink {
     fn post(&self, message: Bytes) {
-        // Drop the answer if the queue is full: the server sends requests but does not read.
+        // Drop the message if the queue is full: the server does not read.
         let _ = self.0.try_send(message);
     }
 }
@@ -186,6 +186,7 @@ impl Duplex {
         let reader = Reader {
             lines: Lines::new(streams.read, streams.bounds.message().bytes).with_larger_limit({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
+                // While no list request waits, this is the ordinary limit, which changes nothing.
                 Box::new(move || Some(pending.current_bound(bounds).bytes))
             }),
             dispatcher: Dispatcher {
@@ -314,6 +315,7 @@ async fn write_queued_messages<W: AsyncWrite + Unpin>(
         while !rest.is_empty() {
             match timeout(WRITE_STALL, write.write(rest)).await {
                 Ok(Ok(written)) if written > 0 => rest = &rest[written..],
+                // An error, or a write that took no byte.
                 Ok(_) => return WriteEnd::InputClosed,
                 Err(_) => return WriteEnd::Stalled,
             }
@@ -453,6 +455,7 @@ impl Dispatcher {
             Ok(Envelope::Orphan { error }) if self.pending.sole_waiting_request().is_some() => {
                 self.deliver_answer(self.pending.sole_waiting_request(), Err(LinkError::Rpc(parse_rpc_error(error))));
             }
+            // Requests on these connections have no streams of their own.
             Ok(other) => self.inbound.accept(other, None, &self.sink),
             Err(bad) => match self.request_answered_by(&bad, bytes) {
                 // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes,

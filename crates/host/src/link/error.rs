@@ -57,7 +57,7 @@ pub enum LinkError {
     /// The other side closed the connection.
     #[error("the connection was closed: {why}{}", Suffix(LAST_WORDS, .stderr))]
     Closed {
-        /// The observed event.
+        /// What the host observed, such as `it closed its output`.
         why: String,
         /// The end of a child's stderr, escaped.
         stderr: String,
@@ -66,7 +66,7 @@ pub enum LinkError {
     /// down.
     #[error("the server was stopped by this host")]
     Stopped,
-    /// A time bound was reached.
+    /// A time limit was reached.
     #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
     TimedOut {
         /// What took too long.
@@ -79,7 +79,7 @@ pub enum LinkError {
     /// The handshake did not end in time.
     #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Suffix(LAST_WORDS, .stderr), Suffix(BEFORE_NOISE, .noise))]
     SlowStart {
-        /// The bound.
+        /// The time-out.
         after: Duration,
         /// The end of the server's stderr, escaped.
         stderr: String,
@@ -87,7 +87,7 @@ pub enum LinkError {
         /// Empty if there was none.
         noise: String,
     },
-    /// A message is over its bound.
+    /// A message is larger than its limit.
     #[error("{what} is too large: {seen} bytes, the limit is {limit} ({setting})")]
     TooLarge {
         /// The stable code of this case.
@@ -158,7 +158,7 @@ pub enum LinkError {
     /// The connection broke before an answer arrived.
     #[error("the connection broke before the answer came: {why}")]
     Broken {
-        /// The observed event.
+        /// What the host observed.
         why: String,
     },
     /// The server has ended the session (HTTP 404 to a request with a session id).

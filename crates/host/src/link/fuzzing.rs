@@ -32,18 +32,20 @@ pub fn findings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
     let findings = crate::findings::in_definition(&definition);
+    // The most findings that `in_definition` reports.
     assert!(findings.len() <= 20, "{}", findings.len());
     for finding in findings {
         assert_eq!(text::for_line(&finding.what), finding.what);
         assert_eq!(text::for_line(&finding.place), finding.place);
+        // Each text is cut to some hundred bytes, of which each may become an escape.
         assert!(finding.what.len() + finding.place.len() < 16 * 1024);
     }
 }
 
 /// Checks the framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
 ///
-/// The framer must find the same whole lines, lines over the limit and cut end as a plain split of the stream at its
-/// line feeds.
+/// The framer must find the same as a plain split of the stream at its line feeds: the lines within the limit, those
+/// over the limit, and the end that was cut off.
 pub fn framer(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
@@ -67,6 +69,7 @@ fn framed(line: Line) -> Option<Framed> {
     match line {
         Line::Full(line) => Some(Framed::Full(line.to_vec())),
         Line::TooLong { bytes, .. } => Some(Framed::TooLong(bytes)),
+        // Whether a line is reported as endless before it ends depends on the size of the reads.
         Line::Endless { .. } => None,
         Line::Cut { bytes } => Some(Framed::Cut(bytes)),
     }
@@ -121,6 +124,7 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
     let (mut parser, mut out) = (SseParser::new(limit), VecDeque::new());
     chunks.for_each(|chunk| parser.push(chunk, &mut out));
     let id = parser.last_event_id().map(ToString::to_string);
+    // These must not panic, whatever they return.
     let _ = (parser.retry(), parser.has_partial());
     // Only the code of an error is compared: how many bytes of a too large event were read depends on the chunks.
     let events: Vec<_> = out.into_iter().map(|event| event.map_err(|error| error.code())).collect();
@@ -128,7 +132,8 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
     (events, id)
 }
 
-/// Checks the first step of reading a message, and the salvage of a broken one.
+/// Checks the first step of reading a message (`peek`), and the scanner that recovers the id of a broken message. The
+/// first byte is the size of a piece, the rest the message.
 ///
 /// The scanner must find the same parts in pieces of a message as in the whole message. In a valid message, it must
 /// never report a wrong id as certain.
@@ -168,6 +173,7 @@ fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
             assert_shallow(raw);
             Some(id)
         }
+        // `peek` leaves the depth of a result to the code that waits for it.
         Envelope::Response { id, outcome: Outcome::Result(_) } => Some(id),
         Envelope::Orphan { error } => {
             assert_shallow(error);
@@ -182,7 +188,7 @@ fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
     }
 }
 
-/// Checks the second step: every decoder of a result, on the same bytes.
+/// Checks the second step of reading a message: every decoder of a result, on the same bytes.
 ///
 /// An accepted tool must have a usable name and a schema that is an object.
 pub fn tool_decoder(data: &[u8]) {
@@ -193,9 +199,11 @@ pub fn tool_decoder(data: &[u8]) {
         assert!(schema.trim_start().starts_with('{'), "the schema is not an object: {schema}");
         if let Some(schema) = serde_json::from_str::<Value>(schema).ok().filter(|_| ParamHeaders::may_be_in(schema)) {
             let headers = ParamHeaders::from_schema(&schema);
+            // Any object serves as the arguments; the schema is one.
             let _ = headers.map(|headers| headers.headers_for(schema.as_object().unwrap_or(&serde_json::Map::new())));
         }
     }
+    // The other decoders may accept or refuse the bytes, but must not panic.
     let _ = decode::answer(data);
     let _ = decode::call_result(data);
     let _ = decode::resource_contents(data);

@@ -1,7 +1,7 @@
 //! Implements MCP's Streamable HTTP transport, for both eras (`legacy`: MCP 2025-11-25 and older, `modern`:
 //! 2026-07-28). Each message is one POST, and its answer is JSON or an event stream.
 //!
-//! Toolrack has its own code for this, on a pooled `reqwest` client, because the host guarantees each bound, header,
+//! Toolrack has its own code for this, on a pooled `reqwest` client, because the host guarantees each limit, header,
 //! retry and redirect.
 
 mod authorize;
@@ -252,6 +252,7 @@ impl HttpTransport {
         let counted_request = self.0.count_under_way(&request);
         let answer = self.post_request(&request).await;
         cancel_on_drop.id = None;
+        // Only the other requests count when the error decides about the connection.
         drop(counted_request);
         if let Err(error) = &answer {
             self.close_if_required(error);
@@ -308,11 +309,12 @@ impl HttpTransport {
 
     /// Posts a message whose answer, if it has one, arrives on another stream. Sets no time-out.
     pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
-        let response = self.0.post(None, message).await?;
+        let request = None;
+        let response = self.0.post(request, message).await?;
         self.0.check_status(response).await.map(drop)
     }
 
-    /// Returns a client with the same headers for another endpoint of the same server.
+    /// Returns a client for another endpoint of the same server, with the same configured headers.
     pub(crate) fn for_url(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),
@@ -347,7 +349,8 @@ impl HttpTransport {
     /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIMEOUT`], and ignores errors.
     pub(crate) async fn end_session(&self) {
         let end_session = async {
-            if let Ok((request, _)) = self.0.build_request(Method::DELETE, None).await {
+            let outgoing = None;
+            if let Ok((request, _)) = self.0.build_request(Method::DELETE, outgoing).await {
                 let _ = request.send().await;
             }
         };

@@ -144,6 +144,7 @@ pub(crate) struct Inbound {
     observer: Observer,
     /// Notes that the list of tools has changed.
     pub(crate) tools_changed: ToolsChanged,
+    /// Empty until the handshake has detected the era.
     pub(crate) era: OnceLock<Era>,
     /// Tasks of this connection; they end with `stop`.
     pub(crate) tracker: TaskTracker,
@@ -190,6 +191,7 @@ impl Inbound {
 
     /// Reports later changes of resources to `watched`.
     pub(crate) fn set_watched_resources(&self, watched: Arc<WatchedResources>) {
+        // This cannot fail: the connection sets the resources once, before it is used.
         let _ = self.watched.set(watched);
     }
 
@@ -304,6 +306,7 @@ impl Inbound {
             // The host reads these lists only on demand, so it has nothing to refresh. But a caller may show them.
             "notifications/prompts/list_changed" => self.handle_list_changed(ListOnDemand::Prompts),
             "notifications/resources/list_changed" => self.handle_list_changed(ListOnDemand::Resources),
+            // A notification has no answer, so an unknown one is ignored.
             _ => {}
         }
     }
@@ -369,7 +372,7 @@ impl Inbound {
         }
         let Some(topics) = self.topics() else { return };
         if let Some(Updated { uri }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) {
-            topics.updated(&uri);
+            topics.record_update(&uri);
         }
     }
 
@@ -537,6 +540,7 @@ fn respond<R: serde::Serialize>(sink: &Arc<dyn MessageSink>, id: &Id, answer: Re
         Ok(result) => envelope::response(id, result),
         Err(refusal) => envelope::error_response(Some(id), refusal.code, &refusal.message),
     };
+    // An answer is JSON already, so writing it cannot fail.
     if let Ok(frame) = frame {
         sink.post(frame);
     }
@@ -547,6 +551,7 @@ fn respond<R: serde::Serialize>(sink: &Arc<dyn MessageSink>, id: &Id, answer: Re
 pub(crate) struct RegisteredRequest {
     pub(crate) id: i64,
     inbound: Arc<Inbound>,
+    /// Cancelled by the drop; `None` once the answer has arrived.
     abandoned: Option<CancellationToken>,
 }
 

@@ -74,7 +74,8 @@ pub struct NotRecorded {
     pub server: String,
     /// The method, and the tool, prompt or resource; safe to print.
     pub request: String,
-    /// Whether a request of this method, for this tool, prompt or resource, was recorded.
+    /// Whether a request of this method, for this tool, prompt or resource, was recorded. Always `false` for a request
+    /// that names none.
     pub has_similar: bool,
     /// The recording, safe to print.
     pub file: String,
@@ -137,7 +138,8 @@ impl Recording {
         self.tapes.keys()
     }
 
-    /// Returns the era (generation of MCP) that `server` spoke when it was recorded.
+    /// Returns the era (generation of MCP) that `server` spoke when it was recorded; the legacy era if it was not
+    /// recorded.
     pub(crate) fn protocol(&self, server: &ServerName) -> Protocol {
         self.tapes.get(server).map_or(Protocol::Legacy, Tape::protocol)
     }
@@ -146,6 +148,7 @@ impl Recording {
     fn find(&self, server: &ServerName, request: &OutgoingRequest) -> Result<FoundExchange<'_>, LinkError> {
         let concealed = self.conceal.as_ref().and_then(|conceal| {
             let text = conceal(str::from_utf8(&request.body).ok()?);
+            // If hiding values broke the JSON, the text cannot be looked up, and the request is used unchanged.
             matches!(peek(text.as_bytes()), Ok(Envelope::Request { .. })).then(|| Bytes::from(text))
         });
         let body = concealed.as_ref().unwrap_or(&request.body);
@@ -158,6 +161,7 @@ impl Recording {
             LinkError::NotRecorded(Box::new(NotRecorded { server, request, has_similar, file }))
         };
         let tape = self.tapes.get(server).ok_or_else(|| not_recorded(false))?;
+        // Without a name, every request of the method counts as similar, which tells the user nothing.
         tape.find(body).map_err(|why| not_recorded(why == MissingReason::Similar && request.name.is_some()))
     }
 }

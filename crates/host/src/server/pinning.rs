@@ -153,7 +153,9 @@ impl Server {
         }
         let tools = self.published.borrow().tools.clone();
         let listed = tools.tools.iter().find(|listed| listed.tool.name == tool.tool().name);
-        listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())
+        listed.is_some_and(|listed| {
+            Arc::ptr_eq(listed, &tool.listed) || listed.definition_hash() == tool.definition_hash()
+        })
     }
 
     /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if the tool is no longer

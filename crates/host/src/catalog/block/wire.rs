@@ -51,9 +51,9 @@ impl Wire {
         }
     }
 
-    /// Returns the most tools in one request that the provider documents: 128 for OpenAI (`array_above_max_length`) and
-    /// for Google, by the strictest of its documents on current models. Other servers with the same wire may accept
-    /// fewer.
+    /// Returns how many tools one request may have, by the documents of the provider; `None` if they name no limit. For
+    /// OpenAI it is 128 (the error is `array_above_max_length`), and so it is in the strictest of Google's documents on
+    /// current models. Other servers with the same wire may accept fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
         match self {

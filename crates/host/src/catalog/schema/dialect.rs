@@ -185,7 +185,8 @@ impl<'s> Writer<'s, '_> {
 
     /// Returns the converted target of a `$ref`; a schema that accepts anything if the target cannot be inlined.
     fn inline_reference(&mut self, reference: &Value) -> Value {
-        if !self.try_spend("", reference) {
+        let no_name = "";
+        if !self.try_spend(no_name, reference) {
             return Value::Object(Map::new());
         }
         let text = reference.as_str().unwrap_or_default();
@@ -307,6 +308,7 @@ impl<'s> Writer<'s, '_> {
                 out.insert("items".into(), items);
             }
             ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
+            // `items` has taken this over.
             ("additionalItems", _) if keywords.get("items").is_some_and(Value::is_array) => {}
             _ => self.report.note("removed, because its value makes no sense"),
         }
@@ -360,6 +362,7 @@ impl<'s> Writer<'s, '_> {
         let mut written = Map::new();
         for (name, schema) in map {
             self.report.enter(name);
+            // Only the name is copied here: the schema counts its own parts.
             if self.try_spend(name, &Value::Null) {
                 written.insert(name.clone(), self.convert_schema(schema));
             }

@@ -61,7 +61,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     let mut types = take_types(&mut schema, report);
     match types.len() {
         // Only null.
-        0 if has_null && !has_structure(&schema) => schema_of_type("string", schema, true, report),
+        0 if has_null && !has_structure(&schema) => schema_of_type("string", schema, nullable, report),
         0 => schema_of_any_type(schema, nullable, report),
         1 => schema_of_type(types.swap_remove(0), schema, nullable, report),
         _ => {

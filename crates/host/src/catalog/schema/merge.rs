@@ -69,6 +69,7 @@ pub(super) fn require_both(schema: &mut Value, extra: Value) {
                 }
             }
         }
+        // `schema` accepts everything, or `extra` nothing.
         (_, schema, extra) => *schema = extra,
     }
 }

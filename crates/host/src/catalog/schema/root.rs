@@ -56,6 +56,7 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
         Value::Object(part) => Some(part),
         _ => None,
     });
+    // The schema's own keywords come last, so that its annotations win.
     for mut part in parts.chain([own]) {
         merge_all_of(&mut part, report);
         for keyword in merge::merge_constraints(schema, part).keys() {
@@ -82,6 +83,7 @@ pub(super) fn unite(
         if !alternative.as_object().is_some_and(may_be_object) {
             continue;
         }
+        // The changes in an alternative are not reported one by one.
         let mut alternative = flatten(alternative, &mut Report::default());
         let Some(Value::Object(own)) = alternative.shift_remove("properties") else { continue };
         let names = match alternative.shift_remove("required") {
@@ -101,6 +103,7 @@ pub(super) fn unite(
     let properties: Map<_, _> = properties.into_iter().map(|(name, schemas)| (name, merge::any_of(schemas))).collect();
     let mut united = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
     united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
+    // `properties` and `required` can always be combined, so there are no conflicts.
     merge::merge_constraints(schema, united);
     add_choice_hint(schema, choices, is_exactly_one);
 }

@@ -1,4 +1,5 @@
-//! Reads the words of a tool that a search looks at, from its name, description and arguments, each word with a weight.
+//! Reads the words by which a search finds a tool: those of its name, title, description and arguments, each with a
+//! weight.
 
 use std::collections::HashMap;
 
@@ -33,8 +34,8 @@ pub(super) const MAX_WEIGHT: f32 = SATURATION + 1.0;
 
 /// The longest part of a description that is read, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4_000;
-/// The longest part of an argument's description that is read, in bytes.
-const MAX_ARGUMENT_BYTES: usize = 400;
+/// The longest part of a title, and of the name, the description and each value of an argument, that is read, in bytes.
+const MAX_SHORT_TEXT_BYTES: usize = 400;
 /// The most arguments of a tool, including those of nested objects.
 const MAX_ARGUMENTS: usize = 128;
 /// The most values of one argument.
@@ -60,16 +61,17 @@ impl Reader {
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
         self.read_name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
-        self.read_text(title, MAX_ARGUMENT_BYTES);
+        self.read_text(title, MAX_SHORT_TEXT_BYTES);
         self.end_field(TITLE_FIELD);
         self.read_text(tool.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
         self.end_field(DESCRIPTION_FIELD);
         // Arguments of a schema that nests too deeply to be parsed are not found.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
-        collect_properties(&schema, 0, &mut arguments);
+        let depth = 0;
+        collect_properties(&schema, depth, &mut arguments);
         for (name, _) in &arguments {
-            self.read_text(name, MAX_ARGUMENT_BYTES);
+            self.read_text(name, MAX_SHORT_TEXT_BYTES);
         }
         self.end_field(ARGUMENTS_FIELD);
         for (_, property) in &arguments {
@@ -116,11 +118,11 @@ impl Reader {
 
     fn read_argument(&mut self, property: &Value) {
         if let Some(Value::String(description)) = property.get("description") {
-            self.read_text(description, MAX_ARGUMENT_BYTES);
+            self.read_text(description, MAX_SHORT_TEXT_BYTES);
         }
         if let Some(Value::Array(values)) = property.get("enum") {
             for value in values.iter().filter_map(Value::as_str).take(MAX_VALUES) {
-                self.read_text(value, MAX_ARGUMENT_BYTES);
+                self.read_text(value, MAX_SHORT_TEXT_BYTES);
             }
         }
     }
@@ -130,6 +132,7 @@ impl Reader {
             self.field_stems.push(*stem);
             return;
         }
+        // The tools of a server never have 2^32 different stems.
         let next = u32::try_from(self.stems.len()).unwrap_or(u32::MAX);
         let stem = *self.stems.entry(words::stem(word)).or_insert(next);
         self.stem_of_word.insert(word.to_owned(), stem);

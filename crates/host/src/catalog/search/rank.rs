@@ -1,4 +1,5 @@
-//! Ranks tools by the words of a query that they have, and the weights of those words.
+//! Ranks tools for a query: each word of the query adds to the score of the tools that have the word, by the word's
+//! weight in the tool and by its rarity.
 
 use strsim::osa_distance;
 
@@ -7,14 +8,19 @@ use super::{
     server_index::{Posting, ServerIndex, WordHash},
 };
 
-/// The maximum number of longer words that a prefix matches in one server's index, and in total for one word of the
-/// query.
+/// The most words that are taken instead of one word of the query: longer words with the same beginning, or similar
+/// words. One server's index adds at most as many longer words.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// The weight of a matching word other than the typed one.
+/// The weight of the typed word itself.
+const TYPED_WEIGHT: f32 = 1.0;
+/// The weight of the typed word and the next one, written as one word.
 const JOINED_WEIGHT: f32 = 0.8;
+/// The weight of a synonym of the typed word.
 const RELATED_WEIGHT: f32 = 0.6;
+/// The weight of a longer word that begins with the typed word.
 const LONGER_WEIGHT: f32 = 0.4;
+/// The weight of a word that differs from the typed word by a typing error.
 const MISSPELT_WEIGHT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
 const SERVER_NAME_WEIGHT: f32 = 1.8;
@@ -53,6 +59,7 @@ pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<
         matched_rarity: zeros(),
         total_rarity: 0.0,
     };
+    // Look the stems of all words up at once. The matches come in the order of the stems.
     let matching_stems: Vec<Vec<&str>> = query.terms.iter().map(QueryTerm::matching_stems).collect();
     let mut found = scores.find(matching_stems.iter().flatten().copied()).into_iter();
     for (word, matching_stems) in query.terms.iter().zip(&matching_stems) {
@@ -95,27 +102,32 @@ impl<'a> Scores<'a> {
         self.indexes[index].1.tool_count()
     }
 
-    /// Adds the scores for a word of the query. `found` has the matches of each of its
-    /// [stems](QueryTerm::matching_stems).
+    /// Adds the scores for a word of the query. `found` has the matches of the word's
+    /// [stems](QueryTerm::matching_stems), in their order: its own stem, the joined one if there is one, and those of
+    /// synonyms.
     fn add(&mut self, term: &'a QueryTerm, found: &[WordMatches<'a>]) {
-        let typed_rarity = self.score(&found[0], 1.0, None);
-        // The rarity of the first meaning that any tool has.
+        let no_max_rarity = None;
+        let typed_rarity = self.score(&found[0], TYPED_WEIGHT, no_max_rarity);
+        // The rarity of the first of these stems that any tool has.
         let mut term_rarity = typed_rarity;
         for (at, found) in found.iter().enumerate().skip(1) {
             let is_joined = at == 1 && term.joined.is_some();
             // A rare related word must not count more than the typed common word.
-            let (weight, max_rarity) = if is_joined { (JOINED_WEIGHT, None) } else { (RELATED_WEIGHT, typed_rarity) };
+            let (weight, max_rarity) =
+                if is_joined { (JOINED_WEIGHT, no_max_rarity) } else { (RELATED_WEIGHT, typed_rarity) };
             let rarity = self.score(found, weight, max_rarity);
             term_rarity = term_rarity.or(rarity);
         }
         // A very short word begins too many others.
         if term.unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
             let longer = self.words_with_prefix(&term.typed);
-            term_rarity = term_rarity.or(self.score_all(&longer, LONGER_WEIGHT, typed_rarity));
+            // The longer words add to the scores also if the rarity is known already.
+            let longer_rarity = self.score_all(&longer, LONGER_WEIGHT, typed_rarity);
+            term_rarity = term_rarity.or(longer_rarity);
         }
         if term_rarity.is_none() {
             let near = self.similar_words(term);
-            term_rarity = self.score_all(&near, MISSPELT_WEIGHT, None);
+            term_rarity = self.score_all(&near, MISSPELT_WEIGHT, no_max_rarity);
         }
         let Some(rarity) = term_rarity else { return };
         self.total_rarity += rarity;
@@ -156,6 +168,7 @@ impl<'a> Scores<'a> {
         if tools_with_word + tools_of_servers == 0 {
             return None;
         }
+        // A tool may be in both groups, so their sum could count it twice.
         let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
         let weighted_rarity = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
         for (index, tools) in &found.tools {
@@ -185,7 +198,7 @@ impl<'a> Scores<'a> {
         self.current[at] = self.current[at].max(score);
     }
 
-    /// Returns longer words that begin with `start`.
+    /// Returns words that begin with `start`.
     fn words_with_prefix(&self, start: &str) -> Vec<&'a str> {
         let mut longer: Vec<_> =
             self.indexes.iter().flat_map(|(_, index)| index.with_prefix(start).take(MAX_ALTERNATIVES)).collect();
@@ -254,7 +267,8 @@ fn rarity(tools_with_word: usize, tools: usize) -> f32 {
     (1.0 + (tools as f32 - tools_with_word as f32 + 0.5).max(0.0) / (tools_with_word as f32 + 0.5)).ln()
 }
 
-/// Returns a set of the letters of a word, one bit each.
+/// Returns a set of the letters of a word, one bit each. Some characters share a bit, so two sets may look more similar
+/// than the words are.
 fn letters(word: &str) -> u64 {
     word.bytes().fold(0, |letters, byte| letters | 1 << (byte & 63))
 }

@@ -28,6 +28,7 @@ pub(super) struct Posting(u32);
 impl Posting {
     /// Returns `None` for the tools after the first 16 million.
     fn new(position: u32, weight: f32) -> Option<Self> {
+        // At least one step, so that no posting has the weight 0.
         let steps = (weight / MAX_WEIGHT * f32::from(u8::MAX)).round().clamp(1.0, f32::from(u8::MAX));
         (position < 1 << 24).then_some(Self(position << 8 | steps as u32))
     }
@@ -153,6 +154,7 @@ impl ServerIndex {
 
     /// Returns the word's bit in the Bloom filter: the position of its 64-bit group, and its mask in that group.
     fn bloom_bit(&self, WordHash(hash): WordHash) -> (usize, u64) {
+        // The number of groups is a power of two, so the mask is a cheap remainder.
         (usize::try_from(hash >> 6).unwrap_or_default() & (self.bloom_filter.len() - 1), 1 << (hash & 63))
     }
 

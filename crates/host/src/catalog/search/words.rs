@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::LazyLock};
 /// The longest word in bytes; a longer one is left out.
 const MAX_WORD_BYTES: usize = 40;
 
-/// Noise words, and the remains of `what's` and `don't`.
+/// Noise words, which say nothing about a task, and the remains of `what's` and `don't`.
 const NOISE: &str = "\
     a about again ago already also always am an and any anything are as at be because been being both but by can \
     could d did do does doesn don each ever every everything few for from going gonna got had has have having he her \
@@ -87,6 +87,7 @@ fn is_unspaced(c: char) -> bool {
 pub(super) fn stem(word: &str) -> String {
     let mut stem = word.to_owned();
     if stem.len() < 4 || !stem.is_ascii() || stem.bytes().any(|b| b.is_ascii_digit()) {
+        // The plural of a short word, such as `ids`.
         if stem.len() == 3 && stem.ends_with('s') && !stem.ends_with("ss") && !stem.ends_with("us") && stem != "was" {
             stem.pop();
         }

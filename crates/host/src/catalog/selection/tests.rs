@@ -12,7 +12,7 @@ const SERVERS: [&str; 3] = ["fs", "git", "my-fs"];
 const TOOLS: [&str; 4] = ["list", "log", "read", "write"];
 
 /// Each server with each tool.
-fn all_of_them() -> Catalog {
+fn whole_catalog() -> Catalog {
     let tools = Arc::new(set(&TOOLS.map(|name| tool(name, "Does it.", &[]))));
     catalog(1, &SERVERS.map(|server| (server, Arc::clone(&tools))))
 }
@@ -54,7 +54,7 @@ fn name(server: &str) -> ServerName {
     ServerName::new(server).unwrap()
 }
 
-fn made(steps: &[Step]) -> Selection {
+fn selection_of(steps: &[Step]) -> Selection {
     let pattern = |at: usize| [PATTERNS[at].0.parse::<Pattern>().unwrap()];
     steps.iter().fold(Selection::all(), |selection, step| match *step {
         Step::OfServer(server) => selection.of_servers([name(server)]),
@@ -78,7 +78,7 @@ fn is_chosen(steps: &[Step], server: &str, tool: &str) -> bool {
 proptest! {
     #[test]
     fn a_tool_is_chosen_as_the_documentation_says(steps in steps()) {
-        let (catalog, selection) = (all_of_them(), made(&steps));
+        let (catalog, selection) = (whole_catalog(), selection_of(&steps));
         for tool in catalog.tools() {
             let expected = is_chosen(&steps, tool.server.as_str(), &tool.tool().name);
             prop_assert_eq!(selection.has(tool), expected, "{} {:?}", tool.selector(), steps);
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn the_part_of_a_selection_within_a_server_selects_the_same_tools(steps in steps()) {
-        let (catalog, selection) = (all_of_them(), made(&steps));
+        let (catalog, selection) = (whole_catalog(), selection_of(&steps));
         for server in SERVERS.map(name) {
             let within = selection.restricted_to(server.clone());
             for tool in catalog.tools() {
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn a_selection_of_no_tools_stays_empty_whatever_is_added(steps in steps()) {
         let nothing = Selection { selects_nothing: true, ..made(&steps) };
-        prop_assert_eq!(all_of_them().tools().filter(|tool| nothing.has(tool)).count(), 0);
+        prop_assert_eq!(whole_catalog().tools().filter(|tool| nothing.has(tool)).count(), 0);
         for server in SERVERS.map(name) {
             prop_assert!(!nothing.may_have(&server) && !nothing.restricted_to(server.clone()).may_have(&server));
         }
@@ -109,7 +109,7 @@ proptest! {
 
 #[test]
 fn a_name_as_a_model_sees_it_chooses_one_tool() {
-    let catalog = all_of_them();
+    let catalog = whole_catalog();
     let chosen = |selection: &Selection| {
         catalog.tools().filter(|tool| selection.has(tool)).map(|tool| tool.selector()).collect::<Vec<_>>()
     };

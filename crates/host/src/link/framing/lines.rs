@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    fn all(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
+    fn read_all(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
         block_on(async {
             let mut lines = Lines::new(Pieces::of(pieces), limit);
             let mut all = Vec::new();
@@ -349,18 +349,18 @@ mod tests {
 
     #[test]
     fn lines_are_emitted_one_by_one_for_any_chunking() {
-        assert_eq!(all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]), [full("one"), full("two"), full("three")]);
-        assert_eq!(all(99, &[]), []);
+        assert_eq!(read_all(99, &[b"one\ntwo\n", b"th", b"r", b"ee\n"]), [full("one"), full("two"), full("three")]);
+        assert_eq!(read_all(99, &[]), []);
     }
 
     #[test]
     fn carriage_returns_blank_lines_and_a_byte_order_mark_are_left_out() {
         assert_eq!(
-            all(99, &[b"\xef\xbb", b"\xbfone\r\n", b"\r\n\n  \t\n", b"\n\n two \r\n"]),
+            read_all(99, &[b"\xef\xbb", b"\xbfone\r\n", b"\r\n\n  \t\n", b"\n\n two \r\n"]),
             [full("one"), full(" two ")]
         );
-        assert_eq!(all(99, &[b"one\n\xef\xbb\xbftwo\n"]), [full("one"), full("\u{feff}two")], "only at the start");
-        assert_eq!(all(99, &[b"a\rb\r\r\n"]), [full("a\rb\r")], "only the last one belongs to the line feed");
+        assert_eq!(read_all(99, &[b"one\n\xef\xbb\xbftwo\n"]), [full("one"), full("\u{feff}two")], "only at the start");
+        assert_eq!(read_all(99, &[b"a\rb\r\r\n"]), [full("a\rb\r")], "only the last one belongs to the line feed");
     }
 
     #[test]
@@ -386,8 +386,8 @@ mod tests {
 
     #[test]
     fn a_line_over_the_limit_fails_only_that_line() {
-        assert_eq!(all(5, &[b"12345\n123456\n12", b"345\n"]), [full("12345"), too_long(6, None), full("12345")]);
-        assert_eq!(all(5, &[b"1234", b"5678", b"9012", b"34\nok\n"]), [too_long(14, None), full("ok")]);
+        assert_eq!(read_all(5, &[b"12345\n123456\n12", b"345\n"]), [full("12345"), too_long(6, None), full("12345")]);
+        assert_eq!(read_all(5, &[b"1234", b"5678", b"9012", b"34\nok\n"]), [too_long(14, None), full("ok")]);
     }
 
     #[test]
@@ -415,14 +415,14 @@ mod tests {
         let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{text}\"}}\n");
         let last = format!("{{\"result\":\"{text}\",\"jsonrpc\":\"2.0\",\"id\":8}}\n");
         let expected = [too_long(first.len() as u64 - 1, 7), too_long(last.len() as u64 - 1, 8), full("ok")];
-        assert_eq!(all(10_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
-        assert_eq!(all(200_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
+        assert_eq!(read_all(10_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
+        assert_eq!(read_all(200_000, &[first.as_bytes(), last.as_bytes(), b"ok\n"]), expected);
     }
 
     #[test]
     fn a_stream_that_ends_within_a_line_is_an_error() {
-        assert_eq!(all(99, &[b"one\ntw"]), [full("one"), Line::Cut { bytes: 2 }]);
-        assert_eq!(all(5, &[b"1234567", b"89"]), [Line::Cut { bytes: 9 }]);
+        assert_eq!(read_all(99, &[b"one\ntw"]), [full("one"), Line::Cut { bytes: 2 }]);
+        assert_eq!(read_all(5, &[b"1234567", b"89"]), [Line::Cut { bytes: 9 }]);
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
     fn an_id_is_known_of_a_line_that_never_ends() {
         let mut pieces: Vec<&[u8]> = vec![br#"{"jsonrpc":"2.0","id":7,"result":""#];
         pieces.extend([b"0123456789".as_slice(); 200]);
-        let lines = all(10, &pieces);
+        let lines = read_all(10, &pieces);
         let [Line::Endless { salvaged, .. }, Line::Cut { bytes: 2_034 }] = lines.as_slice() else {
             panic!("{lines:?}");
         };
@@ -527,11 +527,11 @@ mod tests {
             cuts.sort_unstable();
             let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
             let pieces: Vec<&[u8]> = pieces.filter(|piece| !piece.is_empty()).collect();
-            let told_apart = |lines: Vec<Line>| -> Vec<Line> {
-                // When a line counts as endless depends on when it is looked at; whether it does, does not.
+            let without_endless = |lines: Vec<Line>| -> Vec<Line> {
+                // Whether a line is reported as endless before it ends depends on the pieces.
                 lines.into_iter().filter(|line| !matches!(line, Line::Endless { .. })).collect()
             };
-            prop_assert_eq!(told_apart(all(limit, &pieces)), told_apart(all(limit, &[&bytes])));
+            prop_assert_eq!(without_endless(read_all(limit, &pieces)), without_endless(read_all(limit, &[&bytes])));
         }
 
         #[test]
@@ -544,7 +544,7 @@ mod tests {
                     bytes => too_long(bytes as u64, None),
                 })
                 .collect();
-            let read: Vec<Line> = all(8, &[text.as_bytes()]);
+            let read: Vec<Line> = read_all(8, &[text.as_bytes()]);
             prop_assert_eq!(read, expected);
         }
     }

@@ -9,7 +9,7 @@
 //! - A line other than a data line is at most 8 KiB long; a longer one is ignored, as an unknown field is.
 //!
 //! This module knows nothing of HTTP, JSON or MCP. It is public because the answers of models are such streams too, and
-//! need the same bounds. The caller decides when to reconnect, and with which `Last-Event-ID`.
+//! need the same limits. The caller decides when to reconnect, and with which `Last-Event-ID`.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
@@ -247,6 +247,7 @@ impl SseParser {
             b"event" => self.pending.event = Some(String::from_utf8_lossy(value).into_owned()),
             b"id" if memchr(0, value).is_none() => self.id = Some(String::from_utf8_lossy(value).into()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                // A number that does not fit counts as the largest one.
                 let number = String::from_utf8_lossy(value).parse().unwrap_or(u64::MAX);
                 self.pending.retry = Some(number);
                 self.retry = Some(number);

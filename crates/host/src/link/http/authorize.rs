@@ -56,6 +56,7 @@ impl Endpoint {
             return Ok(AuthorizedBy::Entry);
         };
         let signature = authorizer.sign(self.destination(), method).await;
+        // Nothing was sent, so the error is that of a request without a token, and has no challenge of the server.
         let signature = signature.map_err(|error| authorization_error(error, 401, None))?;
         let Some(Signature { authorization, proof }) = signature else {
             return Ok(AuthorizedBy::Authorizer { token: None, is_proved: false });

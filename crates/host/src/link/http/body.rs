@@ -1,4 +1,4 @@
-//! Reads the bodies of HTTP responses, with bounds for the size and for the time between two pieces.
+//! Reads the bodies of HTTP responses. The size, and the time between two pieces, are limited.
 
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ impl HttpTransport {
 
     async fn read_body(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
         let too_large = |seen: u64| bound.too_large("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
+        // 0 if the server does not say how long the body is.
         let content_length = response.content_length().unwrap_or(0);
         if content_length > bound.bytes as u64 {
             return Err(too_large(content_length));

@@ -46,6 +46,7 @@ impl Resolve for GuardedResolver {
         Box::pin(async move {
             let found = guard.lookup().addresses(name.as_str()).await?;
             let allowed = guard.allowed_addresses(name.as_str(), found)?;
+            // The client replaces port 0 by the port of the URL.
             Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }

@@ -198,7 +198,8 @@ impl HelperProgram {
             container: None,
             supervisor: self.supervisor.clone(),
         };
-        let started = child::spawn(command, None, &self.tasks).await;
+        let on_stderr = None;
+        let started = child::spawn(command, on_stderr, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
         let child = started.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
         *process = Some(Process::new(&child.handle, child.stderr));
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(read(r#"{"Authorization":"Bearer a","X-B":"c"}"#).unwrap().0, ["authorization", "x-b"]);
         assert_eq!(read(r#"{"headers":{"X-B":"c"},"expires_in":5}"#), Ok((vec!["x-b".to_owned()], true)));
         assert_eq!(read(r#"{"headers":{"X-B":"c"}}"#), Ok((vec!["x-b".to_owned()], false)));
-        // A header of that name.
+        // This is a header with the name `headers`.
         assert_eq!(read(r#"{"headers":"c"}"#), Ok((vec!["headers".to_owned()], false)));
         assert_eq!(read("{}"), Ok((Vec::new(), false)));
     }

@@ -26,7 +26,7 @@ const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// the notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
+/// Opens the event stream and waits for the endpoint that the server names in it. The caller sets the time-out.
 pub(crate) async fn open(
     plan: &HttpPlan<'_>,
     inbound: &Arc<Inbound>,
@@ -112,9 +112,12 @@ async fn post_queued_messages(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<
         };
         let keeps_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
         if keeps_order {
+            // If the earlier posts take longer, the order is given up.
             let _ = timeout(ORDER_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
         }
+        // Forget the posts that have ended.
         while running.try_join_next().is_some() {}
+        // Dropping `posting` ends the wait for `posted`.
         let (poster, (posting, posted)) = (poster.clone(), oneshot::channel::<()>());
         running.spawn(async move {
             let _permit = permit;

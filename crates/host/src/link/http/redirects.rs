@@ -71,7 +71,7 @@ mod tests {
             let error = refused_error(status, to.map(|to| Url::parse(to).unwrap()).as_ref(), &own).to_string();
             assert!(error.contains(words) && !error.contains("secret"), "{status} {to:?}: {error}");
         }
-        // The number in the words is that of the code.
+        // The limit in the text is that of the code.
         let looped = refused_error(307, Some(&own), &own).to_string();
         assert!(looped.contains(&format!("more than {MAX_REDIRECTS} in a row")), "{looped}");
     }

@@ -117,7 +117,8 @@ impl Events {
 impl HttpTransport {
     /// Opens an event stream by GET, from its beginning.
     pub(crate) async fn open_stream(&self, bound: CurrentBound) -> Result<Events, LinkError> {
-        let response = self.get_stream(&Position::new(0)).await?;
+        let reconnects = 0;
+        let response = self.get_stream(&Position::new(reconnects)).await?;
         Ok(Events::new(response, bound))
     }
 
@@ -192,7 +193,8 @@ impl HttpTransport {
             Some(last) => request.header(LAST_EVENT_ID, last.clone()),
             None => request,
         };
-        let response = self.0.send(Method::GET, None, with_last_event).await?;
+        let outgoing = None;
+        let response = self.0.send(Method::GET, outgoing, with_last_event).await?;
         let response = self.0.check_status(response).await?;
         match media_type(response.headers()) {
             MediaType::Events => Ok(response),
@@ -209,6 +211,7 @@ impl HttpTransport {
         loop {
             let response = self.get_stream(&position).await;
             if let Some(opened) = opened.take() {
+                // This fails if the caller no longer waits.
                 let _ = opened.send(());
             }
             match response {
@@ -263,6 +266,7 @@ impl HttpTransport {
         }
         self.0.inbound.observe_received(event.data.as_bytes());
         for_each_message(event.data.as_bytes(), |message| match message {
+            // The standing stream belongs to no request.
             Ok(message) => self.0.inbound.accept(message, None, sink),
             Err(_) => self.0.inbound.note_noise("an event that is not an MCP message", event.data.as_bytes()),
         });

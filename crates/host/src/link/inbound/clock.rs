@@ -15,7 +15,7 @@ use crate::{link::error::LinkError, spec::Setting};
 /// asking repeatedly.
 const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 
-/// The time bounds of one request.
+/// The time limits of one request, and how much time it has taken.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// How long the server may send nothing.
@@ -48,6 +48,7 @@ impl State {
         let now = Instant::now();
         let counted = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
         if !counted.is_zero() {
+            // After a pause, silence is measured from its end.
             self.last_heard = self.last_heard.max(self.paused_at + counted);
             self.started += counted;
             self.paused_total += counted;
@@ -90,7 +91,7 @@ impl Clock {
         Pause(self)
     }
 
-    /// Waits until a time bound is reached. Returns the error that names the bound.
+    /// Waits until a time limit is reached, and returns the error that names the limit.
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();
@@ -104,7 +105,8 @@ impl Clock {
                 (state.last_heard + self.idle, state.started + self.total, pause_left)
             };
             if !pause_left.is_zero() {
-                let _resumed = timeout(pause_left, resumed).await;
+                // Look again in either case: the pause has ended, or no more of it counts.
+                let _ = timeout(pause_left, resumed).await;
                 continue;
             }
             let now = Instant::now();

@@ -59,6 +59,7 @@ impl Question {
         };
         let request_of_caller = request.as_ref().filter(caller_is_known);
         let asker = request_of_caller.and_then(|request| asker.on_behalf_of(&request.caller)).unwrap_or(asker);
+        // For a question that belongs to no call, a token that is never cancelled.
         let abandoned = request.as_ref().map(|request| request.abandoned.clone()).unwrap_or_default();
         // If the question may belong to any open request, pause the clocks of all open requests.
         let requests_to_pause = match (self.stream_request, request) {

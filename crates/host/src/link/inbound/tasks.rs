@@ -19,7 +19,7 @@ const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The result of a task; `None` while the task runs.
+/// The result of a task; `None` while the task runs. A cancelled task never gets a result: its sender is dropped.
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
 /// The tasks that a server has started on this client.
@@ -60,7 +60,7 @@ impl TaskRunner {
 /// The answer to a request about a task.
 pub(super) enum Reply {
     Immediate(Value),
-    /// The result of the task with this name, once there is one.
+    /// The result of `task`, once there is one.
     TaskResult {
         task: String,
         outcome: watch::Receiver<Outcome>,
@@ -75,6 +75,7 @@ impl Reply {
             Self::TaskResult { task, outcome } => (task, outcome),
         };
         let cancelled = || Refusal::new(INVALID_PARAMS, "the task was cancelled");
+        // The wait fails if the sender is dropped without a result.
         let result = outcome.wait_for(Option::is_some).await.map_err(|_| cancelled())?.clone();
         match result.as_deref() {
             Some(Ok(result)) => Ok(with_related_task(result.clone(), &task)),
@@ -88,7 +89,7 @@ impl ClientTasks {
     /// Adds a task that ends when `stop` is cancelled.
     pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
         if self.0.len() >= MAX_TASKS {
-            let finished = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
+            let finished = self.0.iter().find(|(_, task)| task.has_ended());
             let Some(finished_id) = finished.map(|(id, _)| *id) else {
                 return Err(Refusal::busy("too many tasks are waiting"));
             };
@@ -115,9 +116,7 @@ impl ClientTasks {
         let task = self.0.get(&id).ok_or_else(unknown_task)?;
         match method {
             "tasks/get" => Ok(Reply::Immediate(task.describe(id))),
-            "tasks/cancel" if task.status() != "working" => {
-                Err(Refusal::new(INVALID_PARAMS, "the task has already ended"))
-            }
+            "tasks/cancel" if task.has_ended() => Err(Refusal::new(INVALID_PARAMS, "the task has already ended")),
             "tasks/cancel" => {
                 task.cancel.cancel();
                 Ok(Reply::Immediate(task.describe(id)))
@@ -129,6 +128,11 @@ impl ClientTasks {
 }
 
 impl Task {
+    /// Whether the task was cancelled or has a result.
+    fn has_ended(&self) -> bool {
+        self.cancel.is_cancelled() || self.outcome.borrow().is_some()
+    }
+
     fn status(&self) -> &'static str {
         match self.outcome.borrow().as_deref() {
             _ if self.cancel.is_cancelled() => "cancelled",
@@ -138,6 +142,8 @@ impl Task {
         }
     }
 
+    /// Returns the description of the task `id` for the server. The time of its last change is not stored: the time of
+    /// the description takes its place.
     fn describe(&self, id: u64) -> Value {
         json!({
             "taskId": format!("task-{id}"),
@@ -157,4 +163,25 @@ fn rfc3339(time: SystemTime) -> String {
 fn with_related_task(mut result: Value, task: &str) -> Value {
     result["_meta"]["io.modelcontextprotocol/related-task"] = json!({"taskId": task});
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_task_makes_room_for_a_new_one() {
+        let (mut tasks, stop) = (ClientTasks::default(), CancellationToken::new());
+        // The runners are kept, because a task is cancelled before its work has noticed it.
+        let runners: Vec<_> =
+            (0..MAX_TASKS).map(|_| tasks.begin(None, &stop).map_err(|_| ()).unwrap().runner).collect();
+        assert!(tasks.begin(None, &stop).is_err());
+        assert!(tasks.handle("tasks/cancel", &json!({"taskId": "task-3"})).is_ok());
+        let new = tasks.begin(None, &stop).map_err(|refusal| refusal.message).unwrap();
+        assert_eq!(new.answer["task"]["taskId"], format!("task-{}", MAX_TASKS + 1));
+        assert!(tasks.handle("tasks/get", &json!({"taskId": "task-3"})).is_err(), "its place is taken");
+        assert!(tasks.handle("tasks/get", &json!({"taskId": "task-1"})).is_ok());
+        assert!(tasks.begin(None, &stop).is_err());
+        drop(runners);
+    }
 }

@@ -151,6 +151,8 @@ impl Topic {
 }
 
 impl Topics {
+    /// Adds a listener. Returns its number and the state of the subscription; `None` if too many resources have
+    /// listeners.
     fn add(&self, uri: &str, change_flag: &Arc<ChangeFlag>) -> Option<(u64, watch::Receiver<SubscriptionState>)> {
         let mut state = self.state.lock();
         if !state.topics.contains_key(uri) {
@@ -189,7 +191,7 @@ impl Topics {
     }
 
     /// Waits until the desired subscriptions may differ from the last result of [`Self::desired`].
-    pub(crate) async fn changed(&self) {
+    pub(crate) async fn wait_for_change(&self) {
         self.changed.notified().await;
     }
 
@@ -218,7 +220,7 @@ impl Topics {
     }
 
     /// Records that a resource, or something below it, has changed.
-    pub(crate) fn updated(&self, uri: &str) {
+    pub(crate) fn record_update(&self, uri: &str) {
         let is_above = |topic: &str| {
             let below = uri.strip_prefix(topic);
             below.is_some_and(|rest| rest.is_empty() || topic.ends_with('/') || rest.starts_with(['/', '?', '#']))

@@ -85,7 +85,7 @@ pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
     )
 }
 
-/// Detects the era and performs the handshake. The caller bounds the time.
+/// Detects the era and performs the handshake. The caller sets the time-out.
 pub(crate) async fn shake_hands(channel: &Channel, settings: &HandshakeSettings<'_>) -> Result<Session, LinkError> {
     let handshake = Handshake { channel, settings };
     let session = match settings.protocol {
@@ -134,6 +134,7 @@ impl Handshake<'_> {
         let probed = match &self.channel.transport {
             LinkTransport::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
             LinkTransport::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
+            // A recording answers at once.
             LinkTransport::Recorded(_) => Ok(discover.as_mut().await),
         };
         if let Ok(probe) = probed {
@@ -171,7 +172,7 @@ impl Handshake<'_> {
         let meta = modern_meta(self.settings.client, self.settings.abilities);
         let send = || {
             let request = NewRequest::new("server/discover", no_params()).with_meta(&meta);
-            self.channel.request(NewRequest { cancellable: false, ..request }, None)
+            self.channel.request(NewRequest { cancellable: false, ..request })
         };
         let mut answer = send().await;
         if let Err(LinkError::Rpc(error)) = &answer
@@ -186,6 +187,7 @@ impl Handshake<'_> {
     /// Sends `initialize`, and takes the version that the server chooses.
     async fn initialize(&self) -> Result<Session, LinkError> {
         if let LinkTransport::Http(http) = &self.channel.transport {
+            // The server chooses the version.
             http.set_protocol(Era::Legacy, None);
         }
         let params = json!({
@@ -194,7 +196,7 @@ impl Handshake<'_> {
             "clientInfo": self.settings.client.json(),
         });
         let request = NewRequest { cancellable: false, ..NewRequest::new("initialize", params) };
-        let answer = self.channel.request(request, None).await?;
+        let answer = self.channel.request(request).await?;
         let answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| LinkError::unparsable(format!("the answer to initialize: {error}")))?;
         let Some(version) = answer["protocolVersion"].as_str() else {
@@ -224,7 +226,7 @@ impl Handshake<'_> {
 }
 
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
-/// Any JSON-RPC error may be its refusal and, over Streamable HTTP, any status that means failure. On other transports,
+/// Any JSON-RPC error may mean that; so may, over Streamable HTTP, any status that means failure. On other transports,
 /// such a status does not come from a server of the modern era; all other errors are no answer to the request.
 fn may_be_modern(transport: &LinkTransport, error: &LinkError) -> bool {
     match error {

@@ -47,6 +47,7 @@ impl Link {
         }
         async move {
             if let Some(opened) = opened {
+                // An error means that the connection has ended, which ends the wait as well.
                 let _ = opened.await;
             }
             if let Some(inbound) = subscribed {

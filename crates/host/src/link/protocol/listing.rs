@@ -82,6 +82,7 @@ impl Link {
             Err(LinkError::Rpc(error)) if !declares_tools && error.code == METHOD_NOT_FOUND => {}
             pages => pages?,
         }
+        // The shortest time of all pages; zero if no page was read.
         listed.fresh_for = fresh_for.unwrap_or_default();
         let kept = keep_raw
             .then(|| StoredList { headers: needs_headers, tools: raw_tools.iter().map(|raw| &**raw).collect() });
@@ -89,9 +90,9 @@ impl Link {
         Ok(listed)
     }
 
-    /// Reads any other list, item by item. Leaves out items that cannot be parsed, and returns their number as the
-    /// second value. Like a call, this counts as a use of the server and as one of the requests that may be under way
-    /// at once.
+    /// Reads a list other than that of the tools, item by item. Leaves out items that cannot be parsed, and returns
+    /// their number as the second value. Like a call, this counts as a use of the server and as one of the requests
+    /// that may be under way at once.
     pub(crate) async fn list<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -132,7 +133,7 @@ impl Link {
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             for _ in 0..self.limits().pages {
-                let page = self.channel().request(NewRequest::new(method, &params).with_meta(&meta), None).await?;
+                let page = self.channel().request(NewRequest::new(method, &params).with_meta(&meta)).await?;
                 // Count the whole page with its cursor, because cursors are stored as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {

@@ -1,5 +1,5 @@
 //! Runs one call to its final answer: through input rounds (MCP 2026-07-28), URL elicitations (2025-11-25, error
-//! -32042) and tasks (2025-11-25). The clocks of the call bound all of these, and no finished work is repeated.
+//! -32042) and tasks (2025-11-25). The clocks of the call limit all of these, and no finished work is repeated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -117,6 +117,7 @@ impl Link {
                 }
                 answer => answer?,
             };
+            // In the legacy era, only a task has an answer that is not final.
             if self.session().era == Era::Legacy && !request.as_task {
                 return Ok(result);
             }
@@ -160,6 +161,7 @@ impl Link {
                 }
             }
         });
+        // `buffered(0)` would never begin an answer.
         let answers = stream::iter(answers.collect::<Vec<_>>()).buffered(self.limits().server_requests.max(1));
         let answers: Map<String, Value> = answers.try_collect::<Vec<_>>().await?.into_iter().collect();
         request.params.shift_remove("inputResponses");
@@ -202,14 +204,16 @@ impl Link {
         while status == "working" {
             let wait = poll.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
-            let answer = self.channel().request(NewRequest::new("tasks/get", &params), None).await?;
+            let answer = self.channel().request(NewRequest::new("tasks/get", &params)).await?;
             open_request.clock.touch();
+            // An answer that cannot be read ends the loop; `tasks/result` then tells how the task ended.
             let task: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
             status = task["status"].as_str().unwrap_or_default().to_owned();
             poll = task["pollInterval"].as_u64().or(poll);
         }
         // `tasks/result` waits for the end of the task. A task that needs input asks questions meanwhile.
-        let result = self.channel().request(NewRequest::new("tasks/result", &params), Some(open_request)).await;
+        let mut registered = self.channel().register(open_request);
+        let result = self.channel().send_registered(NewRequest::new("tasks/result", &params), &mut registered).await;
         cancel_on_drop.task = None;
         result
     }
@@ -228,7 +232,8 @@ impl Drop for CancelTaskOnDrop<'_> {
         let link = self.link.clone();
         self.link.spawn(async move {
             let cancel = NewRequest::new("tasks/cancel", json!({ "taskId": task }));
-            let _ = timeout(CANCEL_TIMEOUT, link.channel().request(cancel, None)).await;
+            // If this fails, the task goes on at the server, and its result is not fetched.
+            let _ = timeout(CANCEL_TIMEOUT, link.channel().request(cancel)).await;
         });
     }
 }

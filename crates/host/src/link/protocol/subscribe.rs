@@ -92,13 +92,13 @@ impl Link {
                 topics.record_answer(uri, answer.map(drop));
             }
             requested = desired;
-            topics.changed().await;
+            topics.wait_for_change().await;
         }
     }
 
     async fn request_for(&self, method: &'static str, uri: &str) -> RawAnswer {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
-        timeout(after, self.channel().request(NewRequest::new(method, &params), None))
+        timeout(after, self.channel().request(NewRequest::new(method, &params)))
             .await
             .map_err(|_| self.timeout_error())?
     }
@@ -112,7 +112,7 @@ impl Link {
             let desired = topics.desired();
             if desired.is_empty() {
                 standing = None;
-                topics.changed().await;
+                topics.wait_for_change().await;
                 continue;
             }
             let began = Instant::now();
@@ -168,6 +168,7 @@ impl Link {
         loop {
             tokio::select! {
                 resources = &mut acknowledged => {
+                    // The sender is dropped without resources only together with the connection.
                     let resources = resources.unwrap_or_default().into_iter().collect();
                     *standing = Some(StandingRequest { request, resources });
                     return Ok(());
@@ -196,7 +197,7 @@ struct StandingRequest<'a> {
 /// Waits until the desired resources are others than `desired`.
 async fn wait_until_changed(desired: &Subscriptions, topics: &Topics) {
     while topics.desired() == *desired {
-        topics.changed().await;
+        topics.wait_for_change().await;
     }
 }
 

@@ -83,7 +83,8 @@ impl Recorder {
             Direction::Sent => "sent",
             Direction::Received => "received",
         };
-        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true);
+        let use_z = true;
+        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, use_z);
         let Some(message) = self.concealed(bytes) else { return };
         let line = Line { at, server: server.as_str(), direction, message };
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
@@ -102,7 +103,7 @@ impl Recorder {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {
             Ok(message) if !message.get().contains('\n') => Some(message),
-            // There may be line ends between the members of a body.
+            // A body may have line ends between its members, so write it anew, in one line.
             Ok(message) => {
                 serde_json::from_str::<serde_json::Value>(message.get()).and_then(|value| to_raw_value(&value)).ok()
             }

@@ -84,7 +84,7 @@ impl Exchange {
 }
 
 impl Tape {
-    /// Reads a message to the server.
+    /// Adds a message that was sent to the server, if it is a request.
     pub(super) fn record_sent(&mut self, bytes: &Bytes) {
         if let Ok(Envelope::Request { id, method, params }) = peek(bytes)
             && let Some(id) = id.number()
@@ -101,7 +101,7 @@ impl Tape {
         }
     }
 
-    /// Reads a message, or a batch, of the server.
+    /// Adds a message, or a batch, that the server sent.
     pub(super) fn record_received(&mut self, bytes: &Bytes) {
         for_each_valid_message(bytes, |message| match message {
             Envelope::Response { id, outcome } => {

@@ -83,7 +83,7 @@ async fn invisible_characters_are_passed_on_if_the_entry_keeps_them_and_change_n
     let [keeps, removes] = ["keeps/look", "removes/look"].map(|selector| catalog.select(selector).unwrap());
     assert_eq!(keeps.tool().description.as_deref(), Some(&*format!("Looks.{HIDDEN}")));
     assert_eq!(keeps.as_listed().description, removes.as_listed().description);
-    assert_eq!(keeps.definition(), removes.definition(), "pins judge the text as it came");
+    assert_eq!(keeps.definition_hash(), removes.definition_hash(), "pins judge the text as it came");
     assert_eq!(status(&host, "keeps").instructions, Some(format!("Be kind.{HIDDEN}")));
     assert_eq!(host.prompts("keeps").await.unwrap()[0].description, Some(format!("About it{HIDDEN}")));
 }

@@ -22,6 +22,9 @@ use crate::{canonical::integer_of, link::framing::envelope::Id};
 /// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every reasonable id.
 const TOKEN_LIMIT: usize = 256;
 
+/// The name of the member that holds the id, with its quotes.
+const ID_MEMBER: &[u8] = b"\"id\"";
+
 /// The recovered parts of a broken message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salvaged {
@@ -53,7 +56,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
 fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
     let has = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
-        id: memmem::rfind_iter(bytes, b"\"id\"").find_map(|at| id_after(bytes.get(at + 4..)?)),
+        id: memmem::rfind_iter(bytes, ID_MEMBER).find_map(|at| id_after(bytes.get(at + ID_MEMBER.len()..)?)),
         is_certain: false,
         is_answer: salvaged.is_answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
     }
@@ -64,6 +67,7 @@ fn id_after(bytes: &[u8]) -> Option<Id> {
     let value = bytes.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let value = value.get(..TOKEN_LIMIT).unwrap_or(value);
     let end = match value.strip_prefix(b"\"") {
+        // Both quotes belong to the value.
         Some(string) => memchr(b'"', string)? + 2,
         None => value.iter().position(|byte| !is_number_byte(*byte))?,
     };

@@ -46,6 +46,7 @@ impl ContainerCommand {
     /// Turns `command` into the engine's command that runs it in the container. Returns how to remove the container.
     /// Blocking: searches for the engine.
     pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
+        // The engine would read a name that begins with a dash as an option.
         if self.image.is_empty() || self.image.starts_with('-') {
             let why = "`container.image` must be the name of an image".to_owned();
             return Err(SpawnError::NotContained { why });
@@ -61,6 +62,7 @@ impl ContainerCommand {
         if let Some(folder) = command.cwd.take() {
             args.extend(["--workdir".into(), folder.into_os_string()]);
         }
+        // Without a program, the container runs the default command of the image.
         let program = std::mem::replace(&mut command.program, engine.clone().into_os_string());
         if !program.is_empty() {
             let mut entrypoint = OsString::from("--entrypoint=");

@@ -154,5 +154,6 @@ async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Ex
 
 /// Waits until all processes have ended.
 pub(super) async fn wait_until_gone(life: &mut watch::Receiver<Life>) {
+    // An error means that the watching task has ended, which only happens when the runtime ends.
     let _ = life.wait_for(|life| matches!(life, Life::Gone(_))).await;
 }

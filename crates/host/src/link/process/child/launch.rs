@@ -158,6 +158,7 @@ impl Process {
     /// Kills only the supervisor. The processes of its server go on, and the supervisor can no longer end them.
     pub(super) fn kill(&self) {
         if !self.is_collected {
+            // If this fails, the supervisor is no longer there.
             let _ = kill(self.pid, Signal::SIGKILL);
         }
     }

@@ -93,6 +93,7 @@ impl Start {
         let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
             Ok(launched) => launched,
             Err(error) => {
+                // This fails if the caller no longer waits.
                 let _ = outcome_sender.send(Err(error));
                 return;
             }
@@ -129,6 +130,7 @@ impl Start {
         }
         if let Some(first_report) = first_report {
             stderr.drained().await;
+            // This fails if the caller no longer waits.
             let _ = outcome_sender.send(Err(match first_report {
                 // With namespaces, files outside of the sandbox do not exist.
                 Ok(Some(Report::SpawnFailed(errno)))

@@ -39,6 +39,7 @@ pub(super) async fn spawn(
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
     let (mut process, group) = on_blocking_thread(tasks, move || launch(&command)).await?;
+    // `launch` has piped all three, so each of them is there.
     let (Some(stdin), Some(stdout), Some(stderr_pipe)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
@@ -65,6 +66,7 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // 0 makes the process the leader of a new group.
         .process_group(0)
         .kill_on_drop(true);
     let system_error = |source| SpawnError::System { path: resolved.program.clone(), source };
@@ -108,7 +110,8 @@ impl Group {
         if table::is_usable() {
             return table::group_lives(self.0.as_raw());
         }
-        killpg(self.0, None).is_ok()
+        let no_signal = None;
+        killpg(self.0, no_signal).is_ok()
     }
 
     /// Waits at most `limit` until the group has no living members, and returns whether that is so.
