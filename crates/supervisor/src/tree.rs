@@ -81,9 +81,10 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let container = Removal::from_words(words, command.first());
     let container = container.map(|removal| removal.with_env(server_environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
+    let no_helpers = 0;
     let started = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
-        false => start_server(command).map(|server| (server, 0)).map_err(Report::from_errno),
+        false => start_server(command).map(|server| (server, no_helpers)).map_err(Report::from_errno),
     });
     let (server, helpers) = match started {
         Ok(started) => started,
@@ -92,7 +93,8 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_START);
         }
     };
-    let max = if is_confined { Confinement::from_words(words).and_then(|words| words.processes) } else { None };
+    let max =
+        if is_confined { Confinement::from_words(words).and_then(|confinement| confinement.processes) } else { None };
     let limit = max.map(|max| ProcessLimit { max, helpers });
     if limit.is_some() {
         raise_priority();
@@ -207,6 +209,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         if verdict.is_empty() {
             return Ok((launcher, helpers));
         }
+        // This only collects the launcher: the verdict has the reason why it failed.
         let _ = waitpid(launcher, None);
         if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
             // The system's namespaces do not work: start again without them.

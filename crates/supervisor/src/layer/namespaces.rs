@@ -47,6 +47,7 @@ const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(Capabi
 
 /// Makes the system kill this process when `parent` ends. Fails if `parent` has ended already.
 pub(crate) fn end_with_parent(parent: i32) -> Result<(), Failure> {
+    // The system refuses only a signal that does not exist.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
@@ -163,12 +164,16 @@ pub(crate) fn run_first(
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with_parent(keeper)?;
-    let grants = command.grants(false).map_err(Failure::Refused)?;
+    // The new root does not exist yet: this still follows the links of the whole system.
+    let is_in_namespaces = false;
+    let grants = command.grants(is_in_namespaces).map_err(Failure::Refused)?;
+    // The new root gets a `/proc` of its own.
     let grants = grants.into_iter().filter(|grant| !grant.opened.real_path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
     let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    // If the supervisor is gone, it needs no verdict.
     let _ = verdict_fd.write_all(INSIDE_PREFIX.as_bytes());
     let words = Stage::Inside(Isolation { has_own_proc, has_own_network }).command(command.words.iter().cloned());
     let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {

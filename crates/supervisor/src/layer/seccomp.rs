@@ -228,7 +228,8 @@ fn has_seccomp() -> bool {
     TargetArch::try_from(std::env::consts::ARCH).is_ok() && std::path::Path::new("/proc/sys/kernel/seccomp").exists()
 }
 
-/// Which calls a filter refuses: those that match one of their rules, or all of them if there are none.
+/// The system calls that a filter refuses, by their numbers. A call with rules is refused if it matches one of them. A
+/// call with an empty list of rules is always refused.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
