@@ -145,7 +145,7 @@ pub enum Event {
         server: ServerName,
         /// The tool.
         tool: String,
-        /// The rule that requires it.
+        /// The rule that requires the decision.
         why: String,
     },
     /// The gate refused a call.
@@ -156,7 +156,7 @@ pub enum Event {
         server: ServerName,
         /// The tool.
         tool: String,
-        /// The rule or answer.
+        /// The rule, or the user's answer.
         why: String,
     },
 }
@@ -196,18 +196,18 @@ impl Serialize for EventCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
-    /// With a result.
+    /// The call has a result.
     Ok,
-    /// With a result that the tool marks as an error.
+    /// The call has a result that the tool marks as an error.
     ToolError,
-    /// Without a result.
+    /// The call has no result.
     Failed,
     /// The caller dropped the call.
     Cancelled,
 }
 
 impl CallEnd {
-    /// Returns its stable word, as in events.
+    /// Returns the stable word for this end, as in events.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

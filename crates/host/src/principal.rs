@@ -65,7 +65,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns its stable word.
+    /// Returns the stable word for this kind.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 6] = [Self::Viewer, Self::User, Self::Operator, Self::Auditor, Self::Admin, Self::Scraper];
 
-    /// Returns its stable word.
+    /// Returns the stable word for this role.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -320,6 +320,7 @@ impl Principal {
     pub fn person_key(&self) -> String {
         let mut hash = Sha256::new();
         for part in [self.tenant(), self.issuer(), self.subject()] {
+            // With its length in front, no part can be mistaken for the beginning of the next.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -372,7 +373,7 @@ mod tests {
         assert_eq!((local.tenant(), local.issuer(), local.subject()), ("local", "local", "local"));
         assert_eq!((local.role(), local.kind()), (Role::Admin, Kind::Person));
         assert!(local.is_local() && local.is_same(&Principal::default()) && !local.is_same(&ann()));
-        // What is changed at it is not changed: there is only one.
+        // A change has no effect: there is only one local user.
         assert_eq!(Principal::LOCAL.with_role(Role::Viewer).role(), Role::Admin);
     }
 
@@ -384,7 +385,7 @@ mod tests {
         let again = ann().in_membership(2);
         assert_eq!((again.key(), again.person_key()), (format!("{}-2", ann().key()), ann().key()));
         assert!(again.is_same(&ann()));
-        // Rows and folders of members have this name.
+        // The key must stay the same in every version, because rows and folders of members have it as their name.
         assert_eq!(ann().key(), "447b9ebcaffd9eb380c7bf38d77ee6e691d35d33f338c4ead31a05502d13ba0e");
         let shifted = |issuer, subject| Principal::new(Kind::Person, "acme", issuer, subject).unwrap().key();
         assert_ne!(shifted("a", "bc"), shifted("ab", "c"));

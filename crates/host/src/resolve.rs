@@ -72,7 +72,7 @@ pub struct ChildPlan {
     pub args: Vec<String>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// The working folder; default: that of the host.
+    /// The working folder; `None` means that of the host.
     pub cwd: Option<PathBuf>,
     /// The sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,

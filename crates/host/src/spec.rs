@@ -126,11 +126,11 @@ spec! {
         /// The members of a team who have the server: those who meet at least one of these conditions. Default: all. A
         /// host ignores this, except for the servers that it [lends](crate::HostBuilder::lender).
         pub members: Vec<Who> = Vec::new(),
-        /// Time bounds.
+        /// The limits in time.
         pub timeouts: Timeouts = Timeouts::default(),
-        /// Size and count bounds.
+        /// The limits in size and number.
         pub limits: Limits = Limits::default(),
-        /// The reconnects when the connection ends.
+        /// How often, and after which waits, the host reconnects when the connection ends.
         pub retry: Retry = Retry::default(),
     }
     rows {
@@ -388,7 +388,7 @@ impl TextOrFile {
 pub struct IdentityProvider {
     /// The token endpoint.
     pub token_url: String,
-    /// This program's client id there.
+    /// This program's client id at that endpoint.
     pub client_id: Option<String>,
     /// The secret of that client.
     pub client_secret: Option<String>,
@@ -494,7 +494,7 @@ impl fmt::Display for Era {
     }
 }
 
-/// The reconnects after a connection fails or ends.
+/// How often, and after which waits, the host reconnects when a connection fails or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The number of attempts after the first one, before the server counts as failed. Default 12; 0 never reconnects.

@@ -73,7 +73,7 @@ impl Issuers {
     /// When no HTTP client can be made.
     pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
         let issuer = |config: &TrustedIssuer| {
-            let http = Http::new(egress.configured(), MAX_BYTES)?;
+            let http = Http::new(egress.guard_for_configured(), MAX_BYTES)?;
             Ok(Issuer { config: config.clone(), keys: issuer_keys(http, config, egress) })
         };
         let issuers = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
@@ -238,8 +238,8 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
             if !is_issuer(&issuer, &metadata.issuer) {
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
-            let guard = egress.configured();
-            guard.check_with_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
+            let guard = egress.guard_for_configured();
+            guard.check_secret_destination(&metadata.jwks_uri, &issuer).map_err(|refused| {
                 Unreachable::new(&issuer, format!("names an address in its metadata that cannot be used: {refused}"))
             })?;
             Ok(Arc::new(metadata))

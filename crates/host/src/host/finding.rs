@@ -169,6 +169,7 @@ impl Host {
         if knows_its_tools {
             return CallError::Unknown(unknown);
         }
+        // The error names the server only, so it needs no name of an item.
         Target { server_name: name, item_name: "", server }.not_ready_error(snapshot)
     }
 }

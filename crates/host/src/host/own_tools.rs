@@ -89,7 +89,8 @@ async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &Cancel
                     }
                     method => respond(tools, &id, method),
                 },
-                // Ignore notifications. A cancelled call runs to its end, which comes soon.
+                // Ignore notifications, and lines that are no request. A cancelled call runs to its end, which comes
+                // soon.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,

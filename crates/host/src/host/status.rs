@@ -154,6 +154,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
             let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
+                // A selector with dots may also be the whole name of a server.
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
             let (server, tool) = selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, ""));
@@ -273,13 +274,13 @@ impl Trail {
         self.step("filter", true, "shown")?;
         let name = ServerName::new(server).ok();
         match name.and_then(|server| catalog.tool_of(&server, tool)) {
-            Some(entry) => self.step("name", true, format!("models see it as {}", entry.name)),
+            Some(found) => self.step("name", true, format!("models see it as {}", found.name)),
             None => self.step("name", false, "not in the catalog yet; ask again in a moment"),
         }
     }
 }
 
-/// Returns a text such as `23 tools, 2 more hidden by the entry's `tools`, 1 that cannot be used`.
+/// Returns a text such as “23 tools, 2 more hidden by the entry's `tools`, 1 that cannot be used”.
 fn listed_tools(set: &ToolSet) -> String {
     let mut words = match set.tools.len() {
         1 => "1 tool".to_owned(),

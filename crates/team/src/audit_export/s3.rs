@@ -111,7 +111,7 @@ impl S3Store {
         };
         let unusable = |error: &dyn fmt::Display| refused(format!("the bucket `{bucket}` cannot be used: {error}"));
         let bucket = bucket_of(s3, bucket).map_err(|error| unusable(&error))?;
-        let guard = egress.configured();
+        let guard = egress.guard_for_configured();
         guard.check(bucket.base_url()).map_err(|refused| unusable(&format!("{refused}; {}", refused.hint())))?;
         let limit = table.timeout.unwrap_or(TIMEOUT);
         let builder = Client::builder()

@@ -153,8 +153,8 @@ impl Scripts {
         let call = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &result_type);
         let summary = definition.description.as_deref().unwrap_or_default().trim();
         let summary = text::clip(summary.lines().next().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
-        let dash = if summary.is_empty() { "" } else { " // " };
-        format!("\n{call}{dash}{}", text::for_line(&summary))
+        let comment_mark = if summary.is_empty() { "" } else { " // " };
+        format!("\n{call}{comment_mark}{}", text::for_line(&summary))
     }
 
     fn tool(&self) -> Value {
