@@ -323,6 +323,7 @@ impl Reach {
             Kind::Public => true,
             Kind::Loopback => matches!(self, Self::Loopback | Self::Inside | Self::Anywhere),
             Kind::Private => matches!(self, Self::Private | Self::Inside | Self::Anywhere),
+            // Only the user's own choice leads to any other kind of address.
             _ => self == Self::Anywhere,
         }
     }

@@ -263,6 +263,7 @@ impl<'a> NameIndex<'a> {
     }
 
     fn findings(&self, tool: &CatalogTool) -> Vec<Finding> {
+        // As in `in_tool`, this does not fail.
         let to_json = |tool: &Tool| serde_json::from_str(&canonical_definition(tool)).unwrap_or_default();
         let definition = to_json(tool.as_listed());
         let mut found = in_definition(&definition);

@@ -299,6 +299,7 @@ fn parse_glob(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if written.len() > GLOB_BYTES {
         return Err(bad_glob(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
     }
+    // A `*` matches any text, even with a `/` in it.
     GlobBuilder::new(&without_double_stars(glob))
         .literal_separator(false)
         .case_insensitive(false)

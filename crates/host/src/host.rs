@@ -244,7 +244,8 @@ impl Host {
             let why = "a script cannot start another script".to_owned();
             return Err(CallError::Denied { server, tool, why, unasked: false });
         }
-        self.call_context.call(call, &tool, &server, None).await
+        let script = None;
+        self.call_context.call(call, &tool, &server, script).await
     }
 
     /// Prepares the script; `None` if the call does not run a script.

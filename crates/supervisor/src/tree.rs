@@ -119,6 +119,7 @@ fn enter_folder(folder: &Path, is_confined: bool) -> Result<(), Report> {
         Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
         Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
         Err(PathError::Link(link)) => {
+            // With this report, the host takes the reason from the last line of stderr.
             let _ = io::stderr().write_all(format!("{}\n", untrusted_link_error("`cwd`", folder, &link)).as_bytes());
             Err(Report::ConfineFailed)
         }

@@ -194,6 +194,7 @@ impl CallContext {
         let why = match scope {
             AnswerScope::Once => why,
             scope if lasting => format!("{why}; {}", self.remember(scope, callers, &review, server).await),
+            // The gate wants an answer for each call, so this answer counts only once.
             _ => why,
         };
         running.report_answer(decision, &why, review.answerer.get());

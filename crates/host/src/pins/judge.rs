@@ -135,7 +135,7 @@ impl NamelessDefinition {
                 members.shift_remove("title");
                 serde_json::Value::Object(members).to_string()
             }
-            // The definition nests too deep to be parsed: compare all of it, with its names.
+            // A definition that cannot be parsed is compared whole, with its names.
             Err(_) => definition.to_owned(),
         };
         let words = body.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

@@ -161,6 +161,7 @@ impl ClientCondition {
     fn fits(&self, caller: &Caller) -> bool {
         // In rules, the way that the audit log calls `daemon` is also called `api`.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
+        // A client that gives no name counts as one with an empty name.
         (is_api || self.way.glob.is_match(caller.way().word()))
             && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.client_name().unwrap_or_default()))
     }

@@ -201,6 +201,7 @@ impl Task {
         {
             *era = memory.era(&fingerprint).await;
         }
+        // Without an earlier connection, the newer era is tried first.
         let first_era = era.unwrap_or(Era::Modern);
         let span = info_span!("connect", server = %self.name);
         let connection = self.context.connector.connect(&self.name, &self.spec, first_era).instrument(span).await?;
@@ -237,6 +238,7 @@ impl Task {
                     sleep(IDLE_GRACE).await;
                 }
             };
+            // Whether the wait or the server ends: the connection is closed now.
             let _ = self.stop.run_until_cancelled(quiet).await;
         }
         connection.shutdown().await;

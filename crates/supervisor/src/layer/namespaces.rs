@@ -134,6 +134,7 @@ fn end_like_server(first: Pid, mut exit_reader: PipeReader) -> ExitCode {
     let mut signal = [0];
     let reported = exit_reader.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
     let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
+        // Without a status, 1 stands for a failure.
         return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {
@@ -189,6 +190,7 @@ pub(crate) fn run_first(
     release_streams();
     let status = collect_until_end_of(server);
     if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
+        // If the keeper is gone, it needs no report.
         let _ = exit_writer.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
     terminate_the_rest();
@@ -225,6 +227,7 @@ fn terminate_the_rest() {
 /// Gives up all capabilities permanently, for this process and those that it starts.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let current = rustix::thread::capabilities(None)?;
+    // If this fails, the system removes them together with the permitted capabilities below.
     let _ = rustix::thread::clear_ambient_capability_set();
     if current.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {

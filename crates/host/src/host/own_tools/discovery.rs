@@ -165,6 +165,7 @@ struct FoundTool<'a> {
 
 impl<'a> FoundTool<'a> {
     fn of(tool: &'a CatalogTool) -> Self {
+        // If the schema cannot be parsed, the tool is shown without arguments.
         let schema: Value = serde_json::from_str(tool.tool().input_schema.get()).unwrap_or_default();
         let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mark_optional =
