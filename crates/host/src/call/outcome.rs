@@ -125,6 +125,7 @@ pub struct ShapedContent {
 
 /// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
 pub(crate) async fn shape_content(shaper: &Shaper<'_>, content: Vec<Content>) -> ShapedContent {
+    // The methods of `Shaper` work on a `ToolOutcome`, so the content becomes one for the time being.
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shaper.server.clone(), shaper.name.to_owned()) };
     outcome.text = shaper.take_text_and_store_files(&mut outcome).await;
     shaper.cut_text(&mut outcome).await;

@@ -146,6 +146,7 @@ impl fmt::Display for Why {
 /// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. `selector` may
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
+    // A user may also write the name as another program shows it, or name a tool in quarantine.
     let found = catalog.select(selector).ok();
     let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
     match &found {
