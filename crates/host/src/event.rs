@@ -30,7 +30,7 @@ pub enum Event {
         /// The server.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tool_count: usize,
     },
     /// A connection ended.
@@ -57,7 +57,7 @@ pub enum Event {
         /// The server whose tools changed.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// The model-visible names of its tools.
+        /// The model-visible names of the server's tools.
         tools: Vec<String>,
     },
     /// A tool differs from its pin (the trusted definition): the definition has changed, or the tool looks like a

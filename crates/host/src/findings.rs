@@ -60,7 +60,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The place in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
     pub place: String,
-    /// A description of the text there. Safe to print.
+    /// A description of the text at that place. Safe to print.
     pub what: String,
 }
 

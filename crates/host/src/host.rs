@@ -317,7 +317,7 @@ impl Host {
     /// Returns the resource templates of a server, from all pages of its list.
     ///
     /// # Errors
-    /// As [`Self::resources`].
+    /// The same as for [`Self::resources`].
     pub async fn resource_templates(&self, server: &str) -> Result<Vec<ResourceTemplate>, CallError> {
         self.list(server, "resources/templates/list", "resourceTemplates").await
     }
@@ -325,7 +325,7 @@ impl Host {
     /// Returns the prompts of a server, from all pages of its list.
     ///
     /// # Errors
-    /// As [`Self::resources`].
+    /// The same as for [`Self::resources`].
     pub async fn prompts(&self, server: &str) -> Result<Vec<Prompt>, CallError> {
         self.list(server, "prompts/list", "prompts").await
     }

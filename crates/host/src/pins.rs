@@ -187,9 +187,9 @@ pub struct PinsUnreadable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
-    /// The server's own name for it; untrusted.
+    /// The server's own name for the tool; untrusted.
     pub tool: String,
-    /// The hash of its current definition.
+    /// The hash of the tool's current definition.
     pub definition: DefinitionHash,
     /// The reason why it is in quarantine.
     #[serde(flatten)]

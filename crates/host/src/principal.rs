@@ -209,7 +209,7 @@ impl Principal {
         Ok(self.change(|identity| identity.name = Some(name)))
     }
 
-    /// Sets its groups.
+    /// Sets the groups of the principal.
     ///
     /// # Errors
     /// [`BadPrincipal::Name`] and [`BadPrincipal::Groups`]
@@ -221,14 +221,14 @@ impl Principal {
         Ok(self.change(|identity| identity.groups = groups))
     }
 
-    /// Sets its role.
+    /// Sets the role of the principal.
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         self.change(|identity| identity.role = role)
     }
 
-    /// Sets the number of its membership in the tenant: how many memberships ended before this one. A person who was
-    /// removed and becomes a member again starts from nothing, with another [key](Self::key).
+    /// Sets the number of the principal's membership in the tenant: how many memberships ended before this one. A
+    /// person who was removed and becomes a member again starts from nothing, with another [key](Self::key).
     #[must_use]
     pub fn in_membership(self, number: u32) -> Self {
         self.change(|identity| identity.membership = number)
@@ -240,13 +240,13 @@ impl Principal {
         self.0.is_none()
     }
 
-    /// Returns its kind.
+    /// Returns the kind of the principal.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.as_ref().map_or(Kind::Person, |identity| identity.kind)
     }
 
-    /// Returns its tenant.
+    /// Returns the tenant of the principal.
     #[must_use]
     pub fn tenant(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.tenant)
@@ -273,7 +273,7 @@ impl Principal {
         }
     }
 
-    /// Returns its groups.
+    /// Returns the groups of the principal.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|identity| identity.groups.iter().map(|group| &**group))
     }
@@ -284,13 +284,13 @@ impl Principal {
         self.groups().any(|own| own == group)
     }
 
-    /// Returns its role.
+    /// Returns the role of the principal.
     #[must_use]
     pub fn role(&self) -> Role {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
-    /// Returns the number of its membership in the tenant: how many memberships ended before this one.
+    /// Returns the number of the principal's membership in the tenant: how many memberships ended before this one.
     #[must_use]
     pub fn membership(&self) -> u32 {
         self.0.as_ref().map_or(0, |identity| identity.membership)

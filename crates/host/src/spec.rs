@@ -309,7 +309,7 @@ spec! {
         /// A program that prints headers as a JSON object, for requests of a connection. Its headers override
         /// `headers`, and exclude a sign-in. See `docs/sign-in.md`.
         pub headers_helper: Option<Box<Stdio>> = None,
-        /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
+        /// The authorization of requests, if the server requires it and no `Authorization` header is configured.
         pub oauth: OAuth = OAuth::default(),
         /// The member of a team who has added the server; no file names one.
         pub added_by: Option<AddedBy> = None,

@@ -59,7 +59,7 @@ pub enum Fact {
     Connected {
         /// The server.
         server: ServerName,
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tools: usize,
     },
     /// A server could not be connected, or its tools could not be listed.

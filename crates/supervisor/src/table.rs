@@ -20,11 +20,11 @@ const SIGKILL_BIT: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 pub struct Process {
     /// Distinguishes this process from a later one with the same id.
     pub id: Identity,
-    /// The process id of its parent.
+    /// The process id of the parent.
     parent: i32,
-    /// The id of its process group.
+    /// The id of the process group.
     group: i32,
-    /// The id of its session.
+    /// The id of the session.
     session: i32,
     /// Whether it has ended, but its parent has not collected it yet.
     is_zombie: bool,

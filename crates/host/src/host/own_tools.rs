@@ -39,7 +39,7 @@ trait OwnTools: Send + Sync + 'static {
     /// Returns the server's name for itself.
     fn name(&self) -> &'static str;
 
-    /// Returns its tools, in MCP's format.
+    /// Returns the tools, in MCP's format.
     fn tools(&self) -> Vec<Value>;
 
     /// Calls a tool; returns the text of its result, or of the error for the model.

@@ -36,11 +36,11 @@ pub struct ServerStatus {
     pub source: Source,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// The number of its tools in the catalog.
+    /// The number of the server's tools in the catalog.
     pub tools: usize,
-    /// The number of its tools that the filter in the server's configuration hides.
+    /// The number of the server's tools that the filter in its configuration hides.
     pub tools_hidden: usize,
-    /// The problems of its tools: tools that cannot be used, and tools that differ from their pins (their definitions
+    /// The problems of the tools: tools that cannot be used, and tools that differ from their pins (their definitions
     /// as first seen or approved). Safe to print.
     pub warnings: Vec<String>,
     /// The tools that cannot be used. Not serialized: [`Self::warnings`] names them.

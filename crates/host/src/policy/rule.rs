@@ -217,7 +217,7 @@ impl Rule {
     /// Restricts the rule to tenants that one of these globs matches.
     ///
     /// # Errors
-    /// As [`Self::agents`].
+    /// The same as for [`Self::agents`].
     pub fn tenants(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.tenant = globs.iter().map(|glob| WrittenGlob::read(glob)).collect::<Result<_, _>>()?;
         Ok(self.with_derived_fields())
@@ -238,7 +238,7 @@ impl Rule {
     /// name.
     ///
     /// # Errors
-    /// As [`Self::agents`].
+    /// The same as for [`Self::agents`].
     pub fn clients(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.client = globs.iter().map(|glob| ClientCondition::read(glob)).collect::<Result<_, _>>()?;
         Ok(self.with_derived_fields())

@@ -159,7 +159,7 @@ struct FoundTool<'a> {
     name: &'a str,
     server: &'a str,
     description: Cow<'a, str>,
-    /// The names of its arguments; `?` marks optional ones.
+    /// The names of the tool's arguments; `?` marks optional ones.
     arguments: Vec<String>,
 }
 
