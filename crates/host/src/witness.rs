@@ -217,6 +217,7 @@ pub enum Decision {
     /// A user denied it.
     Declined,
     /// The policy requires a user's decision, and no asker could ask a user.
+    #[serde(rename = "unasked")]
     CannotAsk,
     /// The call was abandoned before the user answered.
     Unanswered,
