@@ -168,7 +168,7 @@ pub(crate) fn run_first(
     // The new root does not exist yet: this still follows the links of the whole system.
     let is_in_namespaces = false;
     let grants = command.grants(is_in_namespaces).map_err(Failure::Refused)?;
-    // The new root gets a `/proc` of its own.
+    // `root::enter` mounts a `/proc` itself.
     let grants = grants.into_iter().filter(|grant| !grant.opened.real_path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
