@@ -241,9 +241,10 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     let launcher =
         start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::from_errno)?;
     drop(verdict);
-    let mut text = String::new();
-    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut text);
-    Ok((launcher, text))
+    let mut text = Vec::new();
+    // What was read before an error still says that the server does not run.
+    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_end(&mut text);
+    Ok((launcher, String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Raises this process's priority over its server: a fork bomb grows while it is counted, and could starve this

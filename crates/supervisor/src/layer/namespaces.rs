@@ -85,9 +85,10 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     pass_on_capabilities().map_err(|error| failed(error.into()))?;
 
     let (exit_reader, exit_writer) = io::pipe().map_err(failed)?;
-    let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    // Until the first process has started, this one keeps the pipe: it reports what fails.
+    let verdict_fd = verdict.as_ref().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     let [verdict_fd, exit_writer] = [
-        move_above_fixed_fds(verdict_fd.into()).map_err(failed)?,
+        move_above_fixed_fds(verdict_fd.try_clone().map_err(failed)?.into()).map_err(failed)?,
         move_above_fixed_fds(exit_writer.into()).map_err(failed)?,
     ];
     let stage = Stage::First { keeper: getpid().as_raw(), has_own_network };
@@ -95,7 +96,7 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
     // Only the new processes hold the pipes open now, so that their readers notice when these processes end.
-    drop((verdict_fd, exit_writer));
+    drop((verdict.take(), verdict_fd, exit_writer));
     // No signal may end the keeper before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
@@ -173,18 +174,14 @@ pub(crate) fn run_first(
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
-    let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    let verdict_fd = verdict.as_mut().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     // If the supervisor is gone, it needs no verdict.
     let _ = verdict_fd.write_all(INSIDE_PREFIX.as_bytes());
     let words = Stage::Inside(Isolation { has_own_proc, has_own_network }).command(command.words.iter().cloned());
-    let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
-        Ok(server) => server,
-        Err(errno) => {
-            *verdict = Some(verdict_fd);
-            return Err(Failure::Refused(errno.to_string()));
-        }
-    };
-    drop(verdict_fd);
+    let server = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)])
+        .map_err(|errno| Failure::Refused(errno.to_string()))?;
+    // The server's process has the pipe now, and closes it when the server runs.
+    *verdict = None;
     // No process in the namespaces may read the memory of this one.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     release_streams();
