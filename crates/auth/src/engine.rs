@@ -400,7 +400,7 @@ pub(crate) fn check_endpoint(
 ) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what: endpoint_name, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
-    http.guard.check_with_secrets(&url, server).map_err(|why| refused(&why.to_string()))?;
+    http.guard.check_secret_destination(&url, server).map_err(|why| refused(&why.to_string()))?;
     Ok(url)
 }
 

@@ -1,8 +1,8 @@
 //! Asks the embedding program the questions that only this program can answer, with a user, a front end or a policy.
 //!
-//! An [`Asker`] answers all these questions: whether a call may run, forms to fill in, URLs to open, requests to its
-//! model (sampling), and which folders a server may know of (roots). To a server, the host declares only what the asker
-//! can do, so that the server offers no tools that need more.
+//! An [`Asker`] answers all these questions: whether a call may run, forms to fill in, URLs to open, requests to the
+//! program's model (sampling), and which folders a server may know of (roots). To a server, the host declares only what
+//! the asker can do, so that the server offers no tools that need more.
 
 use std::{fmt, sync::Arc};
 
@@ -82,7 +82,7 @@ pub trait Asker: Send + Sync {
         false
     }
 
-    /// Returns the asker for the question that its server calls `name`; `None`, the default, means this asker itself.
+    /// Returns the asker for the question that a server calls `name`; `None`, the default, means this asker itself.
     /// In MCP 2026-07-28, questions that a server returns in place of a result have names, and an asker that forwards
     /// such a question may need its name.
     fn for_question(&self, name: &str) -> Option<SharedAsker> {
@@ -178,8 +178,8 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: AnswerLifetime,
-    /// The call that waits for the answer, which the asker can ask for details; `None` if the host did not ask this
-    /// question.
+    /// Gives the asker access to the call that waits for the answer; `None` for a question of [`Self::new`], for which
+    /// no call waits.
     pub(crate) review: Option<Reviewer>,
 }
 
@@ -307,7 +307,7 @@ impl From<bool> for Confirmed {
 /// The further calls that an answer covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerScope {
-    /// None.
+    /// No further calls.
     Once,
     /// Calls of this tool, until the program ends.
     Session,
@@ -351,7 +351,8 @@ pub enum Elicitation {
 /// The answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicited {
-    /// The user agreed. Holds the fields of a form; the host fills fields that are missing with the schema's defaults.
+    /// The user agreed. Holds the fields of a form; the host gives missing fields the defaults of the
+    /// schema.
     Accept(Map<String, Value>),
     /// The user declined.
     Decline,

@@ -431,7 +431,8 @@ impl CallContext {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(id, call.on_progress.clone())),
             idle,
-            // The wait for the connection counts as part of the call's time.
+            // A caller that raises the idle time raises the total with it, if needed. The wait for the connection
+            // counts as part of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
@@ -559,6 +560,7 @@ impl Target<'_> {
     /// Returns the error for a server without a link, in the state of `snapshot`.
     pub(crate) fn not_ready_error(&self, snapshot: Snapshot) -> CallError {
         let Snapshot { mut state, mut error, .. } = snapshot;
+        // What a shared server wrote may be about the call of another principal.
         if self.server.has_private_output {
             if let Some(failure) = state.failure_mut() {
                 failure.remove_output();

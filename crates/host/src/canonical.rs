@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(text, r#"{"a":{"B":null,"d":"x"},"b":[{"a":3,"z":1,"é":2}],"c":1.5}"#);
         let map = value.as_object().unwrap();
         assert_eq!(serde_json::to_string(&CanonicalMap(map)).unwrap(), text);
-        // What keeps order is not in order: otherwise this test would say nothing.
+        // As it is written, the value is not in order; otherwise this test would prove nothing.
         assert_ne!(value.to_string(), text);
     }
 

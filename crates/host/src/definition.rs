@@ -71,8 +71,8 @@ impl Serialize for DefinitionHash {
 /// Returns the definition of `tool` as one JSON object with the members `annotations`, `description`, `inputSchema`,
 /// `name`, `outputSchema` and `title`, as far as they are present.
 ///
-/// A schema that cannot be parsed (it nests deeper than 128 levels) is included as text, unchanged. All members of the
-/// same name are kept, in their order: a reader may use any of them.
+/// A schema that `serde_json` cannot parse (it nests deeper than 128 levels, or has a number that no `f64` can hold) is
+/// included as text, unchanged. All members of the same name are kept, in their order: a reader may use any of them.
 #[must_use]
 pub(crate) fn canonical_definition(tool: &Tool) -> String {
     #[derive(Serialize)]
@@ -105,7 +105,7 @@ fn is_empty(annotations: &Annotations) -> bool {
     *annotations == Annotations::default()
 }
 
-/// A JSON value that keeps every member, with the members in order.
+/// A JSON value whose objects keep every member, even of the same name, in the order of the names.
 enum Json {
     Plain(Value),
     Array(Vec<Json>),
@@ -295,7 +295,7 @@ mod tests {
         fn the_canonical_form_is_the_same_value_and_stable(value in any_json()) {
             let written = serde_json::to_string_pretty(&value).unwrap();
             let once = serde_json::to_string(&serde_json::from_str::<Json>(&written).unwrap()).unwrap();
-            // Where this library itself reads and writes a number, it stays that number.
+            // A number is written as `serde_json` writes it in a `Value`.
             let again = serde_json::to_string(&serde_json::from_str::<Value>(&written).unwrap()).unwrap();
             prop_assert_eq!(&once, &again);
             prop_assert_eq!(&once, &serde_json::to_string(&serde_json::from_str::<Json>(&once).unwrap()).unwrap());

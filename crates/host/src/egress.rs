@@ -63,7 +63,7 @@ pub enum Proxy {
     /// The proxies in the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. In [`Profile::Hosted`],
     /// no proxy: an operator configures trust in files, not in the environment.
     ///
-    /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
+    /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] was given the proxy.
     #[default]
     Environment,
     /// No proxy, regardless of the environment.
@@ -178,6 +178,7 @@ impl EgressRules {
             Allowed::Net(_) => false,
             Allowed::Host(host) => *host == name,
             Allowed::Subdomains(parent) => {
+                // What precedes the parent must be at least one label and its dot.
                 name.strip_suffix(&**parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         })
@@ -271,7 +272,7 @@ impl Egress {
 
     /// Returns the guard for addresses that the user configured.
     #[must_use]
-    pub fn configured(&self) -> Guard {
+    pub fn guard_for_configured(&self) -> Guard {
         self.guard(Reach::Anywhere)
     }
 
@@ -322,6 +323,7 @@ impl Reach {
             Kind::Public => true,
             Kind::Loopback => matches!(self, Self::Loopback | Self::Inside | Self::Anywhere),
             Kind::Private => matches!(self, Self::Private | Self::Inside | Self::Anywhere),
+            // Only the user's own choice leads to any other kind of address.
             _ => self == Self::Anywhere,
         }
     }
@@ -352,6 +354,7 @@ impl Eq for Guard {}
 
 impl Hash for Guard {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // Equal guards are equal in these parts, which is all that a hash requires.
         (self.reach, self.rules.profile).hash(state);
     }
 }
@@ -371,6 +374,7 @@ impl Guard {
             return Ok(());
         }
         if self.rules.profile == Profile::Hosted {
+            // Both schemes have a default port, so there always is one.
             let port = url.port_or_known_default().unwrap_or(HTTPS_PORT);
             if url.scheme() != "https" {
                 return refuse(RefusalReason::NotHttps);
@@ -396,7 +400,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`Refused`], with the reason.
-    pub fn check_with_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
+    pub fn check_secret_destination(&self, url: &Url, server: &Url) -> Result<(), Refused> {
         self.check(url)?;
         let may_be_unencrypted =
             server.scheme() == "http" && (url.host() == server.host() || kind_of_host(url) == Some(Kind::Loopback));

@@ -30,7 +30,7 @@ pub enum Event {
         /// The server.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tool_count: usize,
     },
     /// A connection ended.
@@ -57,7 +57,7 @@ pub enum Event {
         /// The server whose tools changed.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// The model-visible names of its tools.
+        /// The model-visible names of the server's tools.
         tools: Vec<String>,
     },
     /// A tool differs from its pin (the trusted definition): the definition has changed, or the tool looks like a
@@ -145,7 +145,7 @@ pub enum Event {
         server: ServerName,
         /// The tool.
         tool: String,
-        /// The rule that requires it.
+        /// The rule that requires the decision.
         why: String,
     },
     /// The gate refused a call.
@@ -156,7 +156,7 @@ pub enum Event {
         server: ServerName,
         /// The tool.
         tool: String,
-        /// The rule or answer.
+        /// The rule, or the user's answer.
         why: String,
     },
 }
@@ -196,18 +196,18 @@ impl Serialize for EventCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
-    /// With a result.
+    /// The call has a result.
     Ok,
-    /// With a result that the tool marks as an error.
+    /// The call has a result that the tool marks as an error.
     ToolError,
-    /// Without a result.
+    /// The call has no result.
     Failed,
     /// The caller dropped the call.
     Cancelled,
 }
 
 impl CallEnd {
-    /// Returns its stable word, as in events.
+    /// Returns the stable word for this end, as in events.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

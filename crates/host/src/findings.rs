@@ -60,7 +60,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The place in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
     pub place: String,
-    /// A description of the text there. Safe to print.
+    /// A description of the text at that place. Safe to print.
     pub what: String,
 }
 
@@ -100,6 +100,7 @@ pub fn in_definition(definition: &Value) -> Vec<Finding> {
 /// Returns the findings in `tool` alone, without a comparison with other tools.
 #[must_use]
 pub fn in_tool(tool: &Tool) -> Vec<Finding> {
+    // A listed tool nests less deep than the parser allows, so this does not fail.
     in_definition(&serde_json::from_str(&canonical_definition(tool)).unwrap_or_default())
 }
 
@@ -262,6 +263,7 @@ impl<'a> NameIndex<'a> {
     }
 
     fn findings(&self, tool: &CatalogTool) -> Vec<Finding> {
+        // As in `in_tool`, this does not fail.
         let to_json = |tool: &Tool| serde_json::from_str(&canonical_definition(tool)).unwrap_or_default();
         let definition = to_json(tool.as_listed());
         let mut found = in_definition(&definition);
@@ -297,12 +299,14 @@ impl<'a> NameIndex<'a> {
         let mut findings = Vec::new();
         let server = tool.server.as_str();
         for_each_text(definition, "", &mut |place, content| {
+            // The tool's own name mentions no other tool.
             if place == "name" || findings.len() >= MAX_FINDINGS {
                 return;
             }
             let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
             let words = searched_part(content).split(|c: char| !is_name_char(c));
             for word in words.map(|word| word.trim_matches(['.', '/', '-'])) {
+                // If the server has a tool of this name itself, the word means that tool.
                 if let Some(mentioned) = self.by_mention.get(word)
                     && mentioned.server != tool.server
                     && !self.pairs.contains(&(server, word))

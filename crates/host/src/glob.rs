@@ -221,8 +221,8 @@ enum GlobKind {
     Automaton(Box<GlobMatcher>),
 }
 
-/// The specificity of a glob: a whole name is more specific than any other glob; of other globs, the one with more
-/// literal characters outside of `[…]` and `{…}`.
+/// The specificity of a glob. A whole name is more specific than any other glob. Among other globs, one with more
+/// literal characters outside of `[…]` and `{…}` is more specific.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GlobSpecificity {
     /// Whether the glob is a whole name, without wildcards.
@@ -299,6 +299,7 @@ fn parse_glob(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if written.len() > GLOB_BYTES {
         return Err(bad_glob(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
     }
+    // A `*` matches any text, even with a `/` in it.
     GlobBuilder::new(&without_double_stars(glob))
         .literal_separator(false)
         .case_insensitive(false)
@@ -342,7 +343,7 @@ mod tests {
         written.parse().unwrap()
     }
 
-    /// The meaning of `*` and `?`, written plainly.
+    /// Matches `*` and `?` in the simplest way, to compare the results with.
     fn reference(glob: &[u8], name: &[u8]) -> bool {
         match (glob.split_first(), name.split_first()) {
             (None, None) => true,

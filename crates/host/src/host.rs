@@ -85,7 +85,7 @@ pub struct Host {
     watched: Arc<WatchedResources>,
     naming: Arc<ArcSwap<Naming>>,
     /// Wakes the keeper when the catalog may be outdated.
-    changed: Arc<Notify>,
+    wake_keeper: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
     /// Whether the host was shut down. Excerpts share this flag with their host.
@@ -111,7 +111,7 @@ impl Host {
         let naming = naming.into();
         if **self.naming.load() != naming {
             self.naming.store(Arc::new(naming));
-            self.changed.notify_one();
+            self.wake_keeper.notify_one();
         }
     }
 
@@ -127,6 +127,7 @@ impl Host {
     pub async fn apply(&self, desired: Desired) {
         let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
+            // This fails if the keeper ends first, in a shutdown. The same holds for the messages below.
             let _ = finished.await;
         }
     }
@@ -243,7 +244,8 @@ impl Host {
             let why = "a script cannot start another script".to_owned();
             return Err(CallError::Denied { server, tool, why, unasked: false });
         }
-        self.call_context.call(call, &tool, &server, None).await
+        let script = None;
+        self.call_context.call(call, &tool, &server, script).await
     }
 
     /// Prepares the script; `None` if the call does not run a script.
@@ -272,9 +274,9 @@ impl Host {
         timeout(INDEX_TIMEOUT, searching).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
-    /// Returns a server, to [apply](Self::apply) as `name`, for a model that shall not get the definitions of all tools
-    /// of `selection`. With the tools of this server, the model finds and calls the others: `search_tools`,
-    /// `get_tool_details` and `call_tool`.
+    /// Returns the spec of a server, to [apply](Self::apply) under `name`, for a model that shall not get the
+    /// definitions of all tools of `selection`. The server has three tools, with which the model finds and calls the
+    /// others: `search_tools`, `get_tool_details` and `call_tool`.
     ///
     /// The gate, the events and all other parts treat a call of `call_tool` as a call of the tool in its arguments. The
     /// server's own tools are never in its selection. The server refers only to the catalog, so it does not keep the
@@ -286,8 +288,9 @@ impl Host {
         ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
-    /// Returns a server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that
-    /// calls the tools of `selection`, and `interpreter` runs the script. The result is what the script prints.
+    /// Returns the spec of a server, to [apply](Self::apply) under `name`, with one tool, `run_code`: a model writes a
+    /// script that calls the tools of `selection`, and `interpreter` runs the script. The result is what the script
+    /// prints.
     ///
     /// The gate judges the call of `run_code`, and each call in the script. The calls in the script share the asker,
     /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script
@@ -303,7 +306,7 @@ impl Host {
         ServerSpec::native(Scripts::server(interpreter, &self.catalog, self.events.downgrade(), selection))
     }
 
-    /// Returns the resources of a server, all pages.
+    /// Returns the resources of a server, from all pages of its list.
     ///
     /// # Errors
     /// [`CallError`]. A server that does not support resources has an empty list.
@@ -311,18 +314,18 @@ impl Host {
         self.list(server, "resources/list", "resources").await
     }
 
-    /// Returns the resource templates of a server, all pages.
+    /// Returns the resource templates of a server, from all pages of its list.
     ///
     /// # Errors
-    /// As [`Self::resources`].
+    /// The same as for [`Self::resources`].
     pub async fn resource_templates(&self, server: &str) -> Result<Vec<ResourceTemplate>, CallError> {
         self.list(server, "resources/templates/list", "resourceTemplates").await
     }
 
-    /// Returns the prompts of a server, all pages.
+    /// Returns the prompts of a server, from all pages of its list.
     ///
     /// # Errors
-    /// As [`Self::resources`].
+    /// The same as for [`Self::resources`].
     pub async fn prompts(&self, server: &str) -> Result<Vec<Prompt>, CallError> {
         self.list(server, "prompts/list", "prompts").await
     }
@@ -335,7 +338,7 @@ impl Host {
         self.read_resource_for(&Caller::default(), server, uri).await
     }
 
-    /// Reads a resource for `caller`, whose quotas then bound it.
+    /// Reads a resource for `caller`, whose quotas then apply.
     ///
     /// # Errors
     /// [`CallError`].
@@ -362,7 +365,7 @@ impl Host {
         self.get_prompt_for(&Caller::default(), server, name, arguments).await
     }
 
-    /// Fills in a prompt for `caller`, whose quotas then bound it.
+    /// Fills in a prompt for `caller`, whose quotas then apply.
     ///
     /// # Errors
     /// [`CallError`].
@@ -385,9 +388,9 @@ impl Host {
     /// # Errors
     /// [`CallError::UnknownServer`].
     pub async fn shape(&self, server: &str, name: &str, content: Vec<Content>) -> Result<ShapedContent, CallError> {
-        let configured = self.server(server)?;
+        let known_server = self.server(server)?;
         let server_name = ServerName::new(server).map_err(|error| CallError::UnknownServer { server: error.name })?;
-        Ok(shape_content(&self.call_context.shaper(&server_name, name, &configured), content).await)
+        Ok(shape_content(&self.call_context.shaper(&server_name, name, &known_server), content).await)
     }
 
     /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
@@ -464,7 +467,9 @@ impl Host {
         if let Some(ExtraServer { server, naming }) = extra {
             server.settled().await;
             let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
-            catalog = catalog.merged_with(Catalog::build(0, &sets, &naming));
+            // The merged catalog keeps the version of `catalog`.
+            let any_version = 0;
+            catalog = catalog.merged_with(Catalog::build(any_version, &sets, &naming));
             servers.insert(name.clone(), server);
         }
         self.with_fixed_servers(servers, catalog, self.call_context.clone())
@@ -484,7 +489,7 @@ impl Host {
             call_context,
             watched: self.watched.clone(),
             naming: self.naming.clone(),
-            changed: self.changed.clone(),
+            wake_keeper: self.wake_keeper.clone(),
             tasks: no_tasks,
             is_shut_down: self.is_shut_down.clone(),
         }
@@ -520,6 +525,7 @@ impl Host {
         };
         let snapshot = server.snapshot();
         let is_ready = snapshot.open_link().is_some() || matches!(snapshot.state, State::Idle { .. });
+        // The error names the server only, so it needs no name of an item.
         (!is_ready).then(|| Target { server_name: name, item_name: "", server: &server }.not_ready_error(snapshot))
     }
 
@@ -547,6 +553,7 @@ impl Host {
             if !link.offers(method) {
                 return Ok(Vec::new());
             }
+            // The number of items that could not be parsed does not matter here.
             link.list(method, field).await.map(|(items, _)| items)
         };
         let mut items = self.on_link(server, method, list).await?;

@@ -17,7 +17,7 @@ use crate::{
     text::without_invisible,
 };
 
-/// The keywords of a schema whose value maps names that the tool chose to schemas.
+/// The keywords of a schema whose value is a map from names, which the tool chose, to schemas.
 const NAMED_SCHEMA_KEYWORDS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
@@ -77,7 +77,7 @@ fn clean(text: &mut String) {
     }
 }
 
-/// Returns the schema without invisible characters; `None` if there are none in it.
+/// Returns the schema without invisible characters; `None` if there are none in it, or if it cannot be parsed.
 fn cleaned_schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
@@ -159,7 +159,7 @@ impl RemoveInvisible for Prompt {
     }
 }
 
-/// An unparsed item. Its `name` identifies a prompt, and stays unchanged; so do addresses.
+/// An unparsed item. Its `name` identifies a prompt, and stays unchanged; so do URIs.
 impl RemoveInvisible for Map<String, Value> {
     fn remove_invisible(&mut self) {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");

@@ -137,7 +137,7 @@ pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use validate::{Mismatch, MismatchKind, SchemaProblem, Unfit, Validator, plainly_fits};
 pub use who::{BadWho, Who};
-pub use witness::{Caller, ClientTransport, Decision, Evidence, Fact, GatedCall, Way, Witness};
+pub use witness::{Caller, ClientTransport, Decision, Fact, GatedCall, RecordedArguments, Way, Witness};
 
 // Compiles the examples of the page that registries show.
 #[cfg(doctest)]

@@ -92,12 +92,12 @@ impl Annotations {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskSupport {
-    /// Never; the default.
+    /// The tool is never called as a task; the default.
     #[default]
     Forbidden,
-    /// Both are possible.
+    /// The tool may be called as a task.
     Optional,
-    /// Only as a task.
+    /// The tool must be called as a task.
     Required,
 }
 

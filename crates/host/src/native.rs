@@ -23,8 +23,9 @@ pub struct Native {
 }
 
 impl Native {
-    /// Creates a server that `serve` runs, once per connection, on its end of the pipe: newline-delimited JSON-RPC, as
-    /// over stdio. The token is cancelled when the host stops the server; the future is dropped soon after.
+    /// Creates a server. For each connection, `serve` gets the server's end of a pipe, which carries newline-delimited
+    /// JSON-RPC, as over stdio. The token is cancelled when the host stops the server; the future is dropped soon
+    /// after.
     ///
     /// Any version of any MCP server library works. With `rmcp`:
     ///
@@ -75,7 +76,7 @@ impl Native {
         self.extension.is_some()
     }
 
-    /// Runs one connection; the returned end is the client's.
+    /// Opens a connection. Returns the client's end of the pipe, and the future that serves the other end.
     pub(crate) fn open(&self, stop: CancellationToken) -> (DuplexStream, BoxFuture<'static, ()>) {
         let (ours, theirs) = duplex(PIPE_BYTES);
         (ours, (self.serve)(theirs, stop))

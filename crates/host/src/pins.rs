@@ -29,7 +29,8 @@ pub(crate) use judge::{ListComparison, judge};
 pub struct PinnedServer {
     /// The name in the configuration.
     pub server: ServerName,
-    /// The file that it is configured in; without one, its [fingerprint](crate::ServerSpec::fingerprint).
+    /// The file in which the server is configured. For a server that no file configures, its scope and its
+    /// [fingerprint](crate::ServerSpec::fingerprint).
     pub source: String,
 }
 
@@ -67,7 +68,8 @@ pub struct Pin {
 /// The stored pins of a server's tools.
 #[derive(Clone, Debug)]
 pub enum StoredPins {
-    /// The list with the given hash was compared with the current pins before, and no tool differed from its pin.
+    /// The list that [`Pins::recall`] asked about was compared with the current pins before, and no tool differed from
+    /// its pin.
     Unchanged,
     /// The pins, by the tools' names; empty when the server was never listed.
     Pins {
@@ -185,9 +187,9 @@ pub struct PinsUnreadable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
-    /// The server's own name for it; untrusted.
+    /// The server's own name for the tool; untrusted.
     pub tool: String,
-    /// The hash of its current definition.
+    /// The hash of the tool's current definition.
     pub definition: DefinitionHash,
     /// The reason why it is in quarantine.
     #[serde(flatten)]

@@ -31,11 +31,11 @@ pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>)
 mod tests {
     use super::*;
 
-    fn world(entries: &[(&str, &str)]) -> Desired {
+    fn set_of(entries: &[(&str, &str)]) -> Desired {
         entries.iter().map(|(name, url)| (ServerName::new(*name).unwrap(), ServerSpec::http(*url))).collect()
     }
 
-    fn names(desired: Desired, actual: &Desired) -> Vec<String> {
+    fn steps(desired: Desired, actual: &Desired) -> Vec<String> {
         let actual = actual.iter().map(|(name, spec)| (name.clone(), spec)).collect();
         let say = |action| match action {
             Action::Stop(name) => format!("stop {name}"),
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn only_changed_lines_are_redrawn() {
-        let actual = world(&[("same", "1"), ("changed", "2"), ("gone", "3")]);
-        let desired = world(&[("same", "1"), ("changed", "9"), ("new", "4")]);
-        assert_eq!(names(desired.clone(), &actual), ["stop changed", "stop gone", "start changed", "start new"]);
-        assert!(names(desired.clone(), &desired).is_empty(), "applying twice changes nothing");
+        let actual = set_of(&[("same", "1"), ("changed", "2"), ("gone", "3")]);
+        let desired = set_of(&[("same", "1"), ("changed", "9"), ("new", "4")]);
+        assert_eq!(steps(desired.clone(), &actual), ["stop changed", "stop gone", "start changed", "start new"]);
+        assert!(steps(desired.clone(), &desired).is_empty(), "applying twice changes nothing");
     }
 }

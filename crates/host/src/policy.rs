@@ -140,7 +140,7 @@ impl Policy {
         self
     }
 
-    /// Removes rules that were added at run time, and are in no file, with this effect and only this pattern.
+    /// Removes the rules that have this effect, and no condition but this pattern. Rules that are in a file stay.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
         let is_meant = |rule: &Rule| rule.effect() == effect && rule.has_only(pattern) && rule.origin().is_none();
         self.own.rules.retain(|rule| !is_meant(rule));
@@ -167,9 +167,11 @@ impl Policy {
     /// Returns the decision for calls that no rule covers, and whether tools that only read are exempt.
     #[must_use]
     pub fn default_effect(&self) -> (DefaultEffect, bool) {
+        // The order of the effects is from the most lenient to the strictest.
         let strictest = self.layers().map(|layer| layer.otherwise).max().unwrap_or_default();
         (
             strictest,
+            // No stricter layer exempts tools that only read, so each of them must allow all calls anyway.
             self.own.allow_read_only && self.stricter.iter().all(|layer| layer.otherwise == DefaultEffect::Allow),
         )
     }

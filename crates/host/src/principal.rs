@@ -65,7 +65,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns its stable word.
+    /// Returns the stable word for this kind.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 6] = [Self::Viewer, Self::User, Self::Operator, Self::Auditor, Self::Admin, Self::Scraper];
 
-    /// Returns its stable word.
+    /// Returns the stable word for this role.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -209,7 +209,7 @@ impl Principal {
         Ok(self.change(|identity| identity.name = Some(name)))
     }
 
-    /// Sets its groups.
+    /// Sets the groups of the principal.
     ///
     /// # Errors
     /// [`BadPrincipal::Name`] and [`BadPrincipal::Groups`]
@@ -221,14 +221,14 @@ impl Principal {
         Ok(self.change(|identity| identity.groups = groups))
     }
 
-    /// Sets its role.
+    /// Sets the role of the principal.
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         self.change(|identity| identity.role = role)
     }
 
-    /// Sets the number of its membership in the tenant: how many memberships ended before this one. A person who was
-    /// removed and becomes a member again starts from nothing, with another [key](Self::key).
+    /// Sets the number of the principal's membership in the tenant: how many memberships ended before this one. A
+    /// person who was removed and becomes a member again starts from nothing, with another [key](Self::key).
     #[must_use]
     pub fn in_membership(self, number: u32) -> Self {
         self.change(|identity| identity.membership = number)
@@ -240,13 +240,13 @@ impl Principal {
         self.0.is_none()
     }
 
-    /// Returns its kind.
+    /// Returns the kind of the principal.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.as_ref().map_or(Kind::Person, |identity| identity.kind)
     }
 
-    /// Returns its tenant.
+    /// Returns the tenant of the principal.
     #[must_use]
     pub fn tenant(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.tenant)
@@ -273,7 +273,7 @@ impl Principal {
         }
     }
 
-    /// Returns its groups.
+    /// Returns the groups of the principal.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|identity| identity.groups.iter().map(|group| &**group))
     }
@@ -284,13 +284,13 @@ impl Principal {
         self.groups().any(|own| own == group)
     }
 
-    /// Returns its role.
+    /// Returns the role of the principal.
     #[must_use]
     pub fn role(&self) -> Role {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
-    /// Returns the number of its membership in the tenant: how many memberships ended before this one.
+    /// Returns the number of the principal's membership in the tenant: how many memberships ended before this one.
     #[must_use]
     pub fn membership(&self) -> u32 {
         self.0.as_ref().map_or(0, |identity| identity.membership)
@@ -320,6 +320,7 @@ impl Principal {
     pub fn person_key(&self) -> String {
         let mut hash = Sha256::new();
         for part in [self.tenant(), self.issuer(), self.subject()] {
+            // With its length in front, no part can be mistaken for the beginning of the next.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -372,7 +373,7 @@ mod tests {
         assert_eq!((local.tenant(), local.issuer(), local.subject()), ("local", "local", "local"));
         assert_eq!((local.role(), local.kind()), (Role::Admin, Kind::Person));
         assert!(local.is_local() && local.is_same(&Principal::default()) && !local.is_same(&ann()));
-        // What is changed at it is not changed: there is only one.
+        // A change has no effect: there is only one local user.
         assert_eq!(Principal::LOCAL.with_role(Role::Viewer).role(), Role::Admin);
     }
 
@@ -384,7 +385,7 @@ mod tests {
         let again = ann().in_membership(2);
         assert_eq!((again.key(), again.person_key()), (format!("{}-2", ann().key()), ann().key()));
         assert!(again.is_same(&ann()));
-        // Rows and folders of members have this name.
+        // The key must stay the same in every version, because rows and folders of members have it as their name.
         assert_eq!(ann().key(), "447b9ebcaffd9eb380c7bf38d77ee6e691d35d33f338c4ead31a05502d13ba0e");
         let shifted = |issuer, subject| Principal::new(Kind::Person, "acme", issuer, subject).unwrap().key();
         assert_ne!(shifted("a", "bc"), shifted("ab", "c"));

@@ -74,7 +74,7 @@ const QUOTA_NAMES: [(&str, Quantity, Window); 17] = {
 };
 
 impl Quantity {
-    /// Returns its stable word.
+    /// Returns the stable word for this quantity.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ fn dollars(billionths: u64) -> f64 {
 }
 
 impl Window {
-    /// Returns its stable word.
+    /// Returns the stable word for this window.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -175,6 +175,7 @@ impl Quota {
         })?;
         let limit = match quantity {
             Quantity::Dollars if number > 0.0 && number <= MAX_COUNT / BILLIONTHS_PER_DOLLAR => {
+                // A smaller number would be rounded to a limit of 0, which allows nothing.
                 billionths(number).max(1)
             }
             Quantity::Dollars => return Err(BadQuota::Number { name, must: "a number of dollars above 0" }),
@@ -184,7 +185,7 @@ impl Quota {
         Ok(Self { name, quantity, window, limit })
     }
 
-    /// Creates the quota of this name with this amount, in the unit of its [`Quantity`] (so in billionths of a dollar);
+    /// Creates the quota of this name with this amount, in the unit of its [`Quantity`] (billionths, for dollars);
     /// `None` if there is no such quota. Any amount is accepted.
     #[must_use]
     pub fn from_name_and_limit(name: &str, limit: u64) -> Option<Self> {

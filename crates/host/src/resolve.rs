@@ -36,7 +36,7 @@ pub trait Resolver: Send + Sync {
     /// Resolves the endpoint's URL. Called once per connection.
     ///
     /// # Errors
-    /// As [`Self::stdio`].
+    /// The same as for [`Self::stdio`].
     fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>>;
 
     /// Resolves the configured headers of one request. Called for every request, so that a token can change in between.
@@ -56,7 +56,7 @@ pub trait Resolver: Send + Sync {
     /// default returns the settings unchanged.
     ///
     /// # Errors
-    /// As [`Self::stdio`].
+    /// The same as for [`Self::stdio`].
     fn oauth<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
         let _ = server;
         Box::pin(std::future::ready(Ok(spec.oauth.clone())))
@@ -72,7 +72,7 @@ pub struct ChildPlan {
     pub args: Vec<String>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// The working folder; default: that of the host.
+    /// The working folder; `None` means that of the host.
     pub cwd: Option<PathBuf>,
     /// The sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,
@@ -174,7 +174,7 @@ pub trait Authorizer: Send + Sync {
     /// another token, one with more scopes, or a nonce for its proof.
     ///
     /// # Errors
-    /// As [`Self::sign`].
+    /// The same as for [`Self::sign`].
     fn challenged<'a>(
         &'a self,
         destination: Destination<'a>,
@@ -337,11 +337,11 @@ impl fmt::Debug for dyn Answers {
 pub struct AnswerQuery<'a> {
     /// The server's name.
     pub server: &'a ServerName,
-    /// The [fingerprint](crate::ServerSpec::fingerprint) of its entry: another command or URL means another server.
+    /// The [fingerprint](crate::ServerSpec::fingerprint) of the entry: another command or URL means another server.
     pub fingerprint: &'a str,
     /// The tool's own name; untrusted.
     pub tool: &'a str,
-    /// The hash of its definition: another definition means another tool.
+    /// The hash of the tool's definition: another definition means another tool.
     pub definition: DefinitionHash,
     /// The principal that calls.
     pub principal: &'a Principal,
@@ -352,7 +352,7 @@ pub struct AnswerQuery<'a> {
 pub struct NewAnswer<'a> {
     /// The server's name.
     pub server: &'a ServerName,
-    /// The fingerprint of its entry.
+    /// The fingerprint of the server's entry.
     pub fingerprint: &'a str,
     /// The tools that the answer covers, with the hashes of their definitions.
     pub tools: &'a [(String, DefinitionHash)],

@@ -115,8 +115,8 @@ pub(crate) struct ServerContext {
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) pins: Option<Arc<dyn Pins>>,
     pub(crate) tasks: TaskTracker,
-    /// Notified after each publication.
-    pub(crate) changed: Arc<Notify>,
+    /// Notified after each publication: wakes the keeper, the task that publishes the catalog.
+    pub(crate) wake_keeper: Arc<Notify>,
     /// A seed that makes the pauses before reconnecting differ from those of other hosts.
     pub(crate) jitter: u64,
     /// Whether the errors of calls leave out what a server writes.
@@ -203,6 +203,7 @@ impl Server {
         let requested = *self.wake.round.borrow();
         let mut published = self.published.clone();
         let is_settled = |snapshot: &Snapshot| snapshot.round.number >= requested && snapshot.attempts > 0;
+        // This fails if the server's task has ended, and there is nothing to wait for.
         let _ = published.wait_for(is_settled).await;
     }
 

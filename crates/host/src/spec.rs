@@ -126,11 +126,11 @@ spec! {
         /// The members of a team who have the server: those who meet at least one of these conditions. Default: all. A
         /// host ignores this, except for the servers that it [lends](crate::HostBuilder::lender).
         pub members: Vec<Who> = Vec::new(),
-        /// Time bounds.
+        /// The limits in time.
         pub timeouts: Timeouts = Timeouts::default(),
-        /// Size and count bounds.
+        /// The limits in size and number.
         pub limits: Limits = Limits::default(),
-        /// The reconnects when the connection ends.
+        /// How often, and after which waits, the host reconnects when the connection ends.
         pub retry: Retry = Retry::default(),
     }
     rows {
@@ -309,7 +309,7 @@ spec! {
         /// A program that prints headers as a JSON object, for requests of a connection. Its headers override
         /// `headers`, and exclude a sign-in. See `docs/sign-in.md`.
         pub headers_helper: Option<Box<Stdio>> = None,
-        /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
+        /// The authorization of requests, if the server requires it and no `Authorization` header is configured.
         pub oauth: OAuth = OAuth::default(),
         /// The member of a team who has added the server; no file names one.
         pub added_by: Option<AddedBy> = None,
@@ -388,7 +388,7 @@ impl TextOrFile {
 pub struct IdentityProvider {
     /// The token endpoint.
     pub token_url: String,
-    /// This program's client id there.
+    /// This program's client id at that endpoint.
     pub client_id: Option<String>,
     /// The secret of that client.
     pub client_secret: Option<String>,
@@ -494,7 +494,7 @@ impl fmt::Display for Era {
     }
 }
 
-/// The reconnects after a connection fails or ends.
+/// How often, and after which waits, the host reconnects when a connection fails or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The number of attempts after the first one, before the server counts as failed. Default 12; 0 never reconnects.

@@ -76,12 +76,12 @@ pub enum State {
     Connecting,
     /// Not running; the next call starts it. Its tools are known from its last run.
     Idle {
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tools: usize,
     },
     /// Connected; its tools are listed.
     Connected {
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tools: usize,
     },
     /// Connected, but its tools could not be listed.

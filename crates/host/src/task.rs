@@ -43,7 +43,7 @@ mod tests {
         assert!(futures::StreamExt::next(&mut waiting).now_or_never().is_none());
         tokio::task::yield_now().await;
         drop(held);
-        // The permit goes to the one in the collection first, which gives it back although nothing polls it.
+        // The permit first goes to the work in the collection, which gives it back although nothing polls the future.
         drop(permits.acquire().await.unwrap());
         drop(waiting);
     }

@@ -55,7 +55,7 @@ impl TraceContext {
         Some(context)
     }
 
-    /// Returns its fields by name, if they are set.
+    /// Returns the fields that are set, by name.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.tracestate.as_deref().map(|state| ("tracestate", state));
         let baggage = self.baggage.as_deref().map(|baggage| ("baggage", baggage));

@@ -288,6 +288,7 @@ impl Mismatch {
         Self {
             place: clipped_message(&error.instance_path().as_str()),
             kind,
+            // Without the values, which may be secrets.
             message: clipped_message(&error.masked()),
         }
     }
@@ -444,7 +445,7 @@ mod tests {
         assert_eq!(problem(&unknown), SchemaProblem::UnknownRef { reference: "#/$defs/none".to_owned() });
     }
 
-    /// Searching for the anchor again for each reference would take minutes.
+    /// The anchor is searched for only once: a search for each reference would take minutes.
     #[test]
     fn thousands_of_references_to_an_anchor_are_followed_at_once() {
         let properties: serde_json::Map<_, _> =
@@ -527,7 +528,7 @@ mod tests {
 
     #[test]
     fn the_deepest_recursion_allowed_fits_a_thread_of_two_mebibytes() {
-        // Five in-place levels for each level of the instance, failing at the very bottom.
+        // Each level of the instance has five levels of subschemas, and the check fails at the deepest level.
         let schema = json!({"$defs": {"n": {"allOf": [{"anyOf": [{"oneOf": [{"if": true, "then": {
             "properties": {"c": {"$ref": "#/$defs/n"}}, "type": "object"
         }}]}]}]}}, "$ref": "#/$defs/n"});
@@ -539,7 +540,7 @@ mod tests {
         assert!((30..60).contains(&deepest.unwrap().join().unwrap().unwrap()));
     }
 
-    /// Schemas made of the keywords that matter, referring to themselves and to nowhere.
+    /// Schemas of the keywords that matter, with references to themselves and references without a target.
     fn schema() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(json!(true)),

@@ -45,6 +45,7 @@ impl Who {
     /// # Errors
     /// [`BadWho`]
     pub fn read(written: &str) -> Result<Self, BadWho> {
+        // Without a colon, the property is empty, and so unknown.
         let (property, glob) = written.split_once(':').unwrap_or_default();
         let property = match property {
             "group" => Property::Group,

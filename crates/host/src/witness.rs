@@ -22,7 +22,7 @@ pub trait Witness: Send + Sync {
     fn record(&self, fact: Fact);
 
     /// Returns whether [`GatedCall::arguments`] should contain the arguments in full, and not only their
-    /// [hash](Evidence::sha256). Default `false`, because arguments may be confidential.
+    /// [hash](RecordedArguments::sha256). Default `false`, because arguments may be confidential.
     fn wants_arguments(&self) -> bool {
         false
     }
@@ -59,7 +59,7 @@ pub enum Fact {
     Connected {
         /// The server.
         server: ServerName,
-        /// The number of its tools in the catalog.
+        /// The number of the server's tools in the catalog.
         tools: usize,
     },
     /// A server could not be connected, or its tools could not be listed.
@@ -133,10 +133,10 @@ pub struct GatedCall {
     pub tool: String,
     /// The caller.
     pub caller: Caller,
-    /// The tool's definition at the time of the call.
+    /// The hash of the tool's definition at the time of the call.
     pub definition: DefinitionHash,
     /// The arguments that were sent, or would have been sent.
-    pub arguments: Evidence,
+    pub arguments: RecordedArguments,
     /// Whether the call ran, and who decided that.
     pub decision: Decision,
     /// The rule or the answer behind the decision; untrusted.
@@ -151,9 +151,10 @@ pub struct GatedCall {
     pub bytes: usize,
 }
 
-/// Evidence of the arguments of a call, without their text.
+/// The arguments of a call, as a witness records them: their hash and their size, and their text if the witness wants
+/// it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Evidence {
+pub struct RecordedArguments {
     /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. A reader who guesses the
     /// arguments can verify the guess.
     pub sha256: [u8; 32],
@@ -163,14 +164,14 @@ pub struct Evidence {
     pub full: Option<String>,
 }
 
-impl fmt::Debug for Evidence {
+impl fmt::Debug for RecordedArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Evidence").field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("RecordedArguments").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-impl Evidence {
-    /// Computes the evidence of `arguments`. If `in_full` is `true`, it contains the text of the arguments.
+impl RecordedArguments {
+    /// Computes the hash and the size of `arguments`. If `in_full` is `true`, adds their text.
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
         let mut writer = HashingWriter { hash: Sha256::new(), bytes: 0 };
         // Neither a map of JSON values nor this writer can fail.
@@ -215,8 +216,9 @@ pub enum Decision {
     Denied,
     /// A user denied it.
     Declined,
-    /// The policy requires a user's decision, and no asker could ask one.
-    Unasked,
+    /// The policy requires a user's decision, and no asker could ask a user.
+    #[serde(rename = "unasked")]
+    CannotAsk,
     /// The call was abandoned before the user answered.
     Unanswered,
 }
@@ -235,7 +237,7 @@ impl Decision {
             Self::Edited => "edited",
             Self::Denied => "denied",
             Self::Declined => "declined",
-            Self::Unasked => "unasked",
+            Self::CannotAsk => "unasked",
             Self::Unanswered => "unanswered",
         }
     }
@@ -512,23 +514,26 @@ mod tests {
     #[test]
     fn the_hash_of_arguments_does_not_depend_on_the_order_of_members() {
         let map = |value: Value| value.as_object().unwrap().clone();
-        let evidence = Evidence::of(&map(json!({ "b": [1, "é"], "a": null })), false);
-        assert_eq!(evidence, Evidence::of(&map(json!({ "a": null, "b": [1, "é"] })), false));
+        let recorded = RecordedArguments::of(&map(json!({ "b": [1, "é"], "a": null })), false);
+        assert_eq!(recorded, RecordedArguments::of(&map(json!({ "a": null, "b": [1, "é"] })), false));
         let text = r#"{"a":null,"b":[1,"é"]}"#;
-        assert_eq!(evidence.sha256, <[u8; 32]>::from(Sha256::digest(text)));
-        assert_eq!((evidence.bytes, evidence.full.as_deref()), (text.len(), None));
-        assert_eq!(Evidence::of(&map(json!({ "a": "secret" })), true).full.as_deref(), Some(r#"{"a":"secret"}"#));
-        assert!(!format!("{:?}", Evidence::of(&map(json!({ "a": "secret" })), true)).contains("secret"));
+        assert_eq!(recorded.sha256, <[u8; 32]>::from(Sha256::digest(text)));
+        assert_eq!((recorded.bytes, recorded.full.as_deref()), (text.len(), None));
+        assert_eq!(
+            RecordedArguments::of(&map(json!({ "a": "secret" })), true).full.as_deref(),
+            Some(r#"{"a":"secret"}"#)
+        );
+        assert!(!format!("{:?}", RecordedArguments::of(&map(json!({ "a": "secret" })), true)).contains("secret"));
     }
 
     #[test]
     fn the_hash_of_arguments_is_the_same_in_every_version() {
         let given = r#"{"z":{"k":2,"a":1},"b":[1,{"y":{"n":1.5,"m":true},"x":"é"}],"a":null}"#;
-        let evidence = Evidence::of(&serde_json::from_str(given).unwrap(), true);
+        let recorded = RecordedArguments::of(&serde_json::from_str(given).unwrap(), true);
         assert_eq!(
-            HEXLOWER.encode(&evidence.sha256),
+            HEXLOWER.encode(&recorded.sha256),
             "1ebfd34f5349e0ad217857591f0b2c23a0645f0a36bf2051df90ac29f88bf0e3"
         );
-        assert_eq!(evidence.full.as_deref(), Some(given), "the full text has the members in the order of the caller");
+        assert_eq!(recorded.full.as_deref(), Some(given), "the full text has the members in the order of the caller");
     }
 }

@@ -29,7 +29,7 @@ use crate::spawn::{reopen_inherited, server_environment};
 use crate::stage::{Command, Failure, Isolation, Stage};
 
 /// The number of threads that [`thread_limit`] allows for each process.
-const TASKS_PER_PROCESS: u64 = 16;
+const THREADS_PER_PROCESS: u64 = 16;
 
 /// The exit code of a program that could not become the server, the same as that of `env(1)`.
 const COULD_NOT_CONFINE: u8 = 125;
@@ -46,7 +46,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
         Err(failure) => failure,
     };
     if let Some(mut verdict) = verdict {
-        // If the supervisor is gone, the failure needs no report.
+        // The supervisor reads these words in `tree.rs`. If it is gone, the failure needs no report.
         let _ = match &failure {
             Failure::Exec(errno) => write!(verdict, "exec {}", *errno as i32),
             Failure::Refused(why) => write!(verdict, "refused {why}"),
@@ -60,22 +60,24 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
     let stage = Stage::from_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
     let command = Command::from_words(words)?;
+    // The last stage, inside the namespaces, finds the folder that an earlier stage has created.
     if let Some(own_folder) = command.confinement.own_folder.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
         create_own_folder(own_folder).map_err(|error| {
             Failure::Refused(format!("its folder {} cannot be made: {error}", own_folder.display()))
         })?;
     }
+    let without_namespaces = None;
     match stage {
         Stage::Begin { supervisor } => {
             namespaces::end_with_parent(supervisor)?;
             match namespaces::run_keeper(&command, verdict)? {
                 Some(code) => Ok(code),
-                None => become_server(&command, None),
+                None => become_server(&command, without_namespaces),
             }
         }
         Stage::BeginWithoutNamespaces { supervisor } => {
             namespaces::end_with_parent(supervisor)?;
-            become_server(&command, None)
+            become_server(&command, without_namespaces)
         }
         Stage::First { keeper, has_own_network } => namespaces::run_first(&command, keeper, has_own_network, verdict),
         Stage::Inside(isolation) => become_server(&command, Some(isolation)),
@@ -161,7 +163,7 @@ fn thread_limit(processes: u32) -> u64 {
     let load = std::fs::read_to_string("/proc/loadavg").ok();
     let threads = load.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
     // If `/proc` cannot be read, assume many threads rather than refuse the server its first one.
-    threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
+    threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * THREADS_PER_PROCESS
 }
 
 /// Creates the server's own folder, with a folder `tmp` in it. No other user can read it.

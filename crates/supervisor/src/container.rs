@@ -101,6 +101,7 @@ impl Removal {
                         return true;
                     }
                 }
+                // The engine does not seem to run, and then neither does a container.
                 None if end == ClientEnd::EngineFailed => return true,
                 None => {}
             }

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_process_below_a_supervisor_is_distinguished_from_others() {
-        // A program that has the mark where a supervisor has it, and a process that it starts.
+        // A program with the first argument of a supervisor, and a process that the program starts.
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join(MARKER);
         std::fs::write(&script, "sh -c 'echo $$; read end'\n").unwrap();

@@ -131,6 +131,7 @@ fn hard_limit_in_proc(pid: i32) -> Option<u64> {
 
 /// Returns the living processes with this mark, without their supervisor.
 pub fn marked_with(mark: Mark) -> Vec<Identity> {
+    // The id has 22 bits, so it always fits.
     let supervisor = i32::try_from(mark.0 >> PID_SHIFT).unwrap_or_default();
     find_marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
 }

@@ -108,6 +108,7 @@ impl fmt::Display for Report {
             Self::Started(pid) => write!(f, "started {pid}"),
             Self::FolderFailed(errno) => write!(f, "folder-failed {errno}"),
             Self::SpawnFailed(errno) => write!(f, "spawn-failed {errno}"),
+            // Every line ends with a number, even if it has no meaning.
             Self::ConfineFailed => f.write_str("confine-failed 0"),
             Self::Ended(Exit::TooManyProcesses(limit)) => write!(f, "overrun {limit}"),
             Self::Ended(Exit::Code(code)) => write!(f, "exited {code}"),

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(reached.real_path, root.join("real/deep/file"));
         assert_eq!(reached.links, [(root.join("link"), PathBuf::from("real/../real"))]);
         assert!(!reached.is_folder);
-        // When another file takes its place, the open file stays the same.
+        // When another file takes the place of this one, the open file stays the same.
         fs::write(root.join("other"), "new").unwrap();
         fs::rename(root.join("other"), root.join("real/deep/file")).unwrap();
         let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(root.join("real/deep/file")).unwrap());
@@ -174,7 +174,7 @@ mod tests {
                         assert_eq!(at, data);
                         refused += 1;
                     }
-                    // The exchange came between two steps of the check.
+                    // The file was exchanged between two steps of `reach`.
                     Err(PathError::Error(_)) => {}
                 }
             }

@@ -56,6 +56,7 @@ pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, resolves_by_tcp: bool) ->
     let mut builder = Builder::default();
     for Grant { opened, permission } in grants {
         let name = opened.real_path.display().to_string();
+        // A program can write to a device even if it is mounted read-only.
         builder.add(opened, permission == Permission::Write).map_err(failed_at(&name))?;
     }
     builder.mount_parts().map_err(failed_at("the files that it may read"))?;

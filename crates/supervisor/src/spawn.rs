@@ -74,7 +74,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
     CString::new(bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// Reopens an inherited pipe as close-on-exec, so that the next program does not hold it open.
+/// Reopens an inherited pipe for writing and as close-on-exec, so that the next program does not hold it open.
 pub(crate) fn reopen_inherited(fd: i32) -> Option<File> {
     let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
     // Close the inherited descriptor, which would stay open in the server.
@@ -87,6 +87,7 @@ pub(crate) fn reopen_inherited(fd: i32) -> Option<File> {
 pub(crate) fn release_streams() {
     match File::options().read(true).write(true).open("/dev/null") {
         Ok(null) => {
+            // If this fails, the streams only reach their end of file later, when this process ends.
             let _ = dup2_stdin(&null).and(dup2_stdout(&null)).and(dup2_stderr(&null));
         }
         Err(_) => {

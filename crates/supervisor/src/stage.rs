@@ -94,7 +94,7 @@ pub(crate) struct Command<'a> {
     pub(crate) confinement: Confinement,
     /// The server's program and its arguments.
     pub(crate) server_command: &'a [OsString],
-    /// The first word of `command`.
+    /// The first word of `server_command`.
     pub(crate) program: &'a Path,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Command<'a> {
         has_no_ports(&self.confinement.connect) && has_no_ports(&self.confinement.bind) && !self.confinement.udp
     }
 
-    /// Returns whether the server can only look up names over TCP.
+    /// Returns whether TCP is the server's only way to look up names.
     pub(crate) fn resolves_by_tcp(&self) -> bool {
         !self.confinement.udp && !self.uses_no_network()
     }

@@ -20,11 +20,11 @@ const SIGKILL_BIT: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 pub struct Process {
     /// Distinguishes this process from a later one with the same id.
     pub id: Identity,
-    /// The process id of its parent.
+    /// The process id of the parent.
     parent: i32,
-    /// The id of its process group.
+    /// The id of the process group.
     group: i32,
-    /// The id of its session.
+    /// The id of the session.
     session: i32,
     /// Whether it has ended, but its parent has not collected it yet.
     is_zombie: bool,
@@ -97,7 +97,7 @@ impl Process {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
         // STATE has the index 0: each index is the number of the field in the manual page minus 3. Index 6 has the
-        // flags of the process, index 28 its pending signals.
+        // flags of the process, index 19 its start time, index 28 its pending signals.
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let field_number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {

@@ -81,9 +81,10 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let container = Removal::from_words(words, command.first());
     let container = container.map(|removal| removal.with_env(server_environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
+    let no_helpers = 0;
     let started = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
-        false => start_server(command).map(|server| (server, 0)).map_err(Report::from_errno),
+        false => start_server(command).map(|server| (server, no_helpers)).map_err(Report::from_errno),
     });
     let (server, helpers) = match started {
         Ok(started) => started,
@@ -92,7 +93,8 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_START);
         }
     };
-    let max = if is_confined { Confinement::from_words(words).and_then(|words| words.processes) } else { None };
+    let max =
+        if is_confined { Confinement::from_words(words).and_then(|confinement| confinement.processes) } else { None };
     let limit = max.map(|max| ProcessLimit { max, helpers });
     if limit.is_some() {
         raise_priority();
@@ -117,6 +119,7 @@ fn enter_folder(folder: &Path, is_confined: bool) -> Result<(), Report> {
         Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
         Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
         Err(PathError::Link(link)) => {
+            // With this report, the host takes the reason from the last line of stderr.
             let _ = io::stderr().write_all(format!("{}\n", untrusted_link_error("`cwd`", folder, &link)).as_bytes());
             Err(Report::ConfineFailed)
         }
@@ -207,6 +210,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         if verdict.is_empty() {
             return Ok((launcher, helpers));
         }
+        // This only collects the launcher: the verdict has the reason why it failed.
         let _ = waitpid(launcher, None);
         if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
             // The system's namespaces do not work: start again without them.
@@ -237,9 +241,10 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     let launcher =
         start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::from_errno)?;
     drop(verdict);
-    let mut text = String::new();
-    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut text);
-    Ok((launcher, text))
+    let mut text = Vec::new();
+    // What was read before an error still says that the server does not run.
+    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_end(&mut text);
+    Ok((launcher, String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Raises this process's priority over its server: a fork bomb grows while it is counted, and could starve this

@@ -74,7 +74,7 @@ impl Issuers {
     pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
         let issuer = |config: &TrustedIssuer| {
             // The operator configured the issuer, so it may be wherever the egress rules allow.
-            let http = Http::new(egress.configured(), MAX_BYTES)?;
+            let http = Http::new(egress.guard_for_configured(), MAX_BYTES)?;
             Ok(Issuer { config: config.clone(), keys: issuer_keys(http, config, egress) })
         };
         let issuers = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
@@ -242,9 +242,9 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
             if !is_issuer(&issuer, &metadata.issuer) {
                 return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
             }
-            let guard = egress.configured();
+            let guard = egress.guard_for_configured();
             // With TLS, unless the issuer itself has none: other keys would make other tokens valid.
-            guard.check_with_secrets(&metadata.jwks_uri, &issuer).map_err(|refused| {
+            guard.check_secret_destination(&metadata.jwks_uri, &issuer).map_err(|refused| {
                 Unreachable::new(&issuer, format!("names an address in its metadata that cannot be used: {refused}"))
             })?;
             Ok(Arc::new(metadata))

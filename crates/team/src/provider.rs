@@ -117,7 +117,7 @@ impl Provider {
         egress: &Egress,
     ) -> reqwest::Result<Self> {
         // The operator configured the provider, so it may be wherever the egress rules allow.
-        let http = Http::new(egress.configured(), MAX_BYTES)?;
+        let http = Http::new(egress.guard_for_configured(), MAX_BYTES)?;
         let metadata = Arc::new(cached_metadata(http.clone(), config.issuer.clone(), egress.clone()));
         let key_metadata = Arc::clone(&metadata);
         let keys = Keys::fetched_from(http.clone(), move || {
@@ -289,11 +289,11 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
                 let other = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
                 return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other}")));
             }
-            let guard = egress.configured();
+            let guard = egress.guard_for_configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];
             for endpoint in endpoints.into_iter().chain(&metadata.userinfo_endpoint) {
                 // With TLS, unless the issuer itself has none: users, codes and tokens go to these addresses.
-                guard.check_with_secrets(endpoint, &issuer).map_err(|refused| {
+                guard.check_secret_destination(endpoint, &issuer).map_err(|refused| {
                     Unreachable::new(
                         &issuer,
                         format!("names an address in its metadata that cannot be used: {refused}"),

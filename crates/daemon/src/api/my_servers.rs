@@ -91,7 +91,7 @@ pub(super) async fn add(
     // Checks the server as it would run; the result itself is not needed here.
     drop(server.spec(&caller.principal().key(), own_servers.egress()).map_err(|error| bad_server(error.to_string()))?);
     let url = Url::parse(&server.url).map_err(|error| bad_server(error.to_string()))?;
-    own_servers.egress().configured().check(&url).map_err(|refused| {
+    own_servers.egress().guard_for_configured().check(&url).map_err(|refused| {
         bad_server(refused.to_string())
             .hint("the operator of the team says where servers of members may be: `own_servers`")
     })?;

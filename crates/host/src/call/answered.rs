@@ -14,7 +14,8 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// The most answers that are kept until the program ends. Any further answer is valid for its own call only.
+/// The largest number of answers that are kept, because they stay in memory until the program ends. Any further answer
+/// is valid for its own call only.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
@@ -124,6 +125,7 @@ impl RememberedAnswers {
     pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
         let mut forgotten = 0;
         self.0.rcu(|all| {
+            // This runs again if another thread has replaced the map meanwhile.
             forgotten = 0;
             let mut all = HashMap::clone(all);
             all.retain(|covered, record| {
@@ -138,6 +140,7 @@ impl RememberedAnswers {
 }
 
 fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
+    // The map has only the key of the principal. The principal itself is that of the call in question.
     let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
     let CoveredCalls { server, tool, definition, .. } = covered.clone();
     SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }

@@ -48,7 +48,8 @@ impl UnderReview {
     fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
         match self.gate.judge(&GateRequest::of(&self.tool, arguments).with_caller(&self.caller)) {
             Verdict::Deny { why } => Some(why.to_string()),
-            _ => None,
+            // A user decides already, so a rule that requires that changes nothing.
+            Verdict::Allow { .. } | Verdict::Confirm { .. } => None,
         }
     }
 }
@@ -135,7 +136,7 @@ impl CallContext {
         }
         if !asker.abilities().confirm {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
-            return Err(running.refuse(Decision::Unasked, why));
+            return Err(running.refuse(Decision::CannotAsk, why));
         }
         let arguments = self.ask(running, unconfirmed, fingerprint).await?;
         if server.still_has(running.tool) {
@@ -193,6 +194,7 @@ impl CallContext {
         let why = match scope {
             AnswerScope::Once => why,
             scope if lasting => format!("{why}; {}", self.remember(scope, callers, &review, server).await),
+            // The gate wants an answer for each call, so this answer counts only once.
             _ => why,
         };
         running.report_answer(decision, &why, review.answerer.get());
@@ -251,7 +253,7 @@ impl CallContext {
         }
     }
 
-    /// Remembers that calls like this one may run. Returns for how long and for which tools, as text.
+    /// Remembers that calls like this one may run. Returns a text that says for how long, and for which tools.
     async fn remember(
         &self,
         scope: AnswerScope,
@@ -277,6 +279,7 @@ impl CallContext {
             _ => false,
         };
         let server = &tool.server;
+        // A stored answer is added as well: it settles other questions that are open now ([`Review::is_answered`]).
         self.session_answers
             .add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored });
         match (stored, of_server) {

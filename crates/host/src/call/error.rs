@@ -254,6 +254,7 @@ fn kind_of(error: &LinkError) -> CallErrorKind {
         | LinkError::InvalidEvent { .. }
         | LinkError::Protocol { .. }
         | LinkError::TooLarge { .. } => CallErrorKind::Other,
+        // In all other cases, the server could not be started or reached, ended, or did not answer in time.
         _ => CallErrorKind::Unreachable,
     }
 }

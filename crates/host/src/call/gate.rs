@@ -21,12 +21,12 @@ pub struct GateRequest<'a> {
     pub annotations: &'a Annotations,
     /// The caller.
     pub caller: &'a Caller,
-    /// The tool in the catalog; `None` for a query about a name only.
-    pub(crate) entry: Option<&'a CatalogTool>,
+    /// The tool in the catalog; `None` for a request about a name only.
+    pub(crate) in_catalog: Option<&'a CatalogTool>,
 }
 
 impl<'a> GateRequest<'a> {
-    /// Creates a call of `tool` with `arguments`.
+    /// Creates a request about a call of `tool` with `arguments`.
     #[must_use]
     pub fn of(tool: &'a CatalogTool, arguments: &'a Map<String, Value>) -> Self {
         let definition = tool.tool();
@@ -36,11 +36,11 @@ impl<'a> GateRequest<'a> {
             arguments,
             annotations: &definition.annotations,
             caller: &Caller::PROGRAM,
-            entry: Some(tool),
+            in_catalog: Some(tool),
         }
     }
 
-    /// Creates a query for a tool that is not in the catalog: only its name decides which rules match.
+    /// Creates a request about a tool that is not in the catalog: only its name decides which rules match.
     #[must_use]
     pub fn unlisted(
         server: &'a ServerName,
@@ -48,7 +48,7 @@ impl<'a> GateRequest<'a> {
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
     ) -> Self {
-        Self { server, tool, arguments, annotations, caller: &Caller::PROGRAM, entry: None }
+        Self { server, tool, arguments, annotations, caller: &Caller::PROGRAM, in_catalog: None }
     }
 
     /// Sets the caller. Default: the program that embeds this library.
@@ -58,10 +58,10 @@ impl<'a> GateRequest<'a> {
     }
 
     /// Returns the hash of the tool's definition, so that an answer can be remembered for this definition only; `None`
-    /// for a tool that is [not listed](Self::unlisted). It is computed once, on first use.
+    /// for a tool that is [not listed](Self::unlisted). The hash is computed once, on first use.
     #[must_use]
-    pub fn definition(&self) -> Option<DefinitionHash> {
-        self.entry.map(CatalogTool::definition_hash)
+    pub fn definition_hash(&self) -> Option<DefinitionHash> {
+        self.in_catalog.map(CatalogTool::definition_hash)
     }
 }
 

@@ -112,7 +112,7 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Whether it is certain that the server did nothing: only if it refused the request itself.
+    /// It is certain that the call did not run only if the server refused the request itself.
     #[test]
     fn only_errors_that_are_certain_say_that_the_call_did_not_run() {
         let http = |status| LinkError::Http { status, body: String::new() };

@@ -19,7 +19,7 @@ use crate::{
     text::quote,
 };
 
-/// How long checking structured content or arguments against a schema may take.
+/// The longest time for a check of structured content or arguments against a schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// The largest picture or sound that stays in the result, in bytes of Base64. A larger one becomes an artifact, a file
 /// in the store of the host.
@@ -72,6 +72,7 @@ impl ToolOutcome {
 
     /// Returns whether the host may forward the result without decoding it, because nothing in it needs a check.
     pub(super) fn needs_no_check(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
+        // A mismatch under `Warn` would only add a warning, and a forwarded result carries none.
         is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
 
@@ -124,6 +125,7 @@ pub struct ShapedContent {
 
 /// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
 pub(crate) async fn shape_content(shaper: &Shaper<'_>, content: Vec<Content>) -> ShapedContent {
+    // The methods of `Shaper` work on a `ToolOutcome`, so the content becomes one for the time being.
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shaper.server.clone(), shaper.name.to_owned()) };
     outcome.text = shaper.take_text_and_store_files(&mut outcome).await;
     shaper.cut_text(&mut outcome).await;
@@ -185,6 +187,7 @@ impl Shaper<'_> {
             if let Content::Text { text } = block
                 && text.len() > self.max_bytes
             {
+                // The handle is that of the whole text, of which this block is a part.
                 *text = fit(text, self.max_bytes, handle.as_deref()).text.into_owned();
             }
         }
@@ -343,6 +346,7 @@ fn file_to_store(block: &Content) -> Option<File<'_>> {
 fn block_text(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),
+        // A resource with neither text nor bytes has an empty text.
         Content::Resource { resource } => resource.text.clone().or_else(|| resource.blob.is_none().then(String::new)),
         Content::ResourceLink { uri, .. } => Some(uri.clone()),
         Content::Other(value) => Some(value.to_string()),
@@ -359,6 +363,7 @@ fn result_text(decoded: &CallResult) -> String {
         Content::ResourceLink { uri, .. } => Some(uri.as_str()),
         _ => None,
     });
+    // `is_text_whole`: the server itself declares that its text has all of the structured content.
     let is_in_text = |structured: &Value| decoded.is_text_whole || repeats_structured(&decoded.content, structured);
     let structured = decoded.structured.as_ref().filter(|structured| !is_in_text(structured)).map(Value::to_string);
     texts.chain(structured.as_deref()).collect::<Vec<_>>().join("\n")

@@ -20,7 +20,7 @@ pub(super) fn repeats_structured(content: &[Content], structured: &Value) -> boo
     blocks_contain(content, structured) || only_member(structured).is_some_and(|member| blocks_contain(content, member))
 }
 
-/// Returns the value of an object with one member.
+/// Returns the value of an object's only member; `None` for any other value.
 fn only_member(value: &Value) -> Option<&Value> {
     value.as_object().filter(|object| object.len() == 1)?.values().next()
 }
@@ -105,11 +105,11 @@ impl<'de> Visitor<'de> for EqualTo<'_> {
     // Two integers are compared as integers: as `f64`, large integers that differ by one would be equal. Only a number
     // with a point or an exponent is compared as `f64`, so that `1` equals `1.0`.
     fn visit_u64<E: Error>(self, actual: u64) -> Result<(), E> {
-        self.number(|number| number.as_u64() == Some(actual) || is_float(number, actual as f64))
+        self.number(|number| number.as_u64() == Some(actual) || equals_as_float(number, actual as f64))
     }
 
     fn visit_i64<E: Error>(self, actual: i64) -> Result<(), E> {
-        self.number(|number| number.as_i64() == Some(actual) || is_float(number, actual as f64))
+        self.number(|number| number.as_i64() == Some(actual) || equals_as_float(number, actual as f64))
     }
 
     fn visit_f64<E: Error>(self, actual: f64) -> Result<(), E> {
@@ -142,7 +142,7 @@ impl<'de> Visitor<'de> for EqualTo<'_> {
 }
 
 /// Returns whether `number` is written with a point or an exponent and equals `actual`.
-fn is_float(number: &Number, actual: f64) -> bool {
+fn equals_as_float(number: &Number, actual: f64) -> bool {
     number.is_f64() && number.as_f64() == Some(actual)
 }
 

@@ -1,5 +1,5 @@
-//! Follows a call in progress. Reports how the call ended to events and to the witness (the observer that records calls
-//! in the audit log), even if the future of the call is dropped.
+//! Follows a call in progress. When the call ends, emits an event and informs the witness (the observer that records
+//! calls in the audit log), even if the future of the call is dropped.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     pins::Cause,
     quota::OverQuota,
     text::quote,
-    witness::{Caller, Decision, Evidence, Fact, GatedCall},
+    witness::{Caller, Decision, Fact, GatedCall, RecordedArguments},
 };
 
 /// A call, from the gate to its end.
@@ -24,7 +24,7 @@ pub(super) struct RunningCall<'a> {
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
     /// The arguments for the witness; `None` if there is no witness, or if they are not recorded yet.
-    arguments: Option<Evidence>,
+    arguments: Option<RecordedArguments>,
     decision: Decision,
     why: Cow<'static, str>,
     /// When the call passed the gate.
@@ -55,7 +55,7 @@ impl<'a> RunningCall<'a> {
     /// Records the arguments of the call.
     pub(super) fn record_arguments(&mut self, arguments: &Map<String, Value>) {
         let witness = self.call_context.witness.as_ref();
-        self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
+        self.arguments = witness.map(|witness| RecordedArguments::of(arguments, witness.wants_arguments()));
     }
 
     /// Records the decision of the gate or of the user.
@@ -63,8 +63,8 @@ impl<'a> RunningCall<'a> {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a user's answer to the question that the rule `why` caused. `answerer` is the user who answered, if it
-    /// was not the caller.
+    /// Reports a user's answer to a question. `why` is the rule that required the question. `answerer` is the user who
+    /// answered; `None` means the user of the caller.
     pub(super) fn report_answer(&self, decision: Decision, why: &str, answerer: Option<&Caller>) {
         if let Some(witness) = &self.call_context.witness {
             witness.record(Fact::Answered {
@@ -88,7 +88,7 @@ impl<'a> RunningCall<'a> {
             tool: tool.clone(),
             why: why.clone(),
         });
-        let unasked = decision == Decision::Unasked;
+        let unasked = decision == Decision::CannotAsk;
         let error = CallError::Denied { server: server.clone(), tool: quote(tool), why, unasked };
         self.code = Some(error.code());
         error
@@ -139,7 +139,7 @@ impl<'a> RunningCall<'a> {
         }
     }
 
-    /// Returns the time since the call passed the gate.
+    /// Returns the time since the call passed the gate; zero before that.
     pub(super) fn elapsed(&self) -> Duration {
         self.started_at.map_or(Duration::ZERO, |started_at| started_at.elapsed())
     }

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) type Script =
     Box<dyn FnOnce(Map<String, Value>, ScriptContext) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
 
-/// Settings that the calls of a script share with the call of `run_code`.
+/// Settings that the calls of a script share with the call that runs the script.
 pub(crate) struct ScriptContext {
     pub(crate) asker: SharedAsker,
     pub(crate) on_progress: Option<OnProgress>,

@@ -21,6 +21,7 @@ pub struct SystemLookup;
 
 impl Lookup for SystemLookup {
     fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        // The port 0 stands for none: only the addresses are used.
         Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
     }
 }

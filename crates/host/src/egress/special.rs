@@ -1,5 +1,5 @@
-//! Sorts addresses by kind, from IANA's registries of special addresses (RFC 6890 and its updates), and the addresses
-//! at which clouds provide credentials.
+//! Tells the kind of an address: public, private, loopback and so on. The tables follow IANA's registries of special
+//! addresses (RFC 6890 and its updates), and also have the addresses at which clouds provide credentials.
 
 use std::{
     fmt,
@@ -52,7 +52,7 @@ const fn v6(address: [u16; 8], bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), bits)
 }
 
-/// The kinds of networks. The first network that contains an address counts; any other address is public.
+/// The kinds of IPv4 networks. The first network that contains an address counts; any other address is public.
 const V4: &[(Ipv4Net, Kind)] = &[
     // AWS, Azure, Google, DigitalOcean, Oracle; AWS's containers; Alibaba; Oracle's older address.
     (v4(169, 254, 169, 254, 32), Kind::Metadata),
@@ -77,7 +77,7 @@ const V4: &[(Ipv4Net, Kind)] = &[
     (v4(240, 0, 0, 0, 4), Kind::Reserved),
 ];
 
-/// The kinds of networks. The first network that contains an address counts; any other address is reserved.
+/// The kinds of IPv6 networks. The first network that contains an address counts; any other address is reserved.
 const V6: &[(Ipv6Net, Kind)] = &[
     // AWS; Google.
     (v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254], 128), Kind::Metadata),
@@ -103,7 +103,7 @@ const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
 /// Returns the effective address: the IPv4 address inside a mapped, translated or tunnelled one.
 pub(super) fn effective_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
-    let [a, b, c, d, ..] = match v6.octets() {
+    let [a, b, c, d] = match v6.octets() {
         [.., a, b, c, d] if NAT64.contains(&v6) => [a, b, c, d],
         [_, _, a, b, c, d, ..] if SIX_TO_FOUR.contains(&v6) => [a, b, c, d],
         _ => return address.to_canonical(),

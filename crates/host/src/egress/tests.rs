@@ -90,7 +90,7 @@ const OUTSIDE: &[&str] = &[
 
 #[test]
 fn hosted_lets_out_nothing_but_https_to_public_addresses() {
-    let guard = egress(Profile::Hosted, &[]).configured();
+    let guard = egress(Profile::Hosted, &[]).guard_for_configured();
     for inside in INSIDE {
         let refused = guard.check(&url(&format!("https://{inside}/mcp"))).expect_err(inside);
         assert!(refused.to_string().contains("egress profile `hosted`"), "{refused}");
@@ -113,7 +113,7 @@ fn configured_addresses_may_be_anywhere_and_addresses_that_a_server_names_may_no
     let mismatched = egress.guard_for_server(&url("https://mcp.example.com/mcp"));
     for inside in INSIDE {
         let there = url(&format!("http://{inside}/"));
-        assert_eq!(egress.configured().check(&there), Ok(()), "{inside}");
+        assert_eq!(egress.guard_for_configured().check(&there), Ok(()), "{inside}");
         assert!(mismatched.check(&there).is_err(), "{inside}");
     }
     for outside in OUTSIDE {
@@ -147,14 +147,15 @@ fn secrets_go_in_the_clear_only_where_the_server_is_in_the_clear_itself() {
     ];
     for (server, endpoint, fine) in cases {
         let (server, endpoint) = (url(server), url(endpoint));
-        let checked = Egress::default().guard_for_server(&server).check_with_secrets(&endpoint, &server);
+        let checked = Egress::default().guard_for_server(&server).check_secret_destination(&endpoint, &server);
         assert_eq!(checked.is_ok(), fine, "{server} {endpoint}: {checked:?}");
     }
 }
 
 #[test]
 fn only_hosts_that_an_operator_trusts_are_reachable_in_addition() {
-    let guard = egress(Profile::Hosted, &["10.1.0.0/16", "Internal.Example", "*.svc.example", "fd00::/8"]).configured();
+    let guard = egress(Profile::Hosted, &["10.1.0.0/16", "Internal.Example", "*.svc.example", "fd00::/8"])
+        .guard_for_configured();
     for trusted in [
         "http://10.1.2.3:8080/",
         "https://[::ffff:10.1.2.3]/",
@@ -182,7 +183,7 @@ fn only_hosts_that_an_operator_trusts_are_reachable_in_addition() {
 #[test]
 fn a_refused_address_is_named_with_profile_origin_and_next_step() {
     let rules = EgressRules::strictest("/etc/toolrack.toml");
-    let guard = Egress::new(rules, Arc::new(SystemLookup)).configured();
+    let guard = Egress::new(rules, Arc::new(SystemLookup)).guard_for_configured();
     let refused = guard.check(&url("https://token@169.254.169.254/secret?key=1")).unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -222,7 +223,7 @@ async fn of_a_names_addresses_only_those_are_dialled_that_are_allowed() {
             .map(|answer| answer.iter().map(|address| address.parse().unwrap()).collect())
             .collect();
     let rules = EgressRules { profile: Profile::Hosted, ..EgressRules::default() };
-    let guard = Egress::new(rules, Arc::new(Answers(Mutex::new(answers)))).configured();
+    let guard = Egress::new(rules, Arc::new(Answers(Mutex::new(answers)))).guard_for_configured();
     assert_eq!(resolved(&guard).await, Ok(vec![public]));
     let refused = resolved(&guard).await.unwrap_err();
     assert!(refused.contains("the name leads to 127.0.0.1, which is this machine"), "{refused}");
@@ -240,7 +241,7 @@ async fn no_name_leads_to_the_credentials_of_a_cloud() {
     ] {
         let allow = allow.map(|text| text.parse().unwrap()).into_iter().collect();
         let rules = EgressRules { profile, allow, ..EgressRules::default() };
-        let guard = Egress::new(rules, lookup()).configured();
+        let guard = Egress::new(rules, lookup()).guard_for_configured();
         assert_eq!(resolved(&guard).await.is_ok(), fine, "{profile}");
     }
 }
@@ -254,7 +255,7 @@ async fn names_as_the_system_knows_them_lead_inside_only_for_servers_that_are_th
     let egress = Egress::default();
     assert!(!localhost(egress.guard_for_server(&url("https://mcp.example.com/"))).await);
     assert!(localhost(egress.guard_for_server(&url("http://127.0.0.1/"))).await);
-    assert!(localhost(egress.configured()).await);
+    assert!(localhost(egress.guard_for_configured()).await);
 }
 
 #[tokio::test]
@@ -262,7 +263,7 @@ async fn the_name_of_the_operators_proxy_leads_where_it_likes() {
     let lookup = Arc::new(Answers(Mutex::new(vec![vec!["10.0.0.1".parse().unwrap()]])));
     let proxy = "http://name.example:3128".parse().unwrap();
     let rules = EgressRules { profile: Profile::Hosted, proxy, ..EgressRules::default() };
-    assert!(resolved(&Egress::new(rules, lookup).configured()).await.is_ok());
+    assert!(resolved(&Egress::new(rules, lookup).guard_for_configured()).await.is_ok());
 }
 
 #[tokio::test]
@@ -277,7 +278,7 @@ async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_n
             async move { (resolved(&server).await.is_ok(), server.check(&url("http://name.example/admin")).is_err()) }
         };
         assert_eq!(resolves(Profile::Local).await, (true, true), "{proxy}");
-        // There, requests do not go through a proxy of the environment.
+        // Under this profile, requests do not go through a proxy of the environment, so its name is not exempt.
         assert_eq!(resolves(Profile::Hosted).await, (false, true), "{proxy}");
     }
     let other = Egress::default().with_proxies_of_environment(["http://proxy.example"]);

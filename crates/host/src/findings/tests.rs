@@ -28,7 +28,7 @@ fn text_that_speaks_to_the_model_is_found_wherever_it_stands() {
         let place = "inputSchema.properties.x.description".to_owned();
         assert!(kinds(&deep).contains(&(FindingKind::Instructions, place)), "{text}");
     }
-    // Harmless servers have such texts.
+    // None of these texts is a finding: harmless servers have such texts.
     for text in [
         "Reads a file. Use it when the user asks for the contents of one.",
         "Adds a comment. The user must have write access.",

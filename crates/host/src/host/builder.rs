@@ -39,7 +39,7 @@ const MAX_EVENTS_BEHIND: usize = 1_024;
 /// The same limit for a host that borrows servers of a [lender](HostBuilder::lender). A team can have such a host for
 /// each member, and the buffer for events takes most of its memory.
 const MAX_EVENTS_BEHIND_BORROWER: usize = 128;
-/// How many messages to the keeper may wait.
+/// How many messages may wait for the keeper, the task that owns the set of servers.
 const INBOX_LENGTH: usize = 16;
 
 /// The dependencies of a [`Host`]. All have defaults.
@@ -145,8 +145,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the store for permanent answers of users. Default: none; a permanent answer is then valid until the program
-    /// ends.
+    /// Sets the store for answers of users that shall outlast this program. Default: none; such an answer is then
+    /// forgotten when the program ends.
     pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
         self.answers = Some(answers);
         self
@@ -182,15 +182,15 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the tracer, which connects calls with the traces of others. Default: the trace context of a call is
-    /// forwarded to its server.
+    /// Sets the tracer, which connects calls with the traces of other programs. Default: the trace context of a call is
+    /// forwarded to its server unchanged.
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
     /// Sets an observer of each message between the host and its servers, in both directions. Default: none, at no
-    /// cost. Lines that servers write to stderr are [`Event::McpServerStderr`].
+    /// cost. Lines that servers write to stderr are no messages, but [`Event::McpServerStderr`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -220,7 +220,10 @@ impl HostBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let recorder = Arc::new(Recorder::new(1 << 20, Arc::new(str::to_owned)));
+    /// let max_bytes = 1024 * 1024;
+    /// // These servers have no secrets, so nothing is concealed.
+    /// let conceal = Arc::new(str::to_owned);
+    /// let recorder = Arc::new(Recorder::new(max_bytes, conceal));
     /// let host = Host::builder().record(recorder.clone()).build();
     /// // … use servers …
     /// host.shutdown().await;
@@ -299,14 +302,14 @@ impl HostBuilder {
             memory: self.memory,
             pins: self.pins,
             tasks: tasks.clone(),
-            changed: Arc::<Notify>::default(),
+            wake_keeper: Arc::<Notify>::default(),
             jitter: self.jitter.unwrap_or_else(rand::random),
             has_private_output: self.has_private_output,
         };
         let servers = Arc::<ArcSwap<_>>::default();
         let catalog = Arc::<ArcSwap<_>>::default();
         let naming = Arc::new(ArcSwap::from_pointee(self.naming));
-        let changed = context.changed.clone();
+        let wake_keeper = context.wake_keeper.clone();
         let servers_changed = watch::Sender::new(());
         let lender = self.lender.map(|(lender, principal)| Lender::new(&lender, principal, sender.clone()));
         let keeper = Keeper::new(context, servers.clone(), servers_changed.clone(), catalog.clone(), naming.clone())
@@ -320,7 +323,7 @@ impl HostBuilder {
             events: sender,
             watched,
             naming,
-            changed,
+            wake_keeper,
             call_context: Arc::new(CallContext {
                 gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
                 quotas: self.quotas,
@@ -355,8 +358,8 @@ fn own_client_info() -> ClientInfo {
     ClientInfo { name: "toolrack".into(), version: env!("CARGO_PKG_VERSION").into() }
 }
 
-/// Returns the fact that a witness gets for `event`; `None` if the event is not for witnesses. Witnesses get calls from
-/// [`CallContext`], with more detail than events have.
+/// Returns the fact that the witness gets for `event`; `None` for an event that is only for observers, or about a call.
+/// [`CallContext`] itself informs the witness of calls, with more detail than events have.
 fn witness_fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

@@ -51,7 +51,7 @@ impl Host {
     /// that its arguments describe instead.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let route = match self.route(&call) {
-            // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
+            // Waiting does not help: neither a catalog that the call brings nor an excerpt ever changes.
             Err(RouteError::Missing(reference, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.wait_and_route(&call, reference)).await
             }
@@ -169,6 +169,7 @@ impl Host {
         if knows_its_tools {
             return CallError::Unknown(unknown);
         }
+        // The error names the server only, so it needs no name of an item.
         Target { server_name: name, item_name: "", server }.not_ready_error(snapshot)
     }
 }

@@ -13,11 +13,11 @@ use crate::catalog::Catalog;
 const QUIET_TIME: Duration = Duration::from_millis(100);
 
 /// Indexes each catalog that stays current for a moment. Ends when `stop` is cancelled.
-pub(super) async fn run(catalog: Arc<ArcSwap<Catalog>>, changed: Arc<Notify>, stop: CancellationToken) {
+pub(super) async fn run(catalog: Arc<ArcSwap<Catalog>>, wake: Arc<Notify>, stop: CancellationToken) {
     let indexing = async {
         loop {
-            changed.notified().await;
-            while timeout(QUIET_TIME, changed.notified()).await.is_ok() {}
+            wake.notified().await;
+            while timeout(QUIET_TIME, wake.notified()).await.is_ok() {}
             let (catalog, stop) = (catalog.load_full(), stop.clone());
             // If this fails, the next search indexes what is missing.
             let _ = spawn_blocking(move || catalog.index(&|| stop.is_cancelled())).await;

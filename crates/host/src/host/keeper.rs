@@ -8,7 +8,11 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::{Notify, broadcast, mpsc, oneshot, watch},
+    sync::{
+        Notify,
+        broadcast::{self, error::RecvError},
+        mpsc, oneshot, watch,
+    },
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -41,7 +45,7 @@ pub(super) enum Message {
     Add(ServerName, Box<ServerSpec>, DoneSender),
     /// Remove one server from the desired set. The answer says whether the set contained the server.
     Remove(String, oneshot::Sender<bool>),
-    /// Start a server outside of the desired set. The receiver of the answer keeps it running.
+    /// Start a server outside of the desired set. The server runs until the answer is dropped.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with everything that servers published before this message.
     Publish(DoneSender),
@@ -73,24 +77,24 @@ impl Lender {
 
     /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends when `stop` is
     /// cancelled, or when the lender is gone.
-    async fn follow(mut self, changed: Arc<Notify>, stop: CancellationToken) {
+    async fn follow(mut self, wake_keeper: Arc<Notify>, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 servers_changed = self.servers_changed.changed() => {
-                    changed.notify_one();
+                    wake_keeper.notify_one();
                     if servers_changed.is_err() {
                         return;
                     }
                 }
                 event = self.events.recv() => match event {
-                    Ok(Event::McpToolsUpdated { .. }) | Err(broadcast::error::RecvError::Lagged(_)) => changed.notify_one(),
+                    Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => wake_keeper.notify_one(),
                     // Pass on only these: calls and logs may belong to other principals.
                     Ok(event @ (Event::McpServerState { .. }
                         | Event::McpPromptsChanged { .. }
                         | Event::McpResourcesChanged { .. })) => drop(self.own_events.send(event)),
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Closed) => return,
+                    Err(RecvError::Closed) => return,
                 }
             }
         }
@@ -186,7 +190,7 @@ impl Keeper {
             // A guard gives its token only when it is disarmed, so make another guard of the same token.
             let stop = self.stop_on_drop.disarm();
             self.stop_on_drop = stop.clone().drop_guard();
-            self.context.tasks.spawn(lender.follow(self.context.changed.clone(), stop));
+            self.context.tasks.spawn(lender.follow(self.context.wake_keeper.clone(), stop));
             self.update_lent();
         }
         self
@@ -194,23 +198,26 @@ impl Keeper {
 
     /// Runs until a shutdown message arrives or the last handle is gone.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
-        let changed = self.context.changed.clone();
+        let wake_keeper = self.context.wake_keeper.clone();
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
                 // A message that arrives during the pause cancels the other branch, which has already consumed its
                 // notification. So the handling of each message publishes a catalog itself, or notifies again.
                 message = messages.recv() => message,
-                () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
+                () = async { wake_keeper.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
                     continue;
                 }
             };
             let (desired, done, is_shutdown) = match message {
                 Some(Message::StartExtra(name, spec, done)) => {
-                    let server = Arc::new(Server::start(name, *spec, &self.context, None));
+                    // No other server has this name, so there is no predecessor to wait for.
+                    let predecessor = None;
+                    let server = Arc::new(Server::start(name, *spec, &self.context, predecessor));
+                    // If the receiver is gone, the server is dropped here, and so it stops.
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
-                    changed.notify_one();
+                    wake_keeper.notify_one();
                     continue;
                 }
                 Some(Message::Add(name, spec, done)) => {
@@ -220,6 +227,7 @@ impl Keeper {
                 Some(Message::Remove(name, done)) => {
                     let existed = self.remove(&name);
                     self.publish();
+                    // The sender of the message may no longer wait. The same holds for `done` below.
                     let _ = done.send(existed);
                     continue;
                 }
@@ -229,6 +237,7 @@ impl Keeper {
                 None => (Some(Desired::new()), None, true),
             };
             if is_shutdown {
+                // Without a lender, `apply` below leaves out the lent servers as well.
                 self.lender = None;
             }
             if let Some(desired) = desired {
@@ -341,16 +350,17 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let changed: BTreeSet<_> = sets
+        let changed_servers: BTreeSet<_> = sets
             .keys()
             .chain(self.published_tools.keys())
             .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
                 (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.published_naming != naming,
+                // The tools of this server have appeared or disappeared.
                 _ => true,
             })
             .cloned()
             .collect();
-        if changed.is_empty() {
+        if changed_servers.is_empty() {
             return;
         }
         let began = Instant::now();
@@ -362,7 +372,8 @@ impl Keeper {
         self.published_naming = naming;
         // Collect all names in one pass over the catalog, because many servers with many tools may become ready
         // together.
-        let mut names: BTreeMap<ServerName, Vec<String>> = changed.into_iter().map(|name| (name, Vec::new())).collect();
+        let mut names: BTreeMap<ServerName, Vec<String>> =
+            changed_servers.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {
             if let Some(names) = names.get_mut(&tool.server) {
                 names.push(tool.name.clone());

@@ -39,7 +39,7 @@ trait OwnTools: Send + Sync + 'static {
     /// Returns the server's name for itself.
     fn name(&self) -> &'static str;
 
-    /// Returns its tools, in MCP's format.
+    /// Returns the tools, in MCP's format.
     fn tools(&self) -> Vec<Value>;
 
     /// Calls a tool; returns the text of its result, or of the error for the model.
@@ -72,7 +72,7 @@ async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &Cancel
     let mut lines = BufReader::new(input).lines();
     let mut calls = FuturesUnordered::new();
     let mut changes: BoxStream<'_, ()> = pending().boxed();
-    let mut subscription = Value::Null;
+    let mut subscription_id = Value::Null;
     while !stop.is_cancelled() {
         let message = tokio::select! {
             line = lines.next_line() => match line?.map(|line| serde_json::from_str::<Request>(&line)) {
@@ -84,16 +84,17 @@ async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &Cancel
                     }
                     "subscriptions/listen" => {
                         changes = tools.changes().unwrap_or_else(|| pending().boxed());
-                        subscription = id;
-                        acknowledgement(&subscription, &params)
+                        subscription_id = id;
+                        acknowledgement(&subscription_id, &params)
                     }
                     method => respond(tools, &id, method),
                 },
-                // Ignore notifications. A cancelled call runs to its end, which comes soon.
+                // Ignore notifications, and lines that are no request. A cancelled call runs to its end, which comes
+                // soon.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,
-            Some(()) = changes.next() => notification("notifications/tools/list_changed", &subscription, Map::new()),
+            Some(()) = changes.next() => notification("notifications/tools/list_changed", &subscription_id, Map::new()),
         };
         output.write_all(format!("{message}\n").as_bytes()).await?;
     }
@@ -138,13 +139,13 @@ async fn call(tools: &impl OwnTools, id: Value, params: Value) -> Value {
     success_response(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
 }
 
-fn acknowledgement(subscription: &Value, params: &Value) -> Value {
+fn acknowledgement(subscription_id: &Value, params: &Value) -> Value {
     let accepted = Map::from_iter([("notifications".to_owned(), params["notifications"].clone())]);
-    notification("notifications/subscriptions/acknowledged", subscription, accepted)
+    notification("notifications/subscriptions/acknowledged", subscription_id, accepted)
 }
 
-fn notification(method: &str, subscription: &Value, mut params: Map<String, Value>) -> Value {
-    params.insert("_meta".to_owned(), json!({ "io.modelcontextprotocol/subscriptionId": subscription }));
+fn notification(method: &str, subscription_id: &Value, mut params: Map<String, Value>) -> Value {
+    params.insert("_meta".to_owned(), json!({ "io.modelcontextprotocol/subscriptionId": subscription_id }));
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 

@@ -117,8 +117,8 @@ impl Host {
         self.on_link(server, uri, |link: Link| link.subscribed(state.clone())).await
     }
 
-    /// Returns a whole list of a server, all pages, with each item unchanged except for invisible characters in titles
-    /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are not objects are left out.
+    /// Returns a whole list of a server, from all its pages. Each item is unchanged except for invisible characters in
+    /// titles and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are not objects are left out.
     ///
     /// # Errors
     /// [`CallError`]. A server that does not support the list has an empty one.

@@ -36,11 +36,11 @@ pub struct ServerStatus {
     pub source: Source,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// The number of its tools in the catalog.
+    /// The number of the server's tools in the catalog.
     pub tools: usize,
-    /// The number of its tools that the filter in the server's configuration hides.
+    /// The number of the server's tools that the filter in its configuration hides.
     pub tools_hidden: usize,
-    /// The problems of its tools: tools that cannot be used, and tools that differ from their pins (their definitions
+    /// The problems of the tools: tools that cannot be used, and tools that differ from their pins (their definitions
     /// as first seen or approved). Safe to print.
     pub warnings: Vec<String>,
     /// The tools that cannot be used. Not serialized: [`Self::warnings`] names them.
@@ -146,6 +146,7 @@ impl fmt::Display for Why {
 /// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. `selector` may
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
+    // A user may also write the name as another program shows it, or name a tool in quarantine.
     let found = catalog.select(selector).ok();
     let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
     match &found {
@@ -154,6 +155,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
             let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
+                // A selector with dots may also be the whole name of a server.
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
             let (server, tool) = selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, ""));
@@ -273,13 +275,13 @@ impl Trail {
         self.step("filter", true, "shown")?;
         let name = ServerName::new(server).ok();
         match name.and_then(|server| catalog.tool_of(&server, tool)) {
-            Some(entry) => self.step("name", true, format!("models see it as {}", entry.name)),
+            Some(found) => self.step("name", true, format!("models see it as {}", found.name)),
             None => self.step("name", false, "not in the catalog yet; ask again in a moment"),
         }
     }
 }
 
-/// Returns a text such as `23 tools, 2 more hidden by the entry's `tools`, 1 that cannot be used`.
+/// Returns a text such as “23 tools, 2 more hidden by the entry's `tools`, 1 that cannot be used”.
 fn listed_tools(set: &ToolSet) -> String {
     let mut words = match set.tools.len() {
         1 => "1 tool".to_owned(),

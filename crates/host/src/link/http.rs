@@ -172,7 +172,7 @@ pub(crate) struct HttpPlan<'a> {
 /// Resolves the URL in a server's configuration, and checks that the egress rules allow requests to that URL.
 pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
     let url = resolved_url(plan.resolver, plan.server, plan.spec).await?;
-    plan.egress.configured().check(&url).map_err(|refused| LinkError::Refused(Arc::new(refused)))?;
+    plan.egress.guard_for_configured().check(&url).map_err(|refused| LinkError::Refused(Arc::new(refused)))?;
     Ok(url)
 }
 
@@ -201,7 +201,7 @@ impl HttpTransport {
         let url = endpoint_url(plan).await?;
         inbound.set_page_guard(plan.egress.guard_for_server(&url));
         Ok(Self(Arc::new(Endpoint {
-            client: plan.clients.client_for(plan.spec, plan.egress.configured())?,
+            client: plan.clients.client_for(plan.spec, plan.egress.guard_for_configured())?,
             url,
             server: plan.server.clone(),
             spec: plan.spec.clone(),

@@ -77,6 +77,7 @@ impl<'a> MissingPins<'a> {
         }
         let listed_names: BTreeSet<&str> =
             listed.iter().map(|(tool, _)| tool.name.as_str()).chain(hidden.iter().map(String::as_str)).collect();
+        // A tool that a user allowed to be renamed is not missing: it is listed under its new name.
         let missing_pins =
             pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !listed_names.contains(name.as_str()));
         let (mut tools, mut by_definition) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
@@ -134,6 +135,7 @@ impl NamelessDefinition {
                 members.shift_remove("title");
                 serde_json::Value::Object(members).to_string()
             }
+            // A definition that cannot be parsed is compared whole, with its names.
             Err(_) => definition.to_owned(),
         };
         let words = body.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

@@ -16,8 +16,10 @@ use crate::{
     who::BadWho,
 };
 
-/// The longest regular expression, in bytes, and its largest compiled size.
+/// The longest regular expression, in bytes.
 const REGEX_BYTES: usize = 512;
+
+/// The largest size of a compiled regular expression, in bytes.
 const COMPILED_BYTES: usize = 256 * 1024;
 
 /// The longest text in an argument that is matched, so that the check stays quick.
@@ -147,15 +149,16 @@ impl ArgumentRule {
                 // Some servers accept a number that is written as text.
                 self.matches_text(text)
                     || (is_careful
-                        && number::parse_any_spelling(text).is_some_and(|number| self.matches_number(&number, true)))
+                        && number::parse_any_spelling(text)
+                            .is_some_and(|number| self.matches_number(&number, is_careful)))
             }
             Value::Bool(_) => self.matches_text(&value.to_string()),
             Value::Number(number) => self.matches_number(number, is_careful),
-            Value::Array(items) if is_careful => items.iter().any(|item| self.matches(item, true)),
-            Value::Array(items) => !items.is_empty() && items.iter().all(|item| self.matches(item, false)),
+            Value::Array(items) if is_careful => items.iter().any(|item| self.matches(item, is_careful)),
+            Value::Array(items) => !items.is_empty() && items.iter().all(|item| self.matches(item, is_careful)),
             Value::Object(members) => {
                 let is_inside =
-                    |(name, member): (&String, &Value)| self.matches_text(name) || self.matches(member, true);
+                    |(name, member): (&String, &Value)| self.matches_text(name) || self.matches(member, is_careful);
                 is_careful && members.iter().any(is_inside)
             }
         }

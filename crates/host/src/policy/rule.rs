@@ -161,6 +161,7 @@ impl ClientCondition {
     fn fits(&self, caller: &Caller) -> bool {
         // In rules, the way that the audit log calls `daemon` is also called `api`.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
+        // A client that gives no name counts as one with an empty name.
         (is_api || self.way.glob.is_match(caller.way().word()))
             && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.client_name().unwrap_or_default()))
     }
@@ -216,7 +217,7 @@ impl Rule {
     /// Restricts the rule to tenants that one of these globs matches.
     ///
     /// # Errors
-    /// As [`Self::agents`].
+    /// The same as for [`Self::agents`].
     pub fn tenants(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.tenant = globs.iter().map(|glob| WrittenGlob::read(glob)).collect::<Result<_, _>>()?;
         Ok(self.with_derived_fields())
@@ -237,7 +238,7 @@ impl Rule {
     /// name.
     ///
     /// # Errors
-    /// As [`Self::agents`].
+    /// The same as for [`Self::agents`].
     pub fn clients(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.client = globs.iter().map(|glob| ClientCondition::read(glob)).collect::<Result<_, _>>()?;
         Ok(self.with_derived_fields())
@@ -341,7 +342,7 @@ impl Rule {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
         self.pattern.matches(server, request.tool)
-            || request.entry.is_some_and(|entry| self.pattern.is_name(&entry.name, server, is_careful))
+            || request.in_catalog.is_some_and(|tool| self.pattern.is_name(&tool.name, server, is_careful))
     }
 
     /// Returns whether the rule covers this call: the pattern matches the tool, and the call meets all conditions.

@@ -14,6 +14,7 @@ impl InheritingResolver {
     /// Adds the inherited variables to `plan`.
     fn add_inherited(&self, spec: &Stdio, plan: &mut ChildPlan) {
         for (name, value) in &self.0 {
+            // The client of a container engine runs on this machine, and needs some variables that the server does not.
             let is_inherited =
                 spec.inherit_env.passes(name, value) || (plan.container.is_some() && passes_to_the_client(name, value));
             if is_inherited && !plan.env.iter().any(|(other, _)| other == name) {

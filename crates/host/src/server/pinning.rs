@@ -27,13 +27,14 @@ impl Task {
         let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.context.pins) else {
             return tools;
         };
+        // A server in this process is part of the program, so it has no pins.
         if matches!(self.spec.transport, Transport::Native(_)) {
             return tools;
         }
         let mismatched_stay_usable = mode == PinMode::Warn;
         let server = PinnedServer::of(&self.name, &self.spec);
-        let list = tools.hash();
-        match pins.recall(&server, &list).await {
+        let list_hash = tools.hash();
+        match pins.recall(&server, &list_hash).await {
             Ok(StoredPins::Unchanged) => tools,
             Ok(StoredPins::Pins { generation, pins: stored_pins }) => {
                 let check = move || {
@@ -52,7 +53,8 @@ impl Task {
                 match tokio::task::spawn_blocking(check).await {
                     Ok((tools, comparison)) => {
                         let (new, mismatches) = (comparison.new, comparison.mismatches);
-                        pins.record_comparison(&server, PinComparison { list, generation, new, mismatches }).await;
+                        pins.record_comparison(&server, PinComparison { list: list_hash, generation, new, mismatches })
+                            .await;
                         tools
                     }
                     // The program is ending.
@@ -81,7 +83,8 @@ impl Task {
         }
     }
 
-    /// Waits until the pins differ from those that the tools were checked against.
+    /// Waits until the pins differ from those that the tools were checked against. Returns at once if the pins could
+    /// not be read for that check, so that they are read again.
     async fn until_repinned(&self) {
         let Some(pins) = &self.context.pins else {
             return;
@@ -171,7 +174,8 @@ impl Server {
         };
         self.pins_changed();
         let mut published = self.published.clone();
-        // A server that is connecting lists its tools anyway.
+        // A task that is connecting makes no check, because it lists its tools soon anyway. After the time-out, the
+        // last check counts.
         let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > rechecks)).await;
         cause_in(&self.published.borrow())
     }

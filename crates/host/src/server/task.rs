@@ -195,6 +195,7 @@ impl Task {
         {
             *era = memory.era(&fingerprint).await;
         }
+        // Without an earlier connection, the newer era is tried first.
         let first_era = era.unwrap_or(Era::Modern);
         let span = info_span!("connect", server = %self.name);
         let connection = self.context.connector.connect(&self.name, &self.spec, first_era).instrument(span).await?;
@@ -231,6 +232,7 @@ impl Task {
                     sleep(IDLE_GRACE).await;
                 }
             };
+            // Whether the wait or the server ends: the connection is closed now.
             let _ = self.stop.run_until_cancelled(quiet).await;
         }
         connection.shutdown().await;
@@ -297,8 +299,10 @@ impl Task {
 
     /// Lists the tools and publishes them. Returns how long the list stays fresh.
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
+        // A server that starts on demand needs a stored list in the next run of the program.
+        let keep_raw = self.spec.start == Start::Lazy;
         let listed = tokio::select! {
-            listed = link.list_tools(self.spec.start == Start::Lazy) => listed,
+            listed = link.list_tools(keep_raw) => listed,
             error = link.closed() => Err(error),
         };
         match listed {
@@ -415,16 +419,16 @@ impl Task {
 
     /// Changes the published snapshot, and emits an event if that changes the state.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
-        let mut last_state = None;
+        let mut new_state = None;
         self.publish.send_modify(|snapshot| {
             let before = snapshot.state.clone();
             change(snapshot);
             if snapshot.state != before {
-                last_state = Some(snapshot.state.clone());
+                new_state = Some(snapshot.state.clone());
             }
         });
-        self.context.changed.notify_one();
-        if let Some(state) = last_state {
+        self.context.wake_keeper.notify_one();
+        if let Some(state) = new_state {
             self.emit(Event::McpServerState { server: self.name.clone(), state });
         }
     }

@@ -159,6 +159,7 @@ impl Mount {
             || (write && is_one_of(REFUSED_FOR_WRITING))
             || REFUSED_TREES.iter().any(|folder| source.starts_with(folder))
             || REFUSED_TREES_IN_HOMES.iter().any(|folder| source.ancestors().any(|above| above.ends_with(folder)))
+            // This folder contains two of the trees above.
             || source.ends_with(".docker")
             || source.extension() == Some(OsStr::new("sock"))
     }

@@ -92,6 +92,7 @@ impl IdentityHasher {
         // A header can select the tenant that answers.
         self.add_pairs("headers", headers);
         if let Some(helper) = headers_helper {
+            // Marks the fields that follow as those of the helper.
             self.add_field("headers_helper", ["stdio"]);
             self.add_stdio(helper);
         }
@@ -125,7 +126,7 @@ mod tests {
         fingerprint(&Transport::Http(http))
     }
 
-    /// Another version of the program must find what this one has stored.
+    /// Other versions of the program must find the facts that this version has stored under a hash.
     #[test]
     fn an_identity_is_the_same_in_every_version_of_this_program() {
         let full = stdio(|stdio| {

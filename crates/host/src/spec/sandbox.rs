@@ -80,6 +80,7 @@ impl Sandbox {
             memory: self.memory,
             processes: self.processes,
             files: self.files,
+            // The system takes whole seconds, at least one.
             cpu: self.cpu.map(|cpu| cpu.as_secs().max(1)),
             best_effort: self.best_effort,
             udp: self.udp,

@@ -81,11 +81,13 @@ impl Graph {
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
         check_json(schema)?;
         let mut reader = GraphReader { root: schema, anchors: None, ids: HashMap::new(), subschemas: Vec::new() };
+        // The root gets the first id, 0.
         reader.id_of(schema);
         let mut graph = Self { nodes: Vec::new(), may_backtrack: false };
         // Nodes are read in the order in which they were found, so the position of a node in the list is its id.
         while let Some(&value) = reader.subschemas.get(graph.nodes.len()) {
-            let node = reader.read_node(value, graph.nodes.is_empty())?;
+            let is_root = graph.nodes.is_empty();
+            let node = reader.read_node(value, is_root)?;
             // Unfolded, a schema has at least as many nodes, so the limit for unfolded nodes holds here as well.
             if reader.subschemas.len() as u64 > MAX_NODES {
                 return Err(SchemaProblem::TooManyNodes);
@@ -138,7 +140,8 @@ impl Graph {
     pub(super) fn cost(&self, instance: &Value, budget: u64) -> Option<u64> {
         let budget = if self.may_backtrack { budget / BACKTRACKING_RUNS } else { budget };
         let mut run = DryRun { nodes: &self.nodes, steps: 0, budget };
-        run.evaluate(0, instance, 0).map(|()| run.steps)
+        let (root, depth) = (0, 0);
+        run.evaluate(root, instance, depth).map(|()| run.steps)
     }
 }
 
@@ -343,11 +346,11 @@ impl Unfolding<'_> {
         let node = &self.nodes[id];
         for &next in &node.in_place {
             for _ in 0..node.in_place_times {
-                self.visit(next, false)?;
+                self.visit(next, /* steps_in */ false)?;
             }
         }
         for next in node.for_parts() {
-            self.visit(next, true)?;
+            self.visit(next, /* steps_in */ true)?;
         }
         self.path.pop();
         Ok(())

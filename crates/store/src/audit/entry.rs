@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    Caller, DefinitionHash, Evidence, Fact, GatedCall, Principal, Way,
+    Caller, DefinitionHash, Fact, GatedCall, Principal, RecordedArguments, Way,
     pins::{PinMismatch, PinnedServer},
     text,
 };
@@ -338,7 +338,7 @@ impl Entry {
     }
 
     fn of_call(called: GatedCall, hide: &Hide) -> Self {
-        let Evidence { sha256, bytes, full } = called.arguments;
+        let RecordedArguments { sha256, bytes, full } = called.arguments;
         let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
         let arguments =
             arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| hide_in_texts(value, hide));

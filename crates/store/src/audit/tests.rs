@@ -101,7 +101,7 @@ async fn the_filter_for_denied_calls_finds_exactly_the_calls_that_did_not_run(st
         Decision::Edited,
         Decision::Denied,
         Decision::Declined,
-        Decision::Unasked,
+        Decision::CannotAsk,
         Decision::Unanswered,
     ];
     let decided = |decision: &Decision| Entry { decision: Some(decision.word().to_owned()), ..call("t") };

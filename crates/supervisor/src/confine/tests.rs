@@ -24,7 +24,7 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let one = [("PATH", "/bin")];
     assert_eq!(variables("connect=443", &one, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", " use-vc")]);
-    // The options that the server has itself stay.
+    // The server's own options stay.
     let own = [("RES_OPTIONS", "ndots:2"), ("PATH", "/bin")];
     assert_eq!(variables("connect=443", &own, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", "ndots:2 use-vc")]);
     for (line, has_no_namespaces) in [("connect=443", false), ("udp=yes", true), ("connect= bind=", true)] {
@@ -35,10 +35,10 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
 #[test]
 fn the_limit_of_tasks_grows_with_the_processes_of_a_server_and_exceeds_the_running_ones() {
     let (one, many) = (thread_limit(1), thread_limit(1001));
-    assert!(one > TASKS_PER_PROCESS, "{one}: the limit also counts the other tasks of this user");
-    // Other tasks of this user come and go meanwhile.
+    assert!(one > THREADS_PER_PROCESS, "{one}: the limit also counts the other tasks of this user");
+    // The number of other tasks changes between the two calls.
     let grown = many.abs_diff(one);
-    assert!(grown.abs_diff(1000 * TASKS_PER_PROCESS) < 8000, "{one} {many}");
+    assert!(grown.abs_diff(1000 * THREADS_PER_PROCESS) < 8000, "{one} {many}");
     assert!(thread_limit(u32::MAX) > u64::from(u32::MAX), "no overflow");
 }
 

@@ -74,7 +74,7 @@ fn a_container_that_removed_itself_counts_as_gone_even_if_its_removal_fails() {
 
 #[test]
 fn a_container_that_appears_after_its_client_was_killed_is_removed() {
-    // At the first look the container does not exist yet.
+    // At the first look-up, the container does not exist yet.
     let late = "if [ ! -e looked ]; then touch looked container; else [ -e container ] && echo 01; true; fi";
     let engine = Engine::new(late, "rm container");
     assert!(engine.removal().carry_out(ClientEnd::Killed));
@@ -122,7 +122,7 @@ fn an_answer_that_is_only_a_new_line_lists_nothing() {
 
 #[test]
 fn a_process_that_holds_the_client_s_output_open_does_not_delay_the_removal() {
-    // It holds the pipe until the removal is done, or for 20 s.
+    // A process in the background holds the pipe until the removal is done, or for 20 s.
     let holds = "(for i in $(seq 400); do [ -e done ] && exit; sleep 0.05; done) & [ -e container ] && echo 01; true";
     let engine = Engine::new(holds, "rm container");
     fs::write(engine.at("container"), "").unwrap();

@@ -47,6 +47,7 @@ const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(Capabi
 
 /// Makes the system kill this process when `parent` ends. Fails if `parent` has ended already.
 pub(crate) fn end_with_parent(parent: i32) -> Result<(), Failure> {
+    // The system refuses only a signal that does not exist.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
@@ -84,9 +85,10 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     pass_on_capabilities().map_err(|error| failed(error.into()))?;
 
     let (exit_reader, exit_writer) = io::pipe().map_err(failed)?;
-    let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    // Until the first process has started, this one keeps the pipe: it reports what fails.
+    let verdict_fd = verdict.as_ref().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     let [verdict_fd, exit_writer] = [
-        move_above_fixed_fds(verdict_fd.into()).map_err(failed)?,
+        move_above_fixed_fds(verdict_fd.try_clone().map_err(failed)?.into()).map_err(failed)?,
         move_above_fixed_fds(exit_writer.into()).map_err(failed)?,
     ];
     let stage = Stage::First { keeper: getpid().as_raw(), has_own_network };
@@ -94,7 +96,7 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
     // Only the new processes hold the pipes open now, so that their readers notice when these processes end.
-    drop((verdict_fd, exit_writer));
+    drop((verdict.take(), verdict_fd, exit_writer));
     // No signal may end the keeper before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
@@ -133,6 +135,7 @@ fn end_like_server(first: Pid, mut exit_reader: PipeReader) -> ExitCode {
     let mut signal = [0];
     let reported = exit_reader.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
     let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
+        // Without a status, 1 stands for a failure.
         return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {
@@ -163,27 +166,28 @@ pub(crate) fn run_first(
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with_parent(keeper)?;
-    let grants = command.grants(false).map_err(Failure::Refused)?;
+    // The new root does not exist yet: this still follows the links of the whole system.
+    let is_in_namespaces = false;
+    let grants = command.grants(is_in_namespaces).map_err(Failure::Refused)?;
+    // `root::enter` mounts a `/proc` itself.
     let grants = grants.into_iter().filter(|grant| !grant.opened.real_path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
-    let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    let verdict_fd = verdict.as_mut().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
+    // If the supervisor is gone, it needs no verdict.
     let _ = verdict_fd.write_all(INSIDE_PREFIX.as_bytes());
     let words = Stage::Inside(Isolation { has_own_proc, has_own_network }).command(command.words.iter().cloned());
-    let server = match start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
-        Ok(server) => server,
-        Err(errno) => {
-            *verdict = Some(verdict_fd);
-            return Err(Failure::Refused(errno.to_string()));
-        }
-    };
-    drop(verdict_fd);
+    let server = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)])
+        .map_err(|errno| Failure::Refused(errno.to_string()))?;
+    // The server's process has the pipe now, and closes it when the server runs.
+    *verdict = None;
     // No process in the namespaces may read the memory of this one.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     release_streams();
     let status = collect_until_end_of(server);
     if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
+        // If the keeper is gone, it needs no report.
         let _ = exit_writer.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
     terminate_the_rest();
@@ -220,6 +224,7 @@ fn terminate_the_rest() {
 /// Gives up all capabilities permanently, for this process and those that it starts.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let current = rustix::thread::capabilities(None)?;
+    // If this fails, the system removes them together with the permitted capabilities below.
     let _ = rustix::thread::clear_ambient_capability_set();
     if current.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {

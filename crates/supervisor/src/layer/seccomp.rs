@@ -200,6 +200,7 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
     };
     match restrict(allowed) {
         Err(why) if !confinement.best_effort => Err(why),
+        // With `best_effort`, the server starts even without the filters.
         _ => Ok(()),
     }
 }
@@ -228,7 +229,8 @@ fn has_seccomp() -> bool {
     TargetArch::try_from(std::env::consts::ARCH).is_ok() && std::path::Path::new("/proc/sys/kernel/seccomp").exists()
 }
 
-/// Which calls a filter refuses: those that match one of their rules, or all of them if there are none.
+/// The system calls that a filter refuses, by their numbers. A call with rules is refused if it matches one of them. A
+/// call with an empty list of rules is always refused.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
@@ -402,6 +404,7 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
 /// still.
 fn unknown_calls_filter() -> BpfProgram {
     let refusal = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
+    // All numbers below fit, so no default is ever used.
     let instruction =
         |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     let [clone3, openat2] = [libc::SYS_clone3, libc::SYS_openat2].map(|call| u32::try_from(call).unwrap_or_default());

@@ -68,7 +68,7 @@ fn all_that_was_left_is_stopped_before_any_of_it_is_killed() {
         looks.set(looks.get() + 1);
         match looks.get() {
             1 => vec![first],
-            // It started another before it was stopped.
+            // The first process has started the second before it was stopped.
             2 => {
                 wait_until_stopped(first);
                 vec![first, second]
@@ -102,7 +102,7 @@ fn waiting_ends_at_once_when_no_marked_process_is_left() {
 #[test]
 fn descendants_of_a_marked_process_are_found_in_every_session_but_not_the_process_itself() {
     mark_this_process();
-    // A supervisor below this one: the marks are told from each other, because the limit goes down.
+    // As if a supervisor ran below this one: its limit must be lower, because a limit can only go down.
     let above = getrlimit(Resource::Rttime).maximum.unwrap();
     mark_this_process();
     assert!(getrlimit(Resource::Rttime).maximum.unwrap() < above);

@@ -131,7 +131,7 @@ fn waiting_ends_when_an_order_comes_and_when_its_time_is_over() {
     wait(orders.as_ref(), &signals, Some(Duration::ZERO));
     wait(None, &signals, Some(Duration::from_micros(1)));
     host.write_all(b"T").unwrap();
-    // Without an end of the wait, this returns only because of the order.
+    // Without a time-out, this returns only because of the order.
     wait(orders.as_ref(), &signals, None);
 }
 

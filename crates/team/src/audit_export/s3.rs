@@ -112,7 +112,7 @@ impl S3Store {
         let unusable = |error: &dyn fmt::Display| refused(format!("the bucket `{bucket}` cannot be used: {error}"));
         let bucket = bucket_of(s3, bucket).map_err(|error| unusable(&error))?;
         // The operator configured the bucket, so it may be wherever the egress rules allow.
-        let guard = egress.configured();
+        let guard = egress.guard_for_configured();
         guard.check(bucket.base_url()).map_err(|refused| unusable(&format!("{refused}; {}", refused.hint())))?;
         let limit = table.timeout.unwrap_or(TIMEOUT);
         let builder = Client::builder()

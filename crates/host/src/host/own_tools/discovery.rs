@@ -159,12 +159,13 @@ struct FoundTool<'a> {
     name: &'a str,
     server: &'a str,
     description: Cow<'a, str>,
-    /// The names of its arguments; `?` marks optional ones.
+    /// The names of the tool's arguments; `?` marks optional ones.
     arguments: Vec<String>,
 }
 
 impl<'a> FoundTool<'a> {
     fn of(tool: &'a CatalogTool) -> Self {
+        // If the schema cannot be parsed, the tool is shown without arguments.
         let schema: Value = serde_json::from_str(tool.tool().input_schema.get()).unwrap_or_default();
         let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mark_optional =

@@ -132,6 +132,7 @@ impl Scripts {
             }
         }
         if left_out > 0 {
+            // Writing to a string cannot fail.
             let _ = write!(description, "\nand {left_out} more, which `search_tools` finds");
         }
         description
@@ -139,6 +140,7 @@ impl Scripts {
 
     fn signature_line(&self, tool: &CatalogTool) -> String {
         let definition = tool.tool();
+        // A schema that cannot be parsed counts as one that says nothing.
         let schema = |raw: &str| serde_json::from_str::<Value>(raw).unwrap_or_default();
         let parameters = signature::parameters(&schema(definition.input_schema.get()));
         let result_type = match &definition.output_schema {
@@ -153,8 +155,8 @@ impl Scripts {
         let call = self.interpreter.signature(tool.server.as_str(), &definition.name, &parameters, &result_type);
         let summary = definition.description.as_deref().unwrap_or_default().trim();
         let summary = text::clip(summary.lines().next().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
-        let dash = if summary.is_empty() { "" } else { " // " };
-        format!("\n{call}{dash}{}", text::for_line(&summary))
+        let comment_mark = if summary.is_empty() { "" } else { " // " };
+        format!("\n{call}{comment_mark}{}", text::for_line(&summary))
     }
 
     fn tool(&self) -> Value {

@@ -1,8 +1,8 @@
 //! Lets a script call tools. A model writes the script, and gets only its output.
 //!
 //! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
-//! model's script. The script has access only to a [`ScriptTools`]. The host makes its calls like all others: the gate
-//! judges each call, the asker of the call of `run_code` answers questions, and events report the call.
+//! model's script. The script has access only to a [`ScriptTools`]. The host makes the script's calls like all others:
+//! the gate judges each call, the asker of the call of `run_code` answers questions, and events report the call.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -88,7 +88,7 @@ impl ScriptTools {
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
         let ScriptRun { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
         let found = catalog.select_within(selector, &self.0.selection);
-        let number = match &found {
+        let index = match &found {
             Ok(tool) => self.record_begin(&text::for_line(&tool.selector())),
             Err(unknown) => self.record_begin(&unknown.selector),
         };
@@ -105,7 +105,7 @@ impl ScriptTools {
             Ok(outcome) => Ok(outcome.structured.unwrap_or(Value::String(outcome.text))),
             Err(error) => Err((error.code(), error.to_string())),
         };
-        self.record_end(number, result.as_ref().err().map(|(code, _)| *code));
+        self.record_end(index, result.as_ref().err().map(|(code, _)| *code));
         match result {
             Ok(mut value) => {
                 text::map_texts(&mut value, &|text| Cow::Owned(conceal_text(text)));
@@ -124,8 +124,9 @@ impl ScriptTools {
         Box::pin(self.0.host.call_from_script(call)).await
     }
 
-    /// Returns at most `limit` (and at most 20) tools that match `query` best, as JSON: an array of name, server,
-    /// description and arguments. A search only reads the catalog, and makes no call.
+    /// Returns the tools that match `query` best, as JSON: an array of name, server, description and arguments. The
+    /// array has at most `limit` tools; a `limit` above 20 counts as 20. A search only reads the catalog, and makes no
+    /// call.
     pub async fn search(&self, query: &str, limit: usize) -> String {
         let ScriptRun { host, catalog, selection, .. } = &*self.0;
         host.search_for_script(Arc::clone(catalog), Arc::clone(selection), query, limit).await
@@ -134,7 +135,7 @@ impl ScriptTools {
     /// Returns all details of a tool, as JSON: its description and the schemas of its arguments and its result.
     ///
     /// # Errors
-    /// When there is no such tool.
+    /// If there is no such tool.
     pub fn details(&self, selector: &str) -> Result<String, ScriptCallError> {
         let ScriptRun { catalog, selection, .. } = &*self.0;
         let found = catalog.select_within(selector, selection);

@@ -15,7 +15,7 @@ fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
     set.all().map(|listed| pin(&listed.tool)).collect()
 }
 
-/// Comparing each with all others would take a minute.
+/// Each look-up takes the same short time; comparing each new tool with all removed ones would take a minute.
 #[test]
 fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
     const TOOLS: usize = 30_000;
@@ -41,11 +41,11 @@ fn a_removed_tool_is_renamed_to_at_most_one_new_tool() {
 }
 
 /// Forty different words, of which the first `others` differ from those of the other tool.
-fn forty(others: usize) -> String {
+fn forty_words(others: usize) -> String {
     (0..40).map(|n| if n < others { format!("other{n}") } else { format!("word{n}") }).collect::<Vec<_>>().join(" ")
 }
 
-fn one(set: &[Value], before: &BTreeMap<String, Pin>) -> (Vec<String>, Vec<(String, Cause)>) {
+fn compare(set: &[Value], before: &BTreeMap<String, Pin>) -> (Vec<String>, Vec<(String, Cause)>) {
     let judged = made::set(set).check_against(before);
     let new = judged.new.into_iter().map(|(name, _)| name).collect();
     (new, judged.mismatches.into_iter().map(|strange| (strange.tool, strange.cause)).collect())
@@ -53,32 +53,32 @@ fn one(set: &[Value], before: &BTreeMap<String, Pin>) -> (Vec<String>, Vec<(Stri
 
 #[test]
 fn a_tool_under_another_name_is_known_by_most_of_its_words() {
-    let before = pinned(&made::set(&[made::tool("old", &forty(0), &[])]));
+    let before = pinned(&made::set(&[made::tool("old", &forty_words(0), &[])]));
     for (others, is_renamed) in [(0, true), (1, true), (3, true), (4, false), (10, false), (40, false)] {
-        let (new, strange) = one(&[made::tool("new", &forty(others), &[])], &before);
+        let (new, strange) = compare(&[made::tool("new", &forty_words(others), &[])], &before);
         let renamed = vec![("new".to_owned(), Cause::Renamed { was: "old".to_owned() })];
         assert_eq!((strange == renamed, new.is_empty()), (is_renamed, is_renamed), "{others}: {new:?} {strange:?}");
     }
     // The case and the order of words do not matter, nor does a title.
-    let mut shouted = made::tool("new", &forty(0).to_uppercase(), &[]);
+    let mut shouted = made::tool("new", &forty_words(0).to_uppercase(), &[]);
     shouted["title"] = json!("A wholly different title");
-    assert_eq!(one(&[shouted], &before).1.len(), 1);
-    let turned = forty(0).split(' ').rev().collect::<Vec<_>>().join(" ");
-    assert_eq!(one(&[made::tool("new", &turned, &[])], &before).1.len(), 1);
+    assert_eq!(compare(&[shouted], &before).1.len(), 1);
+    let turned = forty_words(0).split(' ').rev().collect::<Vec<_>>().join(" ");
+    assert_eq!(compare(&[made::tool("new", &turned, &[])], &before).1.len(), 1);
 }
 
 #[test]
 fn a_tool_that_is_still_there_or_hidden_or_was_renamed_has_not_gone() {
     let (old, new) = (made::tool("old", "the same", &[]), made::tool("new", "the same", &[]));
     let mut before = pinned(&made::set(std::slice::from_ref(&old)));
-    assert_eq!(one(&[old.clone(), new.clone()], &before).0, ["new"], "both are listed");
+    assert_eq!(compare(&[old.clone(), new.clone()], &before).0, ["new"], "both are listed");
     let tools = made::set(std::slice::from_ref(&new));
     let listed: Vec<_> = tools.all().map(|listed| (&listed.tool, listed.definition_hash())).collect();
     let judged = judge(&listed, &["old".to_owned()], &before);
     assert_eq!((judged.new.len(), judged.mismatches.len()), (1, 0), "the entry's own filter hides it");
     assert_eq!(judge(&listed, &[], &before).mismatches.len(), 1);
     before.get_mut("old").unwrap().renamed_to = Some("elsewhere".to_owned());
-    assert_eq!(one(&[new], &before).0, ["new"], "it is another tool already");
+    assert_eq!(compare(&[new], &before).0, ["new"], "it is another tool already");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn beyond_the_most_pins_no_tool_is_trusted_at_first_sight() {
     let pins = |number: usize| (0..number).map(|n| (format!("pin{n:06}"), pin.clone())).collect::<BTreeMap<_, _>>();
     let tools = ["x", "y"].map(|name| made::tool(name, &format!("a new tool called {name}"), &[]));
     for (pinned, new) in [(0, 2), (MAX_PINS - 2, 2), (MAX_PINS - 1, 1), (MAX_PINS, 0), (MAX_PINS + 1, 0)] {
-        let (found, strange) = one(&tools, &pins(pinned));
+        let (found, strange) = compare(&tools, &pins(pinned));
         let too_many = strange.iter().filter(|(_, cause)| *cause == Cause::TooMany).count();
         assert_eq!((found.len(), too_many), (new, 2 - new), "with {pinned} pins");
     }
@@ -110,7 +110,7 @@ proptest! {
         let (first, second): (BTreeMap<_, _>, BTreeMap<_, _>) =
             (first.into_iter().collect(), second.into_iter().collect());
         let listed: Vec<_> = second.clone().into_iter().collect();
-        let (new, strange) = one(&made_of(&listed), &before);
+        let (new, strange) = compare(&made_of(&listed), &before);
         let mut became = BTreeSet::new();
         for (name, says) in &second {
             let cause = strange.iter().find(|(tool, _)| tool == name).map(|(_, cause)| cause);

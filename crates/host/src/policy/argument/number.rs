@@ -69,6 +69,7 @@ pub(super) fn parse_any_spelling(text: &str) -> Option<Number> {
     let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
     let has_no_digits = whole.is_empty() && fraction.is_empty();
+    // A second sign makes no number.
     if has_no_digits || whole.starts_with(['+', '-']) {
         return None;
     }
@@ -100,6 +101,7 @@ fn parse_other_base(unsigned: &str) -> Option<u128> {
     let (_, base) =
         BASES.iter().find(|(prefix, _)| unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))?;
     let digits = unsigned[2..].replace('_', "");
+    // `from_str_radix` would accept a second sign.
     if digits.starts_with('+') {
         return None;
     }
@@ -258,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The table by hand against Unicode's own property.
+    /// Compares the handwritten table [`ZEROS`] with Unicode's own property.
     #[test]
     fn every_decimal_digit_of_unicode_is_read() {
         use icu_properties::{CodePointMapData, props::GeneralCategory};

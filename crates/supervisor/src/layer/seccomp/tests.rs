@@ -71,7 +71,7 @@ fn run(program: &[sock_filter], call_data: &FilteredCall) -> u32 {
 fn answer(calls: AllowedCalls, call_data: &FilteredCall) -> Answer {
     let filters = filters(calls).unwrap();
     let answers = filters.iter().rev().map(|program| run(program, call_data));
-    // The kernel compares them as signed numbers.
+    // The kernel compares the actions as signed numbers.
     let strictest = answers.min_by_key(|answer| (answer & libc::SECCOMP_RET_ACTION_FULL).cast_signed()).unwrap();
     match strictest & libc::SECCOMP_RET_ACTION_FULL {
         libc::SECCOMP_RET_ALLOW => Answer::Allowed,
@@ -280,7 +280,8 @@ fn without_namespaces_a_server_may_not_address_other_processes() {
     }
     assert_eq!(ask(apart, libc::SYS_pidfd_send_signal, &[0]), EPERM, "its argument is a descriptor");
     assert_eq!(ask(ALL, libc::SYS_pidfd_send_signal, &[3]), Answer::Allowed);
-    // The first argument says what the second one names; a process is 0 for one call and 1 for the other.
+    // The first argument is the kind of target, and the second one its id. The number for a process is 0 in one call
+    // and 1 in the other.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         assert_eq!(ask(apart, call, &[process, 77]), EPERM);
         assert_eq!(ask(ALL, call, &[process, 77]), Answer::Allowed);
@@ -316,7 +317,7 @@ fn a_server_cannot_set_the_setuid_or_setgid_bit() {
     const CREATES: i64 = libc::O_CREAT as i64;
     const UNNAMED: i64 = (libc::O_TMPFILE | libc::O_WRONLY) as i64;
     for bit in [0o4000, 0o2000, 0o6000] {
-        // The arguments before the mode.
+        // Each call, with the arguments before the mode.
         for (call, before) in [
             (libc::SYS_fchmod, &[3][..]),
             (libc::SYS_fchmodat, &[-100, 1]),
