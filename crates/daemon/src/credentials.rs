@@ -83,8 +83,8 @@ impl WorldKind {
         }
     }
 
-    /// Whether a server with this spec can be used here: because it is started here, or because the world of the tenant
-    /// lends it.
+    /// Whether a server with this spec can be used here: because it is started here, or because the world of the
+    /// tenant, or of the machine's only user, lends it.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),

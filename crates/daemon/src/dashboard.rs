@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(there, listed, "make a link in crates/daemon/help/ to each page of docs/SUMMARY.md");
     }
 
-    /// The policy would stop them in the browser; this test finds them first.
+    /// Finds here what a browser would refuse because of `CSP`.
     #[test]
     fn the_page_needs_nothing_that_its_content_policy_forbids() {
         for path in Assets::iter().filter(|path| !path.starts_with("vendor/")) {

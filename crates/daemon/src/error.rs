@@ -176,8 +176,8 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
-    /// The error for values of a member that cannot be stored or read.
-    pub(crate) fn values_unavailable(why: String) -> Self {
+    /// The error for values or servers of a member that cannot be stored or read.
+    pub(crate) fn member_data_unavailable(why: String) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
     }
 

@@ -78,8 +78,9 @@ pub(crate) struct LoggedEvent {
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct UnseenEvents {
-    /// How many events the reader has missed, because they are no longer kept. `Some(0)` if the number is not known,
-    /// because the reader last read the events of another run. `None` if the reader has missed no event.
+    /// How many events of this log the reader has missed, because they are no longer kept. `None` if the reader has
+    /// missed no event. A reader of another log, for example of an earlier run, may have missed events there that no
+    /// number counts, so it gets `Some` even for 0.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -138,6 +139,7 @@ impl EventLog {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
+        // The event itself repeats its name, which the log has in `name`.
         data.shift_remove("event");
         data.insert("at".to_owned(), json!(shown::rfc3339_millis(Utc::now())));
         let mut data = Value::Object(data);
@@ -169,6 +171,7 @@ impl EventLog {
             return Some(0);
         }
         let (run, number) = id.split_once('-')?;
+        // A number that this log has not reached would make the reader skip the events up to that number.
         let number = number.parse().ok().filter(|number| *number <= self.newest())?;
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }

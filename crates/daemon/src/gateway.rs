@@ -132,6 +132,7 @@ impl Inner {
     /// Returns the message with secrets hidden, because a server can repeat secrets that it received.
     fn concealed(&self, message: Bytes) -> Bytes {
         let Some(secrets) = &self.options.secrets else { return message };
+        // A message is JSON, and therefore always UTF-8.
         let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
         match concealed {
             Some(Cow::Owned(concealed)) => concealed.into(),

@@ -141,9 +141,11 @@ impl OwnServers {
             BTreeMap::new()
         });
         let key = member.key();
+        // A stored server that is no longer valid is left out.
         let usable = servers
             .into_iter()
             .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&key, &self.egress).ok()?)));
+        // More can be stored: two requests at once may both find room for one more, or the limit was lowered.
         usable.take(self.max_per_member).collect()
     }
 }

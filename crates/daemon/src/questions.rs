@@ -275,7 +275,8 @@ impl Questions {
         self.inner.log.get()
     }
 
-    /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
+    /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`. Only
+    /// the first call counts.
     pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.agent_log.set((agent.to_owned(), log));
     }
@@ -348,6 +349,7 @@ impl Questions {
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answer_receiver).await;
         drop(withdraw);
+        // While this waits, the sender is dropped only with an answer, so `Result::ok` loses no other reason.
         answer.ok().and_then(Result::ok).ok_or(Unanswered::TimedOut)
     }
 }
@@ -526,6 +528,7 @@ impl Asker for Questions {
                 AnswerWord::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },
                 AnswerWord::AlwaysTool => Confirmed::Kept { keep: AnswerScope::Tool, callers, arguments },
                 AnswerWord::AlwaysServer => Confirmed::Kept { keep: AnswerScope::Server, callers, arguments },
+                // `deny`: `Questions::answer` accepts no other words for an approval.
                 _ => Confirmed::No { why: answer.why },
             }
         })
@@ -538,11 +541,13 @@ impl Asker for Questions {
             Elicitation::Url { message, url, .. } => QuestionContent::Url { server, message, url },
         };
         Box::pin(async move {
-            match self.ask(content, None).await {
+            let approval = None;
+            match self.ask(content, approval).await {
                 Ok((Answer { answer: AnswerWord::Accept, content, .. }, _)) => {
                     Elicited::Accept(content.unwrap_or_default())
                 }
                 Ok((Answer { answer: AnswerWord::Decline, .. }, _)) => Elicited::Decline,
+                // `cancel`, or no answer: the user has not decided.
                 _ => Elicited::Cancel,
             }
         })

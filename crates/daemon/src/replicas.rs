@@ -5,14 +5,14 @@
 //! request there. The home checks again who sent the request, and never forwards it to a third replica. If the tenant
 //! has no home, the replica that got the request becomes its home.
 //!
-//! The other replicas are the *siblings* of a replica. The time from a replica's joining them to its end, or to a late
-//! heartbeat of its own, is a *term* of that replica.
+//! The other replicas are the *siblings* of a replica. A *term* of a replica begins when the replica joins its
+//! siblings, and ends when the replica ends or its own heartbeat is late.
 //!
-//! A replica removes a sibling that has written no heartbeat for
-//! [`ReplicaOptions::heartbeat_timeout`], measured with the replica's own clock. Then other replicas may become the
-//! homes of the sibling's tenants. A replica whose own heartbeat is late serves no tenant: it ends the worlds of all
-//! tenants, and joins anew. This happens before its siblings remove it: the replica counts from when it began to write
-//! its last heartbeat, and a sibling counts from the later moment when it first saw that heartbeat.
+//! A replica removes a sibling that has written no heartbeat for [`ReplicaOptions::heartbeat_timeout`], measured with
+//! the replica's own clock. Then other replicas may become the homes of the sibling's tenants. A replica whose own
+//! heartbeat is late serves no tenant: it ends the worlds of all tenants, and joins anew. This happens before its
+//! siblings remove it: the replica counts from when it began to write its last heartbeat, and a sibling counts from the
+//! later moment when it first saw that heartbeat.
 //!
 //! A replica sends a request again only if the request changes nothing, or if it is certain that no sibling has read
 //! it.
@@ -119,7 +119,7 @@ impl Replicas {
     /// `host` in their `Host`, and have at most `max_body_bytes`.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when the replica cannot make its key.
     pub(crate) fn new(
         store: TeamStore,
         options: ReplicaOptions,

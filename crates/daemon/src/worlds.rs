@@ -447,8 +447,8 @@ fn no_world_error(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off
-/// when the grace period of the world is over: a turn, for example, must not continue without servers.
+/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer
+/// off when the grace period of the world is over: a turn, for example, must not continue without servers.
 fn hold_until_sent(response: Response, world_use: WorldUse) -> Response {
     response.map(|body| {
         let sending = Some((body.into_data_stream(), world_use));

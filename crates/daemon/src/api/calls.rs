@@ -140,6 +140,7 @@ fn stream_call(
 }
 
 pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
+    // Serialization cannot fail: the data of events has only texts as keys.
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 

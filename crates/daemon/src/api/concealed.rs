@@ -79,14 +79,15 @@ fn conceal_for_world<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
     conceal_in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
 }
 
-/// Returns `text`, which is JSON, with `***` for each secret. Most answers contain none: they are searched once, and
-/// neither copied nor parsed. In other answers only texts are changed, so that the result stays JSON for any secret.
-/// Texts that `is_name` recognizes as the name of a server stay, even if a password is the same word, because a server
-/// could not be used without its name.
+/// Returns `text`, which is JSON, with `***` for each secret. Most answers contain no secret: they are searched once,
+/// and neither copied nor parsed. In other answers only the JSON strings are changed, so that the result stays JSON for
+/// any secret. Strings that `is_name` recognizes as the name of a server stay, even if a password is the same word,
+/// because a server could not be used without its name.
 fn conceal_in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
     if let Cow::Borrowed(_) = secrets.conceal(text) {
         return Cow::Borrowed(text);
     }
+    // A text that is not JSON after all becomes `null`, which reveals nothing.
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();
     map_texts(&mut value, &|text| if is_name(text) { Cow::Borrowed(text) } else { secrets.conceal(text) });
     Cow::Owned(value.to_string())

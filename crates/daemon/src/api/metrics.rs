@@ -123,10 +123,12 @@ fn quota_values(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue>
     let shared = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
     shared
         .map(|usage| {
+            // `number` returns a JSON number, so `as_f64` has a value.
             let amount = usage.quota.quantity().number(amount_of(&usage)).as_f64().unwrap_or_default();
             let quota = usage.quota.name().to_owned();
             let profile = match usage.holder {
                 Holder::Profile { name } => name.to_string(),
+                // All members share this quota. Prometheus reads an empty label as no label.
                 _ => String::new(),
             };
             value(vec![("profile", profile), ("quota", quota)], amount)

@@ -70,6 +70,7 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
+    // The id of a question from an agent's world begins with the agent's id.
     let agent_question = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
     let (asking_world, id) = agent_question.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
     match asking_world.questions.answer(id, &principal, answer).await {

@@ -142,8 +142,8 @@ pub(super) struct Transcript {
     next: Option<u64>,
 }
 
-/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden, and the last
-/// position if more messages follow.
+/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden. If more messages
+/// follow, also returns the position of the last returned message.
 async fn messages_from(
     world: &World,
     session: &Session,

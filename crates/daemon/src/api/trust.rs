@@ -162,6 +162,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
         refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
     };
     let is_pending = |entry: &&Entry| entry.trust == EntryTrust::Pending && entry.is_valid;
+    // Only entries of projects need an agreement, so the others are left out.
     let pending = loaded.entries.iter().filter(is_pending).filter_map(|entry| {
         Some(PendingEntry {
             name: entry.name.clone(),
@@ -308,6 +309,7 @@ pub(super) async fn approve_tool(
     let quarantined = quarantined_tools(&world).await?.into_iter().find(is_tool);
     let quarantined = quarantined
         .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
+    // `release` compares the hash once more in its transaction, because the definition may change before that.
     let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
     let released = match hash {
         Some(hash) => store.release(&quarantined.pinned_server, &shown.tool, hash, &caller).await?,

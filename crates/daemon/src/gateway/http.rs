@@ -56,6 +56,7 @@ struct RefusedRequest {
     refusal: Refusal,
 }
 
+/// A refusal before the id and the era of the request are known. Its status is the same in both eras.
 impl From<Refusal> for RefusedRequest {
     fn from(refusal: Refusal) -> Self {
         Self { id: None, era: Era::Modern, refusal }
@@ -163,7 +164,9 @@ impl Post<'_> {
                 if request.method == "tools/call" {
                     checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
                 }
-                self.run(&caller, id, request, None).await
+                // Only a session knows its running requests by their ids, to cancel them.
+                let running = None;
+                self.run(&caller, id, request, running).await
             }
             Era::Legacy if request.method == "initialize" => {
                 self.initialize(id, request.params).map_err(refused(Era::Legacy))

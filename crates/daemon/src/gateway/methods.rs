@@ -151,6 +151,7 @@ impl Meta {
         TraceContext::from_fields(|name| match name {
             "traceparent" => self.traceparent.as_str(),
             "tracestate" => self.tracestate.as_str(),
+            // `baggage`, the only other field.
             _ => self.baggage.as_str(),
         })
     }
@@ -240,10 +241,10 @@ impl Gateway {
 
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_param(params)?;
-        let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
+        let (catalog, page_size) = (self.0.host.catalog(), self.0.options.bounds.page);
         let finish = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
-        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), finish);
+        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page_size), finish);
         Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
     }
 
@@ -312,6 +313,7 @@ impl Gateway {
             Some(state) if caller.era == Era::Modern => {
                 let mut parked_call = self.0.memory.resume(state, &origin)?;
                 parked_call.give_answers(resume_params.input_responses.unwrap_or_default());
+                // The client is asked again for the answers that are missing or not valid.
                 if !parked_call.questions.is_empty() {
                     return self.0.memory.park(parked_call).map(Reply::Now);
                 }

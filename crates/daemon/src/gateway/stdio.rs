@@ -101,6 +101,7 @@ impl Connection<'_> {
                     if !has_line? {
                         // A client that sends all its requests and closes its end still gets its answers.
                         let rest = async { while requests.next().await.is_some() {} };
+                        // Requests that take longer are cancelled when `requests` is dropped.
                         let _ = timeout(CLOSE_TIMEOUT, rest).await;
                         return Ok(());
                     }
@@ -111,9 +112,9 @@ impl Connection<'_> {
                 }
                 Some(()) = requests.next() => {}
                 Some(received) = news::next(&mut news) => self.notify(received).await,
-                uris = self.session.subscriptions.updated() => {
+                uris = self.session.subscriptions.until_updated() => {
                     for uri in uris {
-                        self.send(news::resource_updated(&uri, None)).await;
+                        self.send(news::resource_updated(&uri, /* subscription */ None)).await;
                     }
                 }
             }
@@ -216,7 +217,7 @@ impl Connection<'_> {
 }
 
 /// Reads up to the end of a line, and appends the text to `line`, without the line break. Returns `false` at the end of
-/// the input. Cancel-safe: what was read stays in `line`.
+/// the input, even if the last line has begun and has no line break. Cancel-safe: what was read stays in `line`.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

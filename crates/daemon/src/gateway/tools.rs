@@ -206,6 +206,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         out.extend_from_slice(identity.as_bytes());
         out.push(b',');
     }
+    // The result without its opening brace, which `out` has already.
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
     // After the last added field there is no comma if the result itself has no fields.
     if rest.first() == Some(&b'}') {

@@ -47,7 +47,7 @@ pub(super) struct Connector {
     address: String,
     /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
-    /// The latest attempt to open a connection.
+    /// The latest attempt to open a connection. Only a cell: no task waits for a change.
     last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,

@@ -55,6 +55,7 @@ impl RouteExtensions {
     pub(super) fn add_to(&self, extensions: &mut Extensions) {
         extensions.insert(Arc::clone(&self.world));
         extensions.insert(self.gateway.clone());
+        // A world without agents has this extension, too, because handlers demand it.
         extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
         if let Some(tenant_members) = &self.tenant_members {
             extensions.insert(Arc::clone(tenant_members));
@@ -232,6 +233,7 @@ pub(super) fn gateway_options(world: &Arc<World>, settings: &DaemonSettings) -> 
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
         missing: MissingValues::of_member(world, settings.team_url.as_ref()),
+        // The guard has put the principal into the extensions of each request.
         default_principal: None,
         hosts: settings.hosts.iter().map(name).chain([settings.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()

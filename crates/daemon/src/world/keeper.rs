@@ -69,6 +69,7 @@ impl Keeper {
     /// Returns whether a configuration file is missing that had servers when it was last read.
     async fn is_file_missing(&self) -> bool {
         let before = self.world.loaded();
+        // If the check itself fails, the files are read as they are.
         tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
