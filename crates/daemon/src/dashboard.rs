@@ -83,6 +83,7 @@ fn file(path: &str) -> Option<EmbeddedFile> {
 
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
 fn etag_matches(header: &HeaderValue, tag: &str) -> bool {
+    // A header that is not ASCII names no tag of this daemon.
     let header = header.to_str().unwrap_or_default();
     let mut known_tags = header.split(',').map(|known_tag| known_tag.trim().trim_start_matches("W/"));
     known_tags.any(|known_tag| known_tag == tag || known_tag == "*")

@@ -110,7 +110,7 @@ impl OwnServers {
             return Err(NotAdded::Full(self.max_per_member));
         }
         self.store.add(&member.key(), name.as_str(), server, caller).await.map_err(NotAdded::NotStored)?;
-        self.set_has_servers(member, true);
+        self.set_has_servers(member, /* has_any */ true);
         Ok(())
     }
 

@@ -275,8 +275,8 @@ impl Questions {
         self.inner.log.get()
     }
 
-    /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`. Only
-    /// the first call counts.
+    /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
+    /// Only the first call counts.
     pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.agent_log.set((agent.to_owned(), log));
     }
@@ -428,6 +428,7 @@ impl Inner {
         approval: Option<Confirm>,
         answer_sender: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
+        // The default is the user of the machine.
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let mut open = self.open.lock();
         if !open.has_room_for(&principal) {

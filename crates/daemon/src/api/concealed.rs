@@ -55,6 +55,7 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
 /// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because the user
 /// reads there what to agree to.
 pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
+    // The conversions below cannot fail: an answer is an object, and has only texts as keys.
     let mut value = serde_json::to_value(value).unwrap_or_default();
     let plain_value = value.get_mut(plain_field).map(Value::take);
     let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
@@ -66,6 +67,7 @@ pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Seria
 
 /// `value` as JSON, with `***` for each secret in its texts.
 pub(super) fn to_concealed_json(world: &World, value: &impl Serialize) -> String {
+    // Cannot fail, because an answer has only texts as keys.
     let text = serde_json::to_string(value).unwrap_or_default();
     match conceal_for_world(world, &text) {
         Cow::Owned(concealed) => concealed,

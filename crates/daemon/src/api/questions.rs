@@ -52,6 +52,7 @@ pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
 
 /// A question with secrets hidden.
 fn concealed(question: Question, world: &World) -> serde_json::Value {
+    // Cannot fail, because a question has only texts as keys.
     let mut value = serde_json::to_value(question).unwrap_or_default();
     conceal(&mut value, &world.secrets);
     value

@@ -239,6 +239,7 @@ pub(super) async fn export(
     let (content_type, extension, text) = match query.format {
         ExportFormat::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
         ExportFormat::Json => {
+            // Cannot fail to become JSON, because it has only texts as keys.
             let document = Transcript { session: Conversation::from(&session), messages, next };
             ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
         }

@@ -67,6 +67,7 @@ impl QuarantinedTool {
         let (cause, was) = match &stored.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
+            // `Changed`. Tools whose pins cannot be read (`Unchecked`) are not in the stored quarantine.
             _ => ("changed", None),
         };
         let current = parse_definition(&stored.mismatch.definition.text);

@@ -270,6 +270,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: R
 
 /// An error as the API shows it in an answer.
 fn shown_error(error: &ApiError) -> Value {
+    // Cannot fail, because an error has only texts as keys.
     serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
 }
 

@@ -178,6 +178,7 @@ impl Post<'_> {
                         .status(StatusCode::BAD_REQUEST)
                 };
                 let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refused)?;
+                // Always set: `initialize` sets it before it adds the session.
                 let abilities = session.client_info.get().map(|client| client.abilities).unwrap_or_default();
                 let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();

@@ -270,7 +270,9 @@ impl Gateway {
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = parse_params(params)?;
+        // `_meta` belongs to the client's own request.
         params.shift_remove("_meta");
+        // A missing `ref` becomes `null`, which is refused below.
         let reference = params.get("ref").cloned().unwrap_or_default();
         let (key, name) = match reference["type"].as_str() {
             Some("ref/prompt") => ("name", reference["name"].as_str()),
@@ -280,6 +282,7 @@ impl Gateway {
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
         let found = self.0.find_offered(|index| {
             let entries = if key == "name" { &index.prompts } else { &index.templates };
+            // A `ref/resource` names a template, or else a resource.
             let entry = entries.get(name).or_else(|| index.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });

@@ -161,6 +161,7 @@ impl NewsSender {
                 let level = level_index(&name).unwrap_or(INFO);
                 self.send(News::Log { server, level, message });
             }
+            // The other events mean nothing to clients, or reach them through their calls.
             _ => {}
         }
     }

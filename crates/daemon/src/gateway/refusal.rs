@@ -132,7 +132,7 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status for a client of this era. For a client of the older era (2025-11-25 and older), only the body
+    /// The HTTP status for a client of this era. For a client of the legacy era (2025-11-25 and older), only the body
     /// has the error for an unknown method.
     pub(super) fn status_for(&self, era: Era) -> StatusCode {
         match era {

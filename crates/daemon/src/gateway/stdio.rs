@@ -93,6 +93,7 @@ impl Connection<'_> {
     /// Reads messages, and runs the requests among them, until the client has closed its end.
     async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
         let mut requests = FuturesUnordered::new();
+        // The backlog of a new session has no messages yet, only news.
         let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).backlog.news;
         let mut line = Vec::new();
         loop {

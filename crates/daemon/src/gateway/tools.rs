@@ -191,7 +191,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         cache_scope: Option<IgnoredAny>,
     }
     let Ok(existing) = serde_json::from_slice::<ExistingFields>(&result) else { return result };
-    // 200 bytes are enough for the fields below.
+    // 200 bytes are enough for the fields below, unless the gateway has a very long name.
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
     let missing_fields = [

@@ -28,7 +28,7 @@ type QueryParams = Vec<(&'static str, String)>;
 /// The key of a page: the era (2026-07-28, or older), and the last item of the page before.
 type PageKey = (Era, Option<String>);
 
-/// The tools of one catalog as one client lists them, page by page.
+/// The tools of one catalog as one client lists them, page by page. Pages are only added, so that readers need no lock.
 #[derive(Debug)]
 struct Pages {
     /// The version of the catalog.

@@ -113,6 +113,7 @@ pub(super) async fn serve(
                 Some(_) = checks.join_next() => {}
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    // Cannot fail, because there is a place for each of the checks.
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
                     checks.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }

@@ -115,6 +115,7 @@ pub(super) struct Claims<'h> {
 
 impl<'h> Claims<'h> {
     pub(super) fn read(params: &str, headers: &'h HeaderMap) -> Self {
+        // Malformed parameters count as missing here, and are refused later in either era.
         Self { params: serde_json::from_str(params).unwrap_or_default(), headers }
     }
 
@@ -125,6 +126,7 @@ impl<'h> Claims<'h> {
     /// The era of the request. An error if it has a version that the gateway does not know.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
         match header_text(self.headers, VERSION_HEADER)? {
+            // `check_modern` compares this version with the header.
             _ if self.meta(META_VERSION).is_some() => Ok(Era::Modern),
             Some(MODERN_VERSION) => Ok(Era::Modern),
             Some(version) if !LEGACY_VERSIONS.contains(&version) => Err(Refusal::unsupported_version(version)),
@@ -215,7 +217,7 @@ pub(super) fn require_mirrored(
         arguments: Option<Map<String, Value>>,
     }
     let catalog = gateway.0.host.catalog();
-    // A name that is malformed or unknown is refused later.
+    // Malformed parameters and an unknown name are refused later.
     let Ok(Named { name }) = serde_json::from_str(params) else { return Ok(()) };
     let Ok(tool) = gateway.find_tool(&catalog, &caller.view, &name) else { return Ok(()) };
     if !tool.may_mirror() {
