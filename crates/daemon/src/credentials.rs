@@ -42,7 +42,7 @@ pub enum WorldKind {
     Machine,
     /// A tenant: the servers that its members share.
     Tenant,
-    /// An agent of a tenant: the servers that all its members share.
+    /// An agent of a tenant: the servers that all members of the tenant share.
     AgentOfTenant,
     /// This member of a tenant: the servers that run once for each member, if they are for this member. For requests
     /// that belong to no session, the world also runs each server that runs once for each session.

@@ -1,8 +1,8 @@
 //! Serves the dashboard: one page and its files, all in this binary.
 //!
 //! The page contains no data and no secret, so it loads without a token; it gets all data from the control API. The
-//! fragment of its address, which never reaches the daemon, names the open view. It loads nothing from other origins;
-//! [`CSP`] enforces that.
+//! fragment of its address, which never reaches the daemon, names the open view. The page loads nothing from other
+//! origins; [`CSP`] enforces that.
 
 use axum::Router;
 use axum::body::Body;

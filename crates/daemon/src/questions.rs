@@ -258,8 +258,8 @@ impl Questions {
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
-    /// Returns a handle for the world of a member. It hides the member's `secrets` in its questions from the users who
-    /// answer for the tenant.
+    /// Returns a handle for the world of a member. Questions through this handle do not show the member's `secrets` to
+    /// the users who answer for the tenant.
     #[must_use]
     pub fn concealing(&self, secrets: Arc<Interpolate>) -> Self {
         Self { secrets: Some(secrets), ..self.clone() }

@@ -179,7 +179,7 @@ impl Replicas {
         }
     }
 
-    /// The end of a term, if the last heartbeat was begun at `began_at`. It is a tenth of
+    /// The end of a term whose last heartbeat was begun at `began_at`. The term ends a tenth of
     /// [`ReplicaOptions::heartbeat_timeout`] before the siblings may remove this replica, because the clocks of two
     /// machines may run at different speeds.
     fn end_of_term(&self, began_at: Instant) -> Instant {

@@ -1,6 +1,6 @@
 //! Builds routes, each with the right that it needs and the world that answers members.
 //!
-//! A route names both where it is declared ([`Routes::with`]); there is no way to declare one without.
+//! A route is declared with [`Routes::with`], which demands both; there is no other way to declare a route.
 
 use axum::{
     extract::Request,

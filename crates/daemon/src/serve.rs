@@ -102,7 +102,8 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// With this, the daemon is one of several replicas that serve its team.
     pub replica: Option<ReplicaOptions>,
-    /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
+    /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
+    /// default port.
     pub hosts: Vec<String>,
     /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,

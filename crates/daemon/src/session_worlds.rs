@@ -47,7 +47,7 @@ pub(crate) fn world_bound(worlds: usize) -> WorldBound {
     WorldBound { worlds, refusal }
 }
 
-/// The id of a world. When dropped, ends the world if that is due.
+/// The id of a world, which ends when this value is dropped, if it must end.
 struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,

@@ -52,8 +52,8 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
 }
 
-/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because the user
-/// reads there what to agree to.
+/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because that
+/// field shows the user what to agree to.
 pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
     // The conversions below cannot fail: an answer is an object, and has only texts as keys.
     let mut value = serde_json::to_value(value).unwrap_or_default();

@@ -207,7 +207,8 @@ pub(super) struct Approve {
 
 /// Agrees to run an entry exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/approve", tag = "trust", request_body = Approve,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn approve(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -225,7 +226,8 @@ pub(super) async fn approve(
 
 /// Refuses to run an entry as it was shown. The entry waits again once it changes.
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -270,7 +272,8 @@ pub(super) struct Revoke {
 
 /// Takes an agreement back, and stops the servers that ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -297,7 +300,8 @@ pub(super) struct ApproveTool {
 
 /// Releases a tool from quarantine if it is still as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
     Extension(world): State,
     SentBy(caller): SentBy,

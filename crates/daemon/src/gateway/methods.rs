@@ -1,4 +1,4 @@
-//! The methods of MCP that the gateway answers. It answers some at once; for the others it starts a call.
+//! The methods of MCP that the gateway answers: some at once, the others at the end of a call that it starts.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -524,7 +524,7 @@ fn uri_param(params: &str) -> Result<String, Refusal> {
     parse_params::<Params>(params).map(|params| params.uri)
 }
 
-/// Unsubscribes a client of the legacy era from a resource. It is no error if the client was not subscribed.
+/// Unsubscribes a client of the legacy era from a resource. A client that was not subscribed gets no error.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_param(params)?;
     if let Some(session) = &caller.session {

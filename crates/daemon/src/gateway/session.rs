@@ -104,7 +104,7 @@ enum Stream {
 pub(super) struct Backlog {
     /// The messages to send first.
     pub(super) messages: VecDeque<Bytes>,
-    /// What happens from there on.
+    /// The news that follow `messages`.
     pub(super) news: broadcast::Receiver<News>,
 }
 
