@@ -132,8 +132,8 @@ impl Replicas {
     }
 
     /// Joins the other replicas, and writes heartbeats. After a late heartbeat, ends the worlds of all tenants with
-    /// `end_worlds`, and joins anew. Returns after `leaving` is cancelled, when it has given up all homes. Before the
-    /// caller cancels `leaving`, it must have ended the worlds of those homes.
+    /// `end_worlds`, and joins anew. Returns after `leaving` is cancelled, when it has given up all homes. Before
+    /// cancelling `leaving`, the caller must have ended the worlds of those homes.
     pub(crate) async fn run(self: Arc<Self>, end_worlds: EndWorlds, leaving: CancellationToken) {
         while !leaving.is_cancelled() {
             let joined = tokio::select! {

@@ -52,7 +52,7 @@ use crate::{
 
 /// The parts from which a world is made.
 pub struct Parts {
-    /// Runs the servers. It must not run any server yet, and should have [`Self::questions`] as its asker.
+    /// Runs the servers. The host must not run any server yet, and should have [`Self::questions`] as its asker.
     pub host: Host,
     /// The request to load the configuration, at the start and at each reload.
     pub request: Request,

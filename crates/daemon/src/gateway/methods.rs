@@ -70,8 +70,8 @@ impl Caller {
     }
 }
 
-/// The client as `_meta` of a request describes it. The transports check that clients of 2026-07-28 name themselves
-/// there.
+/// The client as `_meta` of a request describes it. Clients of the legacy era describe themselves in `initialize`
+/// instead.
 #[derive(Default, Deserialize)]
 struct ClientMeta {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]

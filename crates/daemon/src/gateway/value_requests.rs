@@ -147,8 +147,7 @@ impl Inner {
                     return Some(catalog);
                 }
                 match events.recv().await {
-                    Ok(Event::McpServerState { server: event_server, state }) if event_server == *server => match state
-                    {
+                    Ok(Event::McpServerState { server: source, state }) if source == *server => match state {
                         State::Connecting => is_connecting = true,
                         // An attempt that began after the values were given has failed. Failures before that do not
                         // count.

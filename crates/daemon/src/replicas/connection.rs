@@ -1,7 +1,7 @@
 //! Opens the connection to another replica: HTTP/2 over TLS 1.3, with the public keys of both.
 //!
-//! A replica opens the connection when it has a first request, and sends the request only when the connection stands.
-//! So it knows that a request was not sent if connecting fails.
+//! A replica opens the connection when it has a first request, and sends the request only once the connection is open.
+//! So the replica knows that a request was not sent if connecting fails.
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
