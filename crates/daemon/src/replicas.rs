@@ -23,7 +23,7 @@ mod identity;
 mod listener;
 mod term;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -162,21 +162,24 @@ impl Replicas {
     /// Adds the row of this replica to the database, under a new id. `None` if that fails: the caller tries again.
     async fn join(&self) -> Option<Arc<Term>> {
         let began_at = Instant::now();
-        let replica = Replica {
-            id: random_text::<16>("").ok()?.to_string(),
-            address: self.options.listen.to_string(),
-            public_key: self.identity.public_key().to_vec(),
+        let id = match random_text::<16>("") {
+            Ok(id) => id.to_string(),
+            Err(error) => return self.pause_after_failed_join(&error).await,
         };
+        let replica =
+            Replica { id, address: self.options.listen.to_string(), public_key: self.identity.public_key().to_vec() };
         match timeout(self.options.heartbeat_timeout, self.options.heartbeats.join_replicas(&replica)).await {
             Ok(Ok(true)) => Some(Arc::new(Term::new(replica.id, self.end_of_term(began_at)))),
-            Ok(Err(error)) => {
-                tracing::warn!("this replica cannot join the others: {error}");
-                sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
-                None
-            }
+            Ok(Err(error)) => self.pause_after_failed_join(&error).await,
             // Another replica has this id already, or the time was up. Neither needs a pause.
             Ok(Ok(false)) | Err(_) => None,
         }
+    }
+
+    async fn pause_after_failed_join<T>(&self, error: &impl fmt::Display) -> Option<T> {
+        tracing::warn!("this replica cannot join the others: {error}");
+        sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
+        None
     }
 
     /// The end of a term whose last heartbeat was begun at `began_at`. The term ends a tenth of

@@ -38,7 +38,7 @@ const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Caller {
     pub(super) principal: Principal,
     pub(super) era: Era,
-    pub(super) abilities: Abilities,
+    pub(super) client: ClientInfo,
     pub(super) view: Arc<View>,
     /// Set for clients of the legacy era (2025-11-25 and older), and for all clients over stdio.
     pub(super) session: Option<Arc<Session>>,
@@ -47,9 +47,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller as the host knows it, for the policy, the asker and the audit log. Its name is what the
-    /// client calls itself in this request, or else in its `initialize`.
-    fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
+    /// Returns the caller as the host knows it, for the policy, the asker and the audit log.
+    fn to_host(&self, gateway: &Inner) -> toolrack_host::Caller {
         let mut host_caller =
             toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).with_transport(self.transport);
         if let Some(agent) = &gateway.options.agent {
@@ -61,21 +60,11 @@ impl Caller {
         if let Some(session) = &self.session {
             host_caller = host_caller.with_session(session.short_id());
         }
-        let own_name = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
-        let initialize_name = || self.session.as_ref()?.client_info.get()?.name.clone();
-        match own_name.or_else(initialize_name) {
+        match self.client.name.clone() {
             Some(name) => host_caller.with_client(name),
             None => host_caller,
         }
     }
-}
-
-/// The client as `_meta` of a request describes it. Clients of the legacy era describe themselves in `initialize`
-/// instead.
-#[derive(Default, Deserialize)]
-struct ClientMeta {
-    #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
-    client_info: Value,
 }
 
 /// The longest name of a client, in bytes.
@@ -289,7 +278,7 @@ impl Gateway {
         let entry =
             found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", quoted(name))))?;
         params.insert("ref".into(), json!({"type": reference["type"], key: entry.native_name}));
-        let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
+        let relay = Relay::completion(params).caller(caller.to_host(&self.0));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::from_host(error, caller.era))?;
         Ok(self.with_required_fields(caller.era, result, Cacheable::No))
@@ -358,11 +347,9 @@ impl Gateway {
             name: String,
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
-            #[serde(default, rename = "_meta")]
-            meta: ClientMeta,
         }
-        let Params { name, arguments, meta } = parse_params(params)?;
-        let host_caller = caller.to_host(&self.0, &meta);
+        let Params { name, arguments } = parse_params(params)?;
+        let host_caller = caller.to_host(&self.0);
         let mut catalog = self.0.host.catalog();
         if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
@@ -484,7 +471,7 @@ impl Gateway {
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
     ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        let host_caller = caller.to_host(&self.0, &ClientMeta::default());
+        let host_caller = caller.to_host(&self.0);
         PendingCall::new(move |updates| {
             async move {
                 let relay = relay.asker(gateway.asker(&caller, updates)).caller(host_caller);

@@ -39,8 +39,8 @@ const SHOWN_DIGITS: usize = 8;
 /// Takes the client's result for a question, or the reason why there is none.
 type AnswerSender = oneshot::Sender<Result<Value, String>>;
 
-/// The client's data from its `initialize` request.
-#[derive(Clone, Debug)]
+/// What a client says about itself: with each request, or in the legacy era with `initialize`.
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClientInfo {
     pub(super) abilities: Abilities,
     /// The name that the client gives itself.

@@ -15,7 +15,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Outgoing, StartedRequest},
-    http::{client_answer, handle_notification, modern_abilities},
+    http::{client_answer, handle_notification, modern_client},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -182,13 +182,13 @@ impl Connection<'_> {
             return Err(Refusal::invalid_request("not a request"));
         };
         let request = ClientRequest { method: &method, params: params.map_or("{}", |params| params.get()), body };
-        let caller = match modern_abilities(request.params) {
-            Some(abilities) => self.caller(Era::Modern, abilities?),
+        let caller = match modern_client(request.params) {
+            Some(client) => self.caller(Era::Modern, client?),
             None if method == "initialize" => return self.gateway.negotiate(&self.session, request.params),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
             None => match self.session.client_info.get() {
-                Some(client) => self.caller(Era::Legacy, client.abilities),
-                None if method == "ping" => self.caller(Era::Legacy, toolrack_host::Abilities::NONE),
+                Some(client) => self.caller(Era::Legacy, client.clone()),
+                None if method == "ping" => self.caller(Era::Legacy, ClientInfo::default()),
                 None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
             },
         };
@@ -204,12 +204,16 @@ impl Connection<'_> {
         }
     }
 
-    fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
+    /// The caller of a request whose client says this about itself. A client that does not say its name has the one of
+    /// its `initialize`.
+    fn caller(&self, era: Era, client: ClientInfo) -> Caller {
+        let name_of_session = || self.session.client_info.get()?.name.clone();
+        let client = ClientInfo { name: client.name.or_else(name_of_session), ..client };
         let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
         Caller {
             principal: self.session.principal.clone(),
             era,
-            abilities,
+            client,
             view,
             session,
             transport: ClientTransport::Stdio,
