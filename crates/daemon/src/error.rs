@@ -323,10 +323,12 @@ impl From<EditFailed> for ApiError {
 impl From<NotBegun> for ApiError {
     fn from(error: NotBegun) -> Self {
         match error {
-            NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call with this id is under way")
-                .hint("choose another id"),
+            NotBegun::NameInUse => {
+                Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call or turn with this id is under way")
+                    .hint("choose another id")
+            }
             NotBegun::TooMany(limit) => {
-                let message = format!("{limit} calls with an id are under way");
+                let message = format!("{limit} calls and turns with an id are under way");
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
                     .hint("wait until some have ended, or give no id")
             }

@@ -144,28 +144,28 @@ fn reports_then_end<R, T>(
     end: BoxFuture<'static, T>,
 ) -> impl Stream<Item = T> {
     /// `Ended` has the last event, until the reports that came together with it are sent.
-    enum Call<T> {
+    enum State<T> {
         Running(BoxFuture<'static, T>),
         Ended(Option<T>),
     }
-    stream::unfold((reports, Call::Running(end), to_event), async |(mut reports, mut call, to_event)| {
-        if let Call::Running(end) = &mut call {
+    stream::unfold((reports, State::Running(end), to_event), async |(mut reports, mut state, to_event)| {
+        if let State::Running(end) = &mut state {
             let ended = tokio::select! {
                 biased;
                 Some(report) = reports.recv() => Err(report),
                 event = end => Ok(event),
             };
             match ended {
-                Ok(event) => call = Call::Ended(Some(event)),
-                Err(report) => return Some((to_event(report), (reports, call, to_event))),
+                Ok(event) => state = State::Ended(Some(event)),
+                Err(report) => return Some((to_event(report), (reports, state, to_event))),
             }
         }
-        let next = match (reports.try_recv(), &mut call) {
+        let next = match (reports.try_recv(), &mut state) {
             (Ok(report), _) => Some(to_event(report)),
-            (Err(_), Call::Ended(event)) => event.take(),
-            (Err(_), Call::Running(_)) => None,
+            (Err(_), State::Ended(event)) => event.take(),
+            (Err(_), State::Running(_)) => None,
         };
-        Some((next?, (reports, call, to_event)))
+        Some((next?, (reports, state, to_event)))
     })
 }
 

@@ -85,7 +85,9 @@ const TABLE: &[Metric] = &[
     gauge("toolrack_quota_used", "What all members, or all clients of a profile, have used.", |world| {
         quota_values(world, |usage| usage.used)
     }),
-    gauge("toolrack_quota_limit", "What they may use.", |world| quota_values(world, |usage| usage.quota.limit())),
+    gauge("toolrack_quota_limit", "What all members, or all clients of a profile, may use.", |world| {
+        quota_values(world, |usage| usage.quota.limit())
+    }),
     gauge("toolrack_audit_export_age_seconds", "Time since every audit log was exported.", |world| {
         audit_export_values(world, |status| status.age().as_secs_f64())
     }),
