@@ -143,8 +143,9 @@ pub(crate) fn endpoint(id: &str) -> String {
 /// percent-encoding in ID.
 fn agent_at_endpoint(path: &str) -> Option<String> {
     let id = path.strip_prefix(PREFIX)?.strip_prefix('/')?.strip_suffix("/mcp")?;
-    let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
-    Some(id.into_owned())
+    // A plain `/` belongs to a longer path, which is another route. A `/` of the id is percent-encoded.
+    let decoded_id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
+    Some(decoded_id.into_owned())
 }
 
 /// The error for an agent that is not configured.

@@ -106,6 +106,7 @@ struct Api {
 
 static API: LazyLock<Api> = LazyLock::new(|| {
     let (router, document) = router_and_document();
+    // Cannot fail: the description consists of texts, lists and maps with texts as keys.
     Api { router, description: document.to_pretty_json().unwrap_or_default() }
 });
 
@@ -113,6 +114,7 @@ static API: LazyLock<Api> = LazyLock::new(|| {
 fn router_and_document() -> (Router, Document) {
     let (router, mut document) = all_routes().split_for_parts();
     for item in document.paths.paths.values_mut() {
+        // The API has no other methods.
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             let has_body = operation.request_body.is_some();
@@ -243,6 +245,7 @@ pub(crate) fn router() -> Router {
     let document = async || ([("content-type", "application/json")], API.description.as_str());
     API.router
         .clone()
+        // Covers only the routes above: the answers below contain no data of a world.
         .layer(from_fn(concealed::answer))
         .route("/openapi.json", get(document))
         .fallback(async || ApiError::no_route())
@@ -304,8 +307,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
     }
 }
 
-/// The sender of a request to the control API. The client's name is the `User-Agent`, which is nearly the same for all
-/// browsers.
+/// The sender of a request to the control API. The client's name is the `User-Agent`. Browsers are all called
+/// `a browser`, because their `User-Agent`s hardly differ.
 struct SentBy(Caller);
 
 impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {

@@ -42,7 +42,7 @@ pub enum WorldKind {
     Machine,
     /// A tenant: the servers that its members share.
     Tenant,
-    /// An agent of a tenant: the servers that all its members share.
+    /// An agent of a tenant: the servers that all members of the tenant share.
     AgentOfTenant,
     /// This member of a tenant: the servers that run once for each member, if they are for this member. For requests
     /// that belong to no session, the world also runs each server that runs once for each session.
@@ -83,8 +83,8 @@ impl WorldKind {
         }
     }
 
-    /// Whether a server with this spec can be used here: because it is started here, or because the world of the tenant
-    /// lends it.
+    /// Whether a server with this spec can be used here: because it is started here, or because the world of the
+    /// tenant, or of the machine's only user, lends it.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),

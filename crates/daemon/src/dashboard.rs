@@ -1,8 +1,8 @@
 //! Serves the dashboard: one page and its files, all in this binary.
 //!
 //! The page contains no data and no secret, so it loads without a token; it gets all data from the control API. The
-//! fragment of its address, which never reaches the daemon, names the open view. It loads nothing from other origins;
-//! [`CSP`] enforces that.
+//! fragment of its address, which never reaches the daemon, names the open view. The page loads nothing from other
+//! origins; [`CSP`] enforces that.
 
 use axum::Router;
 use axum::body::Body;
@@ -83,6 +83,7 @@ fn file(path: &str) -> Option<EmbeddedFile> {
 
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
 fn etag_matches(header: &HeaderValue, tag: &str) -> bool {
+    // A header that is not ASCII names no tag of this daemon.
     let header = header.to_str().unwrap_or_default();
     let mut known_tags = header.split(',').map(|known_tag| known_tag.trim().trim_start_matches("W/"));
     known_tags.any(|known_tag| known_tag == tag || known_tag == "*")
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(there, listed, "make a link in crates/daemon/help/ to each page of docs/SUMMARY.md");
     }
 
-    /// The policy would stop them in the browser; this test finds them first.
+    /// Finds here what a browser would refuse because of `CSP`.
     #[test]
     fn the_page_needs_nothing_that_its_content_policy_forbids() {
         for path in Assets::iter().filter(|path| !path.starts_with("vendor/")) {

@@ -25,6 +25,7 @@ pub(crate) async fn move_profile_to_query(
     mut request: Request,
     next: Next,
 ) -> Response {
+    // `PROFILE_ROUTE` always has this parameter.
     let name = parts.get("profile").map(String::as_str).unwrap_or_default();
     match gateway_uri(name, request.uri().query()) {
         Some(uri) => *request.uri_mut() = uri,
@@ -33,7 +34,8 @@ pub(crate) async fn move_profile_to_query(
     next.run(request).await
 }
 
-/// The address of the profile `name` for the gateway.
+/// The URI by which the gateway knows the endpoint of the profile `name`. `query`, the client's own query, stays behind
+/// the name.
 fn gateway_uri(name: &str, query: Option<&str>) -> Option<Uri> {
     let named = form_urlencoded::Serializer::new(String::new()).append_pair("profile", name).finish();
     let rest = query.map(|rest| format!("&{rest}")).unwrap_or_default();

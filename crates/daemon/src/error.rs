@@ -176,8 +176,8 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
-    /// The error for values of a member that cannot be stored or read.
-    pub(crate) fn values_unavailable(why: String) -> Self {
+    /// The error for values or servers of a member that cannot be stored or read.
+    pub(crate) fn member_data_unavailable(why: String) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
     }
 
@@ -323,10 +323,12 @@ impl From<EditFailed> for ApiError {
 impl From<NotBegun> for ApiError {
     fn from(error: NotBegun) -> Self {
         match error {
-            NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call with this id is under way")
-                .hint("choose another id"),
+            NotBegun::NameInUse => {
+                Self::new(StatusCode::CONFLICT, "ID_IN_USE", "a call or turn with this id is under way")
+                    .hint("choose another id")
+            }
             NotBegun::TooMany(limit) => {
-                let message = format!("{limit} calls with an id are under way");
+                let message = format!("{limit} calls and turns with an id are under way");
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
                     .hint("wait until some have ended, or give no id")
             }

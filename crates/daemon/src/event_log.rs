@@ -16,13 +16,14 @@ use crate::{rights::Right, shown};
 /// The maximum number of events that a log keeps.
 const MAX_EVENTS: usize = 1_000;
 
-/// The maximum size of one event, in bytes. Of a longer event, the log keeps only the name, the time and the server.
+/// The maximum size of one event, in bytes. If an event is longer, the log keeps only its name, its time and its
+/// server.
 const MAX_EVENT_BYTES: usize = 16 * 1024;
 
 /// The maximum size of all events together that a log keeps, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogCapacity {
-    /// For the log of one member of a tenant, of which there may be very many: 64 KiB, about 200 events.
+    /// For the log of one member of a tenant: 64 KiB, about 200 events, because a tenant may have very many members.
     Member = 64 * 1024,
     /// For the log of a machine, a tenant or an agent: 2 MiB.
     World = 2 * 1024 * 1024,
@@ -78,8 +79,9 @@ pub(crate) struct LoggedEvent {
 /// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct UnseenEvents {
-    /// How many events the reader has missed, because they are no longer kept. `Some(0)` if the number is not known,
-    /// because the reader last read the events of another run. `None` if the reader has missed no event.
+    /// How many events of this log the reader has missed, because they are no longer kept. `None` if the reader has
+    /// missed no event. `Some` even for 0 if the reader last read another log, for example that of an earlier run: the
+    /// number of the events that it has missed of that log is not known.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -131,13 +133,14 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), capacity, secrets }
     }
 
-    /// Adds an event for `audience`. Of an event that is not a JSON object, only the name and the time are kept. Of a
-    /// long event, less is kept: see [`MAX_EVENT_BYTES`].
+    /// Adds an event for `audience`. Keeps only the name and the time of an event that is not a JSON object, and only a
+    /// part of a long event: see [`MAX_EVENT_BYTES`].
     pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
+        // The event itself repeats its name, which the log has in `name`.
         data.shift_remove("event");
         data.insert("at".to_owned(), json!(shown::rfc3339_millis(Utc::now())));
         let mut data = Value::Object(data);
@@ -169,6 +172,7 @@ impl EventLog {
             return Some(0);
         }
         let (run, number) = id.split_once('-')?;
+        // A number that this log has not reached would make the reader skip the events up to that number.
         let number = number.parse().ok().filter(|number| *number <= self.newest())?;
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }

@@ -77,7 +77,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// All servers of a [`Host`] as one MCP server.
 ///
 /// Cheap to clone. Create it inside a tokio runtime. It does not own the host: end the gateway first, then the host.
-/// Build the host with [`AnyClient`] as its asker, so that servers of the older era know that they may send questions.
+/// Build the host with [`AnyClient`] as its asker, so that servers of the legacy era know that they may send questions.
 ///
 /// It serves MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions,
 /// independently of the eras of the servers behind it. Tools have the names of the host's catalog, prompts are named
@@ -132,6 +132,7 @@ impl Inner {
     /// Returns the message with secrets hidden, because a server can repeat secrets that it received.
     fn concealed(&self, message: Bytes) -> Bytes {
         let Some(secrets) = &self.options.secrets else { return message };
+        // A message is JSON, and therefore always UTF-8.
         let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
         match concealed {
             Some(Cow::Owned(concealed)) => concealed.into(),

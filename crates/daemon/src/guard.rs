@@ -50,7 +50,7 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The content type of a stream of events.
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
-/// The path prefixes that need a token.
+/// The path prefixes that need a token. `/p` has the MCP endpoints of profiles, and `/t` those of tenants.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
 
 /// The secret that gives access to the daemon: 256 random bits in hex. Each launch of a daemon makes a new one.
@@ -282,6 +282,7 @@ impl Guard {
     }
 
     fn is_own_origin(&self, origin: &HeaderValue) -> bool {
+        // An origin that is not ASCII is not the daemon's own.
         let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
         let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         host.is_some_and(|host| self.hosts.iter().any(|own_host| own_host == host))
@@ -310,6 +311,7 @@ fn ambiguous(message: String) -> ApiError {
 }
 
 fn limiter(Rate { each_second, burst }: Rate) -> DefaultDirectRateLimiter {
+    // The rates above are not 0; the type only demands a fallback.
     let nonzero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
     RateLimiter::direct(Quota::per_second(nonzero(each_second)).allow_burst(nonzero(burst)))
 }

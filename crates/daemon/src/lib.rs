@@ -2,8 +2,8 @@
 //!
 //! A [`Daemon`] answers at one address. It runs its own world, and one for each agent, tenant and member that is in
 //! use, and for each session that has servers of its own. A world loads a configuration, runs it with a
-//! [`Host`](toolrack_host::Host), and watches its files. It does not decide about calls: the host does, and questions
-//! for a user wait in [`Questions`].
+//! [`Host`](toolrack_host::Host), and watches its files. The host decides about calls, and questions for a user wait in
+//! [`Questions`].
 //!
 //! | at | there is |
 //! |---|---|
@@ -30,7 +30,7 @@
 //! profiles. `places` are limits of which each member may use only a share; `tls`, `streams` and `unread` serve
 //! connections, streams and bodies; `error` is the error of the control API.
 //!
-//! It listens only on this machine by default, and refuses requests without its [`Token`].
+//! The daemon listens only on this machine by default, and refuses requests without its [`Token`].
 
 mod agents;
 mod api;

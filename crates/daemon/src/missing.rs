@@ -36,6 +36,7 @@ impl MissingValues {
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
         // Most servers need no value; then the store is not read.
         let mut needed = spec.map(user_values_in).unwrap_or_default();
+        // A name that cannot be stored cannot be given, so no page can ask for it.
         needed.retain(|name| is_stored_secret_name(name));
         if needed.is_empty() {
             return needed;

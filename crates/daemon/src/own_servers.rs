@@ -110,7 +110,7 @@ impl OwnServers {
             return Err(NotAdded::Full(self.max_per_member));
         }
         self.store.add(&member.key(), name.as_str(), server, caller).await.map_err(NotAdded::NotStored)?;
-        self.set_has_servers(member, true);
+        self.set_has_servers(member, /* has_any */ true);
         Ok(())
     }
 
@@ -141,9 +141,11 @@ impl OwnServers {
             BTreeMap::new()
         });
         let key = member.key();
+        // A stored server that is no longer valid is left out.
         let usable = servers
             .into_iter()
             .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&key, &self.egress).ok()?)));
+        // More can be stored: two requests at once may both find room for one more, or the limit was lowered.
         usable.take(self.max_per_member).collect()
     }
 }

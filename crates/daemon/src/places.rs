@@ -70,7 +70,7 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Names in a message the callers whose use has reached the bound, as in "too many calls of this member".
+    /// The end of a message about too many things, as in "too many calls of this member": whose things they are.
     pub(crate) fn whose_use(self) -> &'static str {
         match self {
             Self::MemberShare => "of this member",

@@ -11,8 +11,8 @@ use toolrack_host::{Selection, ToolProfile};
 pub struct Profiles(Arc<watch::Sender<ToolProfiles>>);
 
 impl Profiles {
-    /// Replaces the profiles. Clients see the tools of the new ones with their next request, and learn that their tools
-    /// changed. A client of a profile that is gone sees no tools.
+    /// Replaces the profiles. Clients are told that their tools have changed, and see the tools of the new profiles
+    /// with their next request. A client of a profile that is gone sees no tools.
     pub fn set(&self, profiles: ToolProfiles) {
         self.0.send_if_modified(|before| {
             let has_changed = *before != profiles;

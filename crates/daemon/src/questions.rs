@@ -258,8 +258,8 @@ impl Questions {
         Self { inner: Arc::new(inner), caller: None, secrets: None }
     }
 
-    /// Returns a handle for the world of a member. It hides the member's `secrets` in its questions from the users who
-    /// answer for the tenant.
+    /// Returns a handle for the world of a member. Questions through this handle do not show the member's `secrets` to
+    /// the users who answer for the tenant.
     #[must_use]
     pub fn concealing(&self, secrets: Arc<Interpolate>) -> Self {
         Self { secrets: Some(secrets), ..self.clone() }
@@ -276,6 +276,7 @@ impl Questions {
     }
 
     /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
+    /// Only the first call counts.
     pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.agent_log.set((agent.to_owned(), log));
     }
@@ -348,6 +349,7 @@ impl Questions {
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answer_receiver).await;
         drop(withdraw);
+        // While this waits, the sender is dropped only with an answer, so `Result::ok` loses no other reason.
         answer.ok().and_then(Result::ok).ok_or(Unanswered::TimedOut)
     }
 }
@@ -426,6 +428,7 @@ impl Inner {
         approval: Option<Confirm>,
         answer_sender: oneshot::Sender<(Answer, Principal)>,
     ) -> Option<(u64, Audience)> {
+        // The default is the user of the machine.
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let mut open = self.open.lock();
         if !open.has_room_for(&principal) {
@@ -526,6 +529,7 @@ impl Asker for Questions {
                 AnswerWord::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },
                 AnswerWord::AlwaysTool => Confirmed::Kept { keep: AnswerScope::Tool, callers, arguments },
                 AnswerWord::AlwaysServer => Confirmed::Kept { keep: AnswerScope::Server, callers, arguments },
+                // `deny`: `Questions::answer` accepts no other words for an approval.
                 _ => Confirmed::No { why: answer.why },
             }
         })
@@ -538,11 +542,13 @@ impl Asker for Questions {
             Elicitation::Url { message, url, .. } => QuestionContent::Url { server, message, url },
         };
         Box::pin(async move {
-            match self.ask(content, None).await {
+            let approval = None;
+            match self.ask(content, approval).await {
                 Ok((Answer { answer: AnswerWord::Accept, content, .. }, _)) => {
                     Elicited::Accept(content.unwrap_or_default())
                 }
                 Ok((Answer { answer: AnswerWord::Decline, .. }, _)) => Elicited::Decline,
+                // `cancel`, or no answer: the user has not decided.
                 _ => Elicited::Cancel,
             }
         })

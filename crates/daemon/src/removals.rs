@@ -113,7 +113,7 @@ mod tests {
         Principal::new(Kind::Person, tenant, "https://login.example", name).unwrap()
     }
 
-    /// A team from which Ann of acme and Bob of bolt were removed, of which the team file has only acme.
+    /// A team from which Ann of acme and Bob of bolt were removed. The team file has only acme.
     async fn removals() -> (tempfile::TempDir, Removals, Arc<Deleted>) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();

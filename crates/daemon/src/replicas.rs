@@ -5,14 +5,14 @@
 //! request there. The home checks again who sent the request, and never forwards it to a third replica. If the tenant
 //! has no home, the replica that got the request becomes its home.
 //!
-//! The other replicas are the *siblings* of a replica. The time from a replica's joining them to its end, or to a late
-//! heartbeat of its own, is a *term* of that replica.
+//! The other replicas are the *siblings* of a replica. A *term* of a replica begins when the replica joins its
+//! siblings, and ends when the replica ends or its own heartbeat is late.
 //!
-//! A replica removes a sibling that has written no heartbeat for
-//! [`ReplicaOptions::heartbeat_timeout`], measured with the replica's own clock. Then other replicas may become the
-//! homes of the sibling's tenants. A replica whose own heartbeat is late serves no tenant: it ends the worlds of all
-//! tenants, and joins anew. This happens before its siblings remove it: the replica counts from when it began to write
-//! its last heartbeat, and a sibling counts from the later moment when it first saw that heartbeat.
+//! A replica removes a sibling that has written no heartbeat for [`ReplicaOptions::heartbeat_timeout`], measured with
+//! the replica's own clock. Then other replicas may become the homes of the sibling's tenants. A replica whose own
+//! heartbeat is late serves no tenant: it ends the worlds of all tenants, and joins anew. This happens before its
+//! siblings remove it: the replica counts from when it began to write its last heartbeat, and a sibling counts from the
+//! later moment when it first saw that heartbeat.
 //!
 //! A replica sends a request again only if the request changes nothing, or if it is certain that no sibling has read
 //! it.
@@ -23,7 +23,7 @@ mod identity;
 mod listener;
 mod term;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -119,7 +119,7 @@ impl Replicas {
     /// `host` in their `Host`, and have at most `max_body_bytes`.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when the replica cannot make its key.
     pub(crate) fn new(
         store: TeamStore,
         options: ReplicaOptions,
@@ -132,8 +132,8 @@ impl Replicas {
     }
 
     /// Joins the other replicas, and writes heartbeats. After a late heartbeat, ends the worlds of all tenants with
-    /// `end_worlds`, and joins anew. Returns after `leaving` is cancelled, when it has given up all homes. Before the
-    /// caller cancels `leaving`, it must have ended the worlds of those homes.
+    /// `end_worlds`, and joins anew. Returns after `leaving` is cancelled, when it has given up all homes. Before
+    /// cancelling `leaving`, the caller must have ended the worlds of those homes.
     pub(crate) async fn run(self: Arc<Self>, end_worlds: EndWorlds, leaving: CancellationToken) {
         while !leaving.is_cancelled() {
             let joined = tokio::select! {
@@ -162,24 +162,27 @@ impl Replicas {
     /// Adds the row of this replica to the database, under a new id. `None` if that fails: the caller tries again.
     async fn join(&self) -> Option<Arc<Term>> {
         let began_at = Instant::now();
-        let replica = Replica {
-            id: random_text::<16>("").ok()?.to_string(),
-            address: self.options.listen.to_string(),
-            public_key: self.identity.public_key().to_vec(),
+        let id = match random_text::<16>("") {
+            Ok(id) => id.to_string(),
+            Err(error) => return self.pause_after_failed_join(&error).await,
         };
+        let replica =
+            Replica { id, address: self.options.listen.to_string(), public_key: self.identity.public_key().to_vec() };
         match timeout(self.options.heartbeat_timeout, self.options.heartbeats.join_replicas(&replica)).await {
             Ok(Ok(true)) => Some(Arc::new(Term::new(replica.id, self.end_of_term(began_at)))),
-            Ok(Err(error)) => {
-                tracing::warn!("this replica cannot join the others: {error}");
-                sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
-                None
-            }
+            Ok(Err(error)) => self.pause_after_failed_join(&error).await,
             // Another replica has this id already, or the time was up. Neither needs a pause.
             Ok(Ok(false)) | Err(_) => None,
         }
     }
 
-    /// The end of a term, if the last heartbeat was begun at `began_at`. It is a tenth of
+    async fn pause_after_failed_join<T>(&self, error: &impl fmt::Display) -> Option<T> {
+        tracing::warn!("this replica cannot join the others: {error}");
+        sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
+        None
+    }
+
+    /// The end of a term whose last heartbeat was begun at `began_at`. The term ends a tenth of
     /// [`ReplicaOptions::heartbeat_timeout`] before the siblings may remove this replica, because the clocks of two
     /// machines may run at different speeds.
     fn end_of_term(&self, began_at: Instant) -> Instant {

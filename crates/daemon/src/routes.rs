@@ -1,6 +1,6 @@
 //! Builds routes, each with the right that it needs and the world that answers members.
 //!
-//! A route names both where it is declared ([`Routes::with`]); there is no way to declare one without.
+//! A route is declared with [`Routes::with`], which demands both; there is no other way to declare a route.
 
 use axum::{
     extract::Request,
@@ -76,6 +76,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         );
         debug_assert_eq!(self.clashing_schema(&schemas), None, "two types have this name in the description");
         for item in paths.paths.values_mut() {
+            // The API has no other methods.
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in operations.into_iter().flatten() {
                 let right_extension = OperationExtensions::builder().add("x-right", json!(right.word())).build();

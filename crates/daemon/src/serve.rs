@@ -102,7 +102,8 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// With this, the daemon is one of several replicas that serve its team.
     pub replica: Option<ReplicaOptions>,
-    /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
+    /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
+    /// default port.
     pub hosts: Vec<String>,
     /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,
@@ -281,15 +282,16 @@ impl Daemon {
         let base_url = base_url(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
-        let world = World::start(parts, None, &tasks, CancellationToken::new(), began).await;
+        let base = None;
+        let world = World::start(parts, base, &tasks, CancellationToken::new(), began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
         let timeouts = WorldTimeouts { idle: agent_idle, grace };
         let settings = Arc::new(DaemonSettings { began, hosts, address, team_url, timeouts, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &settings));
         let agents = new_agents(&settings, &world, make_agent_world, &tasks);
         let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
-        let opening_agents = Arc::clone(&agents);
-        let agent_token_opens = move |path: &str, token: &str| opening_agents.opens(path, token);
+        let guard_agents = Arc::clone(&agents);
+        let agent_token_opens = move |path: &str, token: &str| guard_agents.opens(path, token);
         let guard = Guard::new(token.clone(), address, &settings.hosts, Box::new(agent_token_opens));
         let extensions = RouteExtensions {
             world: Arc::clone(&world),
@@ -518,6 +520,7 @@ fn endpoints() -> Router {
 
 /// The `Host` of requests to `url`.
 fn host_of(url: &Url) -> String {
+    // Each URL with the scheme http or https has a host.
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

@@ -47,7 +47,7 @@ pub(crate) fn world_bound(worlds: usize) -> WorldBound {
     WorldBound { worlds, refusal }
 }
 
-/// The id of a world. When dropped, ends the world if that is due.
+/// The id of a world, which ends when this value is dropped, if it must end.
 struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,
@@ -102,7 +102,9 @@ impl SessionWorlds {
             return Ok(None);
         }
         let end_on_drop = self.new_world();
-        let world_use = self.worlds.enter(&end_on_drop.id, None)?;
+        // The user of the machine owns the socket, so the world is for no member.
+        let member = None;
+        let world_use = self.worlds.enter(&end_on_drop.id, member)?;
         let gateway = world_use.gateway().await?;
         Ok(Some(ConnectionSession { gateway, end_on_drop, _world_use: world_use }))
     }

@@ -101,7 +101,7 @@ pub(crate) const MAX_WORLDS: WorldBound = WorldBound {
     },
 };
 
-/// Whether `id` is the id of a world of the member with this key.
+/// Whether `id`, which [`world_id`] has made, is the id of a world of the member with this key.
 fn is_world_of(id: &str, member: &str) -> bool {
     id.strip_prefix(member).is_some_and(|rest| rest.starts_with(' '))
 }

@@ -66,8 +66,7 @@ impl Tenants {
         };
         let is_from_sibling = request.extensions().get::<FromSibling>().is_some();
         let response = self.worlds.answer(tenant, request).await;
-        // Another replica (a sibling) has forwarded the request. It waits for the next home, and sends the request
-        // there.
+        // The replica that has forwarded the request (a sibling) waits for the next home, and sends the request there.
         if is_from_sibling && response.extensions().get::<RequestNotRead>().is_some() {
             misdirected_request()
         } else {

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 /// A certificate and its key, with which a daemon speaks TLS 1.2 and 1.3. Clones share certificate and key.
 #[derive(Clone)]
 pub struct Tls {
-    current: Arc<CurrentCertificate>,
+    certificate: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
 }
 
@@ -58,12 +58,13 @@ impl Tls {
     /// [`TlsError`] when they cannot be used.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let provider = provider();
-        let current = Arc::new(CurrentCertificate(ArcSwap::from_pointee(certified_key(certificate, key, &provider)?)));
+        let first = certified_key(certificate, key, &provider)?;
+        let certificate = Arc::new(CurrentCertificate(ArcSwap::from_pointee(first)));
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(TlsError::Unfit)?.with_no_client_auth();
-        let mut config = config.with_cert_resolver(Arc::<CurrentCertificate>::clone(&current));
+        let mut config = config.with_cert_resolver(Arc::<CurrentCertificate>::clone(&certificate));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { current, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { certificate, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
     /// Takes another certificate and its key for the connections that begin from now on. Returns whether it
@@ -73,9 +74,9 @@ impl Tls {
     /// [`TlsError`] when they cannot be used; nothing changes then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<bool, TlsError> {
         let new = certified_key(certificate, key, &provider())?;
-        let differs = new.cert != self.current.0.load().cert;
+        let differs = new.cert != self.certificate.0.load().cert;
         if differs {
-            self.current.0.store(Arc::new(new));
+            self.certificate.0.store(Arc::new(new));
         }
         Ok(differs)
     }
@@ -123,7 +124,7 @@ mod tests {
     fn a_new_certificate_replaces_the_old_one_and_one_without_its_key_does_not() {
         let ((first, key), (new, new_key)) = (made(), made());
         let tls = Tls::new(&first, &key).unwrap();
-        let current = || tls.current.0.load().cert.clone();
+        let current = || tls.certificate.0.load().cert.clone();
         let before = current();
         assert!(tls.replace(&new, &key).is_err());
         assert!(!tls.replace(&first, &key).unwrap());

@@ -43,6 +43,7 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
         Body::from_stream(ReturnOnDrop { stream: Some(body.into_data_stream()), return_sender: Some(return_sender) })
     });
     let mut response = next.run(request).await;
+    // Without a returned body, the handler has read all of it, or still reads it.
     if let Ok(rest) = returned_body.try_recv()
         && !timeout(READ_TIMEOUT, ends_within_bound(rest)).await.unwrap_or(false)
     {

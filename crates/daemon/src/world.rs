@@ -52,7 +52,7 @@ use crate::{
 
 /// The parts from which a world is made.
 pub struct Parts {
-    /// Runs the servers. It must not run any server yet, and should have [`Self::questions`] as its asker.
+    /// Runs the servers. The host must not run any server yet, and should have [`Self::questions`] as its asker.
     pub host: Host,
     /// The request to load the configuration, at the start and at each reload.
     pub request: Request,
@@ -192,7 +192,7 @@ pub(crate) struct World {
     loaded: ArcSwap<Loaded>,
     /// Why the files as they are now cannot be used; empty if they can.
     file_problems: ArcSwap<Vec<Problem>>,
-    /// Whether the first configuration has been applied.
+    /// Whether the first configuration has been applied. Also notifies each time when a later one is applied.
     applied: watch::Sender<bool>,
     /// Notifies when the user gives or takes back a value that servers need.
     values_changed: watch::Sender<()>,
@@ -442,8 +442,10 @@ impl World {
 /// Loads the first configuration. If it has errors, the world runs what can be used of it, because there is no older
 /// one.
 async fn load_initial(request: &Request, store: Option<&Store>) -> Loaded {
+    // Without the approvals, no entry of a project runs.
     let approvals = approvals(store).await.unwrap_or_default();
-    keeper::load(request, approvals, None).await.unwrap_or_else(|rejected| *rejected.loaded)
+    let before = None;
+    keeper::load(request, approvals, before).await.unwrap_or_else(|rejected| *rejected.loaded)
 }
 
 async fn approvals(store: Option<&Store>) -> Result<Vec<Approval>, StoreError> {

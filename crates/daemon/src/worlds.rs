@@ -210,8 +210,8 @@ pub(crate) struct RequestNotRead;
 pub(crate) struct WorldUse(Arc<OnDemandWorld>);
 
 impl WorldUse {
-    /// Counts one more use of `world`. The caller holds the lock of [`Worlds::running`], so that the world cannot end
-    /// between being found there and being counted as in use.
+    /// Counts one more use of `world`. The caller, which has the world from [`Worlds::running`], still holds the lock
+    /// of that map, so that the world cannot end before the use counts.
     fn of(world: &Arc<OnDemandWorld>) -> Self {
         world.use_count.send_modify(|count| *count += 1);
         Self(Arc::clone(world))
@@ -310,8 +310,8 @@ impl Worlds {
                 return response;
             }
         };
-        // Of the extensions, keep only the principal and the membership: the path parameters of the outer router are
-        // not valid in the inner one.
+        // Pass on only the principal and the membership among the extensions: the path parameters of the outer router
+        // are not valid in the inner one.
         let (mut parts, body) = request.into_parts();
         let mut inner = Request::new(body);
         if let Some(principal) = parts.extensions.remove::<Principal>() {
@@ -447,8 +447,8 @@ fn no_world_error(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer off
-/// when the grace period of the world is over: a turn, for example, must not continue without servers.
+/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer
+/// off when the grace period of the world is over: a turn, for example, must not continue without servers.
 fn hold_until_sent(response: Response, world_use: WorldUse) -> Response {
     response.map(|body| {
         let sending = Some((body.into_data_stream(), world_use));

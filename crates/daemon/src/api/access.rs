@@ -122,13 +122,13 @@ fn token_end(request: &WantedToken, current_token: &TeamToken, now: DateTime<Utc
         return Err(bad_lifetime(format!("a token lasts 1 to {MAX_DAYS} days")));
     }
     let end = now + Duration::days(days.into());
-    let bound = current_token.ends_at.filter(|_| current_token.purpose == Purpose::Personal);
-    match bound {
-        Some(bound) if end > bound && request.days.is_some() => {
+    let latest_end = current_token.ends_at.filter(|_| current_token.purpose == Purpose::Personal);
+    match latest_end {
+        Some(latest_end) if end > latest_end && request.days.is_some() => {
             let message = "a token that is made with a token ends no later than that one, on ".to_owned();
-            Err(bad_lifetime(message + &rfc3339_seconds(bound)).hint("sign in to make one that lasts longer"))
+            Err(bad_lifetime(message + &rfc3339_seconds(latest_end)).hint("sign in to make one that lasts longer"))
         }
-        Some(bound) => Ok(end.min(bound)),
+        Some(latest_end) => Ok(end.min(latest_end)),
         None => Ok(end),
     }
 }
@@ -200,6 +200,7 @@ pub(super) async fn revoke_token_of(
     let found =
         tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token_error)?;
     match membership.store.revoke_tokens(TokenFilter::Id(&found.id), caller).await? {
+        // Another request has revoked it meanwhile.
         0 => Err(no_token_error()),
         _ => Ok(no_content()),
     }
@@ -218,9 +219,11 @@ pub(super) async fn end_client_of(
 ) -> Result<Response, ApiError> {
     let no_client_error = || ApiError::not_found("no such client acts in the name of the member");
     let grants = membership.store.grants(GrantFilter::Of(identity_of(member))).await?;
+    // The id of a grant is the family of its tokens.
     let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client_error)?;
     match membership.store.end_grant(&found.family, caller).await? {
         true => Ok(no_content()),
+        // Another request has ended the grant meanwhile.
         false => Err(no_client_error()),
     }
 }

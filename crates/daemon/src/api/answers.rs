@@ -31,7 +31,8 @@ pub(super) struct AnswersQuery {
 }
 
 /// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the
-/// caller's own if not. A member sees the answers that cover the calls of all in addition.
+/// caller's own if not. To see answers, [`Store::answers`](toolrack_store::Store::answers) adds those that cover the
+/// calls of all members.
 fn owner_filter(caller: &Caller) -> OwnerFilter<'_> {
     if Right::Operate.is_held_by(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }

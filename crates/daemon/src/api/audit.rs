@@ -50,17 +50,20 @@ pub(super) async fn list(Extension(world): State, Query(params): Query<RowsQuery
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let since = params.since.as_deref().map(parse_time).transpose()?;
     let limit = params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+    // Cannot fail, because `usize` is never wider than `u64`.
+    let before = params.before.and_then(|before| u64::try_from(before).ok());
     let query = AuditQuery {
         server: params.server,
         tool: params.tool,
         agent: params.agent,
         since,
         denied: params.denied,
-        before: params.before.and_then(|before| u64::try_from(before).ok()),
+        before,
         limit,
         ..AuditQuery::default()
     };
     let rows = store.audit(&query).await?;
+    // The oldest row comes first. A full page has a next one, unless it ends with row 1, the first of the log.
     let next = rows.first().map(|oldest| oldest.seq).filter(|seq| rows.len() == limit && *seq > 1);
     Ok(Json(Audit { rows: rows.into_iter().rev().map(Row::from).collect(), next }))
 }

@@ -10,7 +10,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use futures::{FutureExt as _, StreamExt as _, stream};
+use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -124,22 +124,53 @@ fn stream_call(
     running: RunningWork,
     call: Call,
     progress: mpsc::Receiver<Progress>,
-) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
-    let reports = stream::unfold(progress, async |mut progress| Some((progress.recv().await?, progress)));
-    let progress_world = Arc::clone(&world);
-    let reports = reports.map(move |progress| concealed_event(&progress_world, "progress", &progress));
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let report_world = Arc::clone(&world);
+    let to_event = move |report: Progress| concealed_event(&report_world, "progress", &report);
     let end = async move {
         match run(&world, running, call).await {
             Ok(outcome) => concealed_event(&world, "result", &outcome),
             Err(error) => concealed_event(&world, "error", &error),
         }
     };
-    // The channel ends with the call, after its last report.
-    let events = stream::select(reports, end.into_stream());
+    let events = reports_then_end(progress, to_event, end.boxed());
     Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
 }
 
+/// Streams each report of a call when it comes, and `end` after the last one.
+fn reports_then_end<R, T>(
+    reports: mpsc::Receiver<R>,
+    to_event: impl Fn(R) -> T,
+    end: BoxFuture<'static, T>,
+) -> impl Stream<Item = T> {
+    /// `Ended` has the last event, until the reports that came together with it are sent.
+    enum State<T> {
+        Running(BoxFuture<'static, T>),
+        Ended(Option<T>),
+    }
+    stream::unfold((reports, State::Running(end), to_event), async |(mut reports, mut state, to_event)| {
+        if let State::Running(end) = &mut state {
+            let ended = tokio::select! {
+                biased;
+                Some(report) = reports.recv() => Err(report),
+                event = end => Ok(event),
+            };
+            match ended {
+                Ok(event) => state = State::Ended(Some(event)),
+                Err(report) => return Some((to_event(report), (reports, state, to_event))),
+            }
+        }
+        let next = match (reports.try_recv(), &mut state) {
+            (Ok(report), _) => Some(to_event(report)),
+            (Err(_), State::Ended(event)) => event.take(),
+            (Err(_), State::Running(_)) => None,
+        };
+        Some((next?, (reports, state, to_event)))
+    })
+}
+
 pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
+    // Serialization cannot fail: the data of events has only texts as keys.
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
@@ -165,4 +196,23 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     cancel_response(world.work_in_progress.cancel(WorkKind::Call, &work_name(&principal, &id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_call_comes_after_all_of_its_reports() {
+        let (sender, reports) = mpsc::channel(8);
+        for report in 1..=3 {
+            sender.try_send(report).unwrap();
+        }
+        let end = async move {
+            sender.try_send(4).unwrap();
+            9
+        };
+        let events: Vec<i32> = reports_then_end(reports, |report| report, end.boxed()).collect().await;
+        assert_eq!(events, [1, 2, 3, 4, 9]);
+    }
 }

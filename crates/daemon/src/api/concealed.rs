@@ -52,9 +52,10 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
 }
 
-/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because the user
-/// reads there what to agree to.
+/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because that
+/// field shows the user what to agree to.
 pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
+    // The conversions below cannot fail: an answer is an object, and has only texts as keys.
     let mut value = serde_json::to_value(value).unwrap_or_default();
     let plain_value = value.get_mut(plain_field).map(Value::take);
     let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
@@ -66,6 +67,7 @@ pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Seria
 
 /// `value` as JSON, with `***` for each secret in its texts.
 pub(super) fn to_concealed_json(world: &World, value: &impl Serialize) -> String {
+    // Cannot fail, because an answer has only texts as keys.
     let text = serde_json::to_string(value).unwrap_or_default();
     match conceal_for_world(world, &text) {
         Cow::Owned(concealed) => concealed,
@@ -79,14 +81,15 @@ fn conceal_for_world<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
     conceal_in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
 }
 
-/// Returns `text`, which is JSON, with `***` for each secret. Most answers contain none: they are searched once, and
-/// neither copied nor parsed. In other answers only texts are changed, so that the result stays JSON for any secret.
-/// Texts that `is_name` recognizes as the name of a server stay, even if a password is the same word, because a server
-/// could not be used without its name.
+/// Returns `text`, which is JSON, with `***` for each secret. Most answers contain no secret: they are searched once,
+/// and neither copied nor parsed. In other answers only the JSON strings are changed, so that the result stays JSON for
+/// any secret. Strings that `is_name` recognizes as the name of a server stay, even if a password is the same word,
+/// because a server could not be used without its name.
 fn conceal_in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
     if let Cow::Borrowed(_) = secrets.conceal(text) {
         return Cow::Borrowed(text);
     }
+    // A text that is not JSON after all becomes `null`, which reveals nothing.
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();
     map_texts(&mut value, &|text| if is_name(text) { Cow::Borrowed(text) } else { secrets.conceal(text) });
     Cow::Owned(value.to_string())

@@ -99,6 +99,7 @@ pub(super) struct ConfigProblems {
 #[utoipa::path(post, path = "/api/v1/config/validate", tag = "config", request_body = Text,
     responses((status = 200, body = ConfigProblems)))]
 pub(super) async fn validate(Body(text): Body<Text>) -> Json<ConfigProblems> {
+    // The name of a file says in which dialect it is written.
     let name = match text.kind {
         Dialect::Json => "mcp.json",
         Dialect::Toml => "toolrack.toml",

@@ -184,15 +184,18 @@ impl ReadLog {
         if !self.unsent.is_empty() {
             return None;
         }
+        // Before the events are fetched, so that an event that is logged meanwhile still wakes the reader.
         self.changes.mark_unchanged();
         let UnseenEvents { missed, events } = self.log.events_after(self.last_seen);
         self.unsent = events.into();
         if missed.is_some() {
+            // The missed events count as seen, so that they are reported once.
             self.last_seen = Some(self.unsent.front().map_or(0, |first| first.id - 1));
         }
         missed
     }
 
+    /// The next event to send, and whether its log is that of the tenant's world.
     fn pop(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
         let event = self.unsent.pop_front()?;
         self.last_seen = Some(event.id);

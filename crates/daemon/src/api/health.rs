@@ -133,6 +133,7 @@ struct Page(String);
 impl Page {
     fn family(&mut self, metric: &Metric) {
         let (name, kind, help) = (metric.name, metric.kind.word(), metric.help);
+        // Writing to a `String` cannot fail, here and below.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 

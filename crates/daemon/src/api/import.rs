@@ -45,7 +45,7 @@ struct OfferedServer {
 
 async fn find_offers(world: &World) -> Result<toolrack_config::import::Found, ApiError> {
     let (environment, folder) = (world.environment.clone(), world.request.cwd.clone());
-    // Some of these files are large, and a home folder may be far away.
+    // Some of these files are large, and a home folder may be on a slow network drive.
     let found = tokio::task::spawn_blocking(move || look(&environment, &folder, Client::ALL));
     found.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
 }

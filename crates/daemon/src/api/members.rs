@@ -164,6 +164,7 @@ async fn apply(
                 .hint("give another member the role `admin` first"))
         }
         MemberChangeOutcome::Done => Ok(no_content()),
+        // Another administrator has removed the member meanwhile.
         _ => Err(no_member()),
     }
 }

@@ -85,7 +85,9 @@ const TABLE: &[Metric] = &[
     gauge("toolrack_quota_used", "What all members, or all clients of a profile, have used.", |world| {
         quota_values(world, |usage| usage.used)
     }),
-    gauge("toolrack_quota_limit", "What they may use.", |world| quota_values(world, |usage| usage.quota.limit())),
+    gauge("toolrack_quota_limit", "What all members, or all clients of a profile, may use.", |world| {
+        quota_values(world, |usage| usage.quota.limit())
+    }),
     gauge("toolrack_audit_export_age_seconds", "Time since every audit log was exported.", |world| {
         audit_export_values(world, |status| status.age().as_secs_f64())
     }),
@@ -123,10 +125,12 @@ fn quota_values(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue>
     let shared = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
     shared
         .map(|usage| {
+            // `number` returns a JSON number, so `as_f64` has a value.
             let amount = usage.quota.quantity().number(amount_of(&usage)).as_f64().unwrap_or_default();
             let quota = usage.quota.name().to_owned();
             let profile = match usage.holder {
                 Holder::Profile { name } => name.to_string(),
+                // All members share this quota. Prometheus reads an empty label as no label.
                 _ => String::new(),
             };
             value(vec![("profile", profile), ("quota", quota)], amount)

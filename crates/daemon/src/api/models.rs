@@ -55,7 +55,9 @@ fn providers(environment: &Environment) -> Vec<KnownProvider> {
 #[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = AnsweringModel)))]
 pub(super) async fn model(Extension(world): State) -> Answer<AnsweringModel> {
     let providers = providers(&world.environment);
-    Ok(Json(match (world.models)(None, world.loaded()).await {
+    // No name is requested, so this is the configured model.
+    let requested_name = None;
+    Ok(Json(match (world.models)(requested_name, world.loaded()).await {
         Ok(chosen) => AnsweringModel { model: Some(chosen.model.name().to_owned()), error: None, providers },
         Err(NoModel { code, message, hint }) => {
             let error = json!({ "code": code, "message": message, "hint": hint });

@@ -77,7 +77,7 @@ fn own_credentials(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials
 pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyCredentials> {
     let mut servers_by_value = servers_by_value(&world);
     let given_values = match own_credentials(&world, &caller) {
-        Ok(credentials) => credentials.list().await.map_err(ApiError::values_unavailable)?,
+        Ok(credentials) => credentials.list().await.map_err(ApiError::member_data_unavailable)?,
         // No server here needs a value of a user.
         Err(_) => Vec::new(),
     };
@@ -122,7 +122,7 @@ pub(super) async fn give(
             format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and its name must fit in a placeholder");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
     }
-    credentials.give(&name, value, &caller).await.map_err(ApiError::values_unavailable)?;
+    credentials.give(&name, value, &caller).await.map_err(ApiError::member_data_unavailable)?;
     world.restart_for_values(&servers);
     Ok(no_content())
 }
@@ -137,10 +137,11 @@ pub(super) async fn take_back(
 ) -> Result<Response, ApiError> {
     let credentials = own_credentials(&world, &caller)?;
     let servers = servers_by_value(&world).remove(&name).unwrap_or_default();
+    // On a machine with one user, `credentials` has all stored secrets. Only those that servers need are deleted here.
     if matches!(world.kind, WorldKind::Machine) && servers.is_empty() {
         return Err(not_needed_error(&name));
     }
-    if !credentials.take_back(&name, &caller).await.map_err(ApiError::values_unavailable)? {
+    if !credentials.take_back(&name, &caller).await.map_err(ApiError::member_data_unavailable)? {
         return Err(ApiError::not_found("you have given no value of this name"));
     }
     world.restart_for_values(&servers);

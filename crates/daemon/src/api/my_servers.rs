@@ -60,7 +60,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
     let Ok(own_servers) = require_own_servers(&world) else {
         return Ok(Json(MyServers { most: 0, servers: Vec::new() }));
     };
-    let servers = own_servers.servers_of(caller.principal()).await.map_err(ApiError::values_unavailable)?;
+    let servers = own_servers.servers_of(caller.principal()).await.map_err(ApiError::member_data_unavailable)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
@@ -88,9 +88,11 @@ pub(super) async fn add(
         return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("choose another name"));
     }
     let server = OwnServer { url, headers };
-    // Checks the server as it would run; the result itself is not needed here.
+    // Checks the form of the URL and the headers. The result itself is not needed here.
     drop(server.spec(&caller.principal().key(), own_servers.egress()).map_err(|error| bad_server(error.to_string()))?);
     let url = Url::parse(&server.url).map_err(|error| bad_server(error.to_string()))?;
+    // `spec` accepts any host, because each connection checks the operator's rules. Check them here as well, so that
+    // the member learns at once of an address that the rules forbid.
     own_servers.egress().guard_for_configured().check(&url).map_err(|refused| {
         bad_server(refused.to_string())
             .hint("the operator of the team says where servers of members may be: `own_servers`")
@@ -100,7 +102,7 @@ pub(super) async fn add(
             let message = format!("you have {limit} servers of your own, and the tenant allows no more");
             ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
         }
-        NotAdded::NotStored(why) => ApiError::values_unavailable(why),
+        NotAdded::NotStored(why) => ApiError::member_data_unavailable(why),
     })?;
     reload_world_of(&world, &caller).await;
     Ok(no_content())
@@ -114,7 +116,7 @@ pub(super) async fn remove(
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    if !require_own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::values_unavailable)? {
+    if !require_own_servers(&world)?.remove(&name, &caller).await.map_err(ApiError::member_data_unavailable)? {
         return Err(ApiError::not_found("you have added no server of this name"));
     }
     reload_world_of(&world, &caller).await;

@@ -52,6 +52,7 @@ pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
 
 /// A question with secrets hidden.
 fn concealed(question: Question, world: &World) -> serde_json::Value {
+    // Cannot fail, because a question has only texts as keys.
     let mut value = serde_json::to_value(question).unwrap_or_default();
     conceal(&mut value, &world.secrets);
     value
@@ -70,6 +71,7 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
+    // The id of a question from an agent's world begins with the agent's id.
     let agent_question = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
     let (asking_world, id) = agent_question.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
     match asking_world.questions.answer(id, &principal, answer).await {

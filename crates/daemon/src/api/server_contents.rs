@@ -53,6 +53,7 @@ pub(super) async fn logs(
 ) -> Answer<Lines> {
     let loaded = world.loaded();
     let entry = super::servers::entry(&world, &loaded, &name)?;
+    // The lines of a server without a file are stored with an empty source.
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;

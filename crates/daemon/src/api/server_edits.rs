@@ -182,6 +182,7 @@ pub(super) async fn revise(
     Body(revision): Body<EntryRevision>,
 ) -> Answer<FileChange> {
     let seen_hash = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
+    // `If-Match: *` accepts any version (RFC 9110, section 13.1.1).
     let seen_hash = seen_hash.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
     edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen_hash }, revision.dry_run, &caller)
         .await

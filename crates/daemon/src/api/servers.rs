@@ -89,6 +89,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// `status` is `None` for a broken entry, because the host runs no server for it.
     fn new(entry: &Entry, status: Option<ServerStatus>, world: &World) -> Self {
         let mut server = Self {
             name: entry.name.clone(),
@@ -134,9 +135,9 @@ impl Server {
         server
     }
 
-    /// The server as `reader` may see it. Only readers who operate the servers see its entry and its file, which say
-    /// something about the machine, and the output of a server that several members share, which can contain texts of
-    /// each of them.
+    /// The server as `reader` may see it. Its entry and its file describe the machine, so only readers who operate the
+    /// servers see them. The same readers alone see the output of a server that several members share, because that
+    /// output can contain texts of each of these members.
     fn visible_to(mut self, reader: &Principal, world: &World) -> Self {
         if Right::Operate.is_held_by(reader) {
             return self;
@@ -298,6 +299,7 @@ pub(super) async fn reconnect(
 /// Refuses a caller who may not start and stop the server. Members may start and stop servers that run only for them;
 /// principals who operate the tenant's servers may start and stop all servers.
 fn check_may_control(world: &World, name: &str, caller: &Caller) -> Result<(), ApiError> {
+    // The refusal does not reveal that a server of other members exists.
     if !world.may_read_about(name, caller.principal()) {
         return Err(ApiError::no_server(name));
     }

@@ -142,8 +142,8 @@ pub(super) struct Transcript {
     next: Option<u64>,
 }
 
-/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden, and the last
-/// position if more messages follow.
+/// Returns at most `limit` messages of a session from the position `from` on, with secrets hidden. If more messages
+/// follow, also returns the position of the last returned message.
 async fn messages_from(
     world: &World,
     session: &Session,
@@ -239,6 +239,7 @@ pub(super) async fn export(
     let (content_type, extension, text) = match query.format {
         ExportFormat::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
         ExportFormat::Json => {
+            // Cannot fail to become JSON, because it has only texts as keys.
             let document = Transcript { session: Conversation::from(&session), messages, next };
             ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
         }

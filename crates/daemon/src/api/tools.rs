@@ -123,7 +123,7 @@ pub(super) async fn list(Extension(world): State, Query(params): Query<ToolsQuer
             let tools = catalog.tools().filter(|tool| selection.has(tool) && is_on_later_page(tool));
             tools
                 .take(params.limit.unwrap_or(MAX_TOOLS).min(MAX_TOOLS))
-                .map(|tool| Tool::new(tool, finding_count(tool), None))
+                .map(|tool| Tool::new(tool, finding_count(tool), /* score */ None))
                 .collect()
         }
     };
@@ -166,7 +166,7 @@ pub(super) async fn get(Extension(world): State, Path((server, tool)): Path<(Str
     let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
     // The schemas stay as the server wrote them, because its author chose the order of the properties.
     Ok(Json(WholeTool {
-        tool: Tool::new(found, findings.len(), None),
+        tool: Tool::new(found, findings.len(), /* score */ None),
         input_schema: found.tool().input_schema.clone(),
         output_schema: found.tool().output_schema.clone(),
         definition: found.definition_hash().to_string(),

@@ -67,6 +67,7 @@ impl QuarantinedTool {
         let (cause, was) = match &stored.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
+            // `Changed`. Tools whose pins cannot be read (`Unchecked`) are not in the stored quarantine.
             _ => ("changed", None),
         };
         let current = parse_definition(&stored.mismatch.definition.text);
@@ -162,6 +163,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
         refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
     };
     let is_pending = |entry: &&Entry| entry.trust == EntryTrust::Pending && entry.is_valid;
+    // Only entries of projects need an agreement, so the others are left out.
     let pending = loaded.entries.iter().filter(is_pending).filter_map(|entry| {
         Some(PendingEntry {
             name: entry.name.clone(),
@@ -205,7 +207,8 @@ pub(super) struct Approve {
 
 /// Agrees to run an entry exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/approve", tag = "trust", request_body = Approve,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn approve(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -223,7 +226,8 @@ pub(super) async fn approve(
 
 /// Refuses to run an entry as it was shown. The entry waits again once it changes.
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -268,7 +272,8 @@ pub(super) struct Revoke {
 
 /// Takes an agreement back, and stops the servers that ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -295,7 +300,8 @@ pub(super) struct ApproveTool {
 
 /// Releases a tool from quarantine if it is still as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
-    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
     Extension(world): State,
     SentBy(caller): SentBy,
@@ -308,6 +314,7 @@ pub(super) async fn approve_tool(
     let quarantined = quarantined_tools(&world).await?.into_iter().find(is_tool);
     let quarantined = quarantined
         .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
+    // `release` compares the hash once more in its transaction, because the definition may change before that.
     let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
     let released = match hash {
         Some(hash) => store.release(&quarantined.pinned_server, &shown.tool, hash, &caller).await?,

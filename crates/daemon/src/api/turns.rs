@@ -169,12 +169,13 @@ fn concealer(world: &World) -> Conceal {
 
 /// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
 fn new_or_resumed_turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
-    let OpenedSession { messages, interrupted_turn: open } = opened;
-    let resumed = open.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
+    let OpenedSession { messages, interrupted_turn } = opened;
+    let resumed = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
     if text.trim().is_empty() {
         let message = "there is no message, and no interrupted turn to continue";
         return resumed.ok_or_else(|| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "NOTHING_SAID", message));
     }
+    // `Turn::resume` has added a result for each interrupted call, which the model must see before the new message.
     let mut messages = resumed.map_or(messages, Turn::into_messages);
     messages.push(Message::new(Role::User, text));
     Ok(Turn::new(messages, chosen.limits))
@@ -269,6 +270,7 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: R
 
 /// An error as the API shows it in an answer.
 fn shown_error(error: &ApiError) -> Value {
+    // Cannot fail, because an error has only texts as keys.
     serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
 }
 
@@ -344,6 +346,7 @@ impl LiveTurn {
             self.unsent.push_back((name, data));
         }
         while let Some((name, data)) = self.unsent.pop_front() {
+            // Without room, the event is not even built.
             if self.sender.capacity() == 0 || self.sender.try_send(event(name, &data)).is_err() {
                 self.unsent.push_front((name, data));
                 return;

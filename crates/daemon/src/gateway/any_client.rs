@@ -36,6 +36,7 @@ impl AnyClient {
 
 impl Asker for AnyClient {
     fn abilities(&self) -> Abilities {
+        // Only the fallback approves calls that no client made.
         let client_abilities = Abilities { confirm: false, ..Abilities::ALL };
         client_abilities.or(self.fallback.as_ref().map_or(Abilities::NONE, |fallback| fallback.abilities()))
     }

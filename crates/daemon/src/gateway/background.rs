@@ -35,7 +35,7 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
             event = events.recv() => Some(event),
             Ok(()) = profiles.changed() => {
                 let Some(gateway) = gateway.upgrade() else { return };
-                List::ALL.into_iter().for_each(|list| gateway.news.send(News::Changed(list, None)));
+                List::ALL.into_iter().for_each(|list| gateway.news.send(News::Changed(list, /* server */ None)));
                 continue;
             }
             _ = sweep.tick() => None,
@@ -73,9 +73,9 @@ fn on_missed_events(gateway: &Arc<Inner>, catalog_version: &mut u64) {
     let current_version = gateway.host.catalog().version();
     if current_version != *catalog_version {
         *catalog_version = current_version;
-        gateway.news.send(News::Changed(List::Tools, None));
+        gateway.news.send(News::Changed(List::Tools, /* server */ None));
     }
     gateway.directory.forget();
-    gateway.news.send(News::Changed(List::Prompts, None));
-    gateway.news.send(News::Changed(List::Resources, None));
+    gateway.news.send(News::Changed(List::Prompts, /* server */ None));
+    gateway.news.send(News::Changed(List::Resources, /* server */ None));
 }

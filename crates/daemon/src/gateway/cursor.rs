@@ -26,6 +26,7 @@ pub(super) fn page<'a, T>(
 ) -> (Vec<T>, Option<String>) {
     let mut rest = items.skip_while(|(key, _)| after.is_some_and(|after| *key <= after));
     let (mut page, mut last) = (Vec::new(), None);
+    // At least one item: a client that follows the cursors of empty pages would never come to the end.
     for (key, item) in rest.by_ref().take(size.max(1)) {
         last = Some(key);
         page.push(item);

@@ -139,8 +139,8 @@ fn is_recent(cached: &CachedIndex, max_age: Duration) -> bool {
     match cached.reading.peek() {
         Some(_) => cached.began_at.elapsed() <= max_age,
         // Later callers wait for the same reading, as long as a waiting caller still drives it: once all callers are
-        // dropped, the reading stands still.
-        None => cached.reading.strong_count().is_some_and(|readers| readers > 1),
+        // dropped, the reading stands still. The cache holds one clone itself.
+        None => cached.reading.strong_count().is_some_and(|clones| clones > 1),
     }
 }
 

@@ -164,7 +164,11 @@ impl Exchange {
     fn elicitation_completed(&self, id: &str) -> Option<Outgoing> {
         (self.caller.era == Era::Legacy).then(|| {
             let params = json!({ "elicitationId": id });
-            Outgoing::Message(message::request_or_notification(None, "notifications/elicitation/complete", &params))
+            Outgoing::Message(message::request_or_notification(
+                /* id */ None,
+                "notifications/elicitation/complete",
+                &params,
+            ))
         })
     }
 
@@ -194,6 +198,7 @@ impl Exchange {
         let mut questions = BTreeMap::new();
         let mut next = Some(Update::Question(first));
         while let Some(update) = next {
+            // Other updates are dropped: the client gets the questions in an answer, which no message may follow.
             if let Update::Question(mut question) = update {
                 let name = question.name.take().filter(|name| !questions.contains_key(name));
                 questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
@@ -218,7 +223,7 @@ impl Exchange {
             }
             let received = tokio::select! {
                 received = news::next(news) => received,
-                uris = subscriptions.updated() => {
+                uris = subscriptions.until_updated() => {
                     unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, Some(self.id.json()))));
                     continue;
                 }

@@ -18,7 +18,7 @@ use axum::{
 use bytes::Bytes;
 use toolrack_host::{ClientTransport, Era, Principal};
 
-pub(super) use self::checks::modern_abilities;
+pub(super) use self::checks::modern_client;
 use self::checks::{Claims, accepts, check_host_and_origin, header_text};
 use crate::{error::retry_after_value, streams};
 
@@ -56,6 +56,7 @@ struct RefusedRequest {
     refusal: Refusal,
 }
 
+/// A refusal before the id and the era of the request are known. Its status is the same in both eras.
 impl From<Refusal> for RefusedRequest {
     fn from(refusal: Refusal) -> Self {
         Self { id: None, era: Era::Modern, refusal }
@@ -150,12 +151,12 @@ impl Post<'_> {
             Era::Modern => {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
-                let abilities = claims.check_modern(request.method).map_err(&refused)?;
+                let client = claims.check_modern(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
                 let caller = Caller {
                     principal,
                     era: Era::Modern,
-                    abilities,
+                    client,
                     view,
                     session: None,
                     transport: ClientTransport::Http,
@@ -163,7 +164,9 @@ impl Post<'_> {
                 if request.method == "tools/call" {
                     checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
                 }
-                self.run(&caller, id, request, None).await
+                // Only a session knows its running requests by their ids, to cancel them.
+                let running = None;
+                self.run(&caller, id, request, running).await
             }
             Era::Legacy if request.method == "initialize" => {
                 self.initialize(id, request.params).map_err(refused(Era::Legacy))
@@ -175,12 +178,13 @@ impl Post<'_> {
                         .status(StatusCode::BAD_REQUEST)
                 };
                 let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refused)?;
-                let abilities = session.client_info.get().map(|client| client.abilities).unwrap_or_default();
+                // Always set: `initialize` sets it before it adds the session.
+                let client = session.client_info.get().cloned().unwrap_or_default();
                 let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
                 let caller =
-                    Caller { principal, era: Era::Legacy, abilities, view, session, transport: ClientTransport::Http };
+                    Caller { principal, era: Era::Legacy, client, view, session, transport: ClientTransport::Http };
                 self.run(&caller, id, request, Some(running)).await
             }
         }

@@ -81,13 +81,14 @@ impl Memory {
     /// # Errors
     /// When `state` belongs to another request than `origin`, or to no call that is parked.
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<ParkedCall, Refusal> {
-        let is_in_time = |since: &Instant| since.elapsed() <= self.parked_for;
+        let is_in_time = |parked_at: &Instant| parked_at.elapsed() <= self.parked_for;
+        // Compared before the call is taken, so that a request with another origin leaves the call to its own client.
         let parked = self.state.lock().parked.origin(state);
-        if parked.is_some_and(|(since, parked)| is_in_time(&since) && !parked.is_same_request(origin)) {
+        if parked.is_some_and(|(parked_at, parked)| is_in_time(&parked_at) && !parked.is_same_request(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
         let taken = self.state.lock().parked.take(state);
-        taken.filter(|(since, _)| is_in_time(since)).map(|(_, call)| call).ok_or_else(|| {
+        taken.filter(|(parked_at, _)| is_in_time(parked_at)).map(|(_, call)| call).ok_or_else(|| {
             let seconds = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
                 "no call waits here under this requestState (a call waits {seconds} s at most, and not beyond a \

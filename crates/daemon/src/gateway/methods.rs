@@ -1,4 +1,4 @@
-//! The methods of MCP that the gateway answers. It answers some at once; for the others it starts a call.
+//! The methods of MCP that the gateway answers: some at once, the others at the end of a call that it starts.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Caller {
     pub(super) principal: Principal,
     pub(super) era: Era,
-    pub(super) abilities: Abilities,
+    pub(super) client: ClientInfo,
     pub(super) view: Arc<View>,
     /// Set for clients of the legacy era (2025-11-25 and older), and for all clients over stdio.
     pub(super) session: Option<Arc<Session>>,
@@ -47,9 +47,8 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller as the host knows it, for the policy, the asker and the audit log. Its name is what the
-    /// client calls itself in this request, or else in its `initialize`.
-    fn to_host(&self, gateway: &Inner, meta: &ClientMeta) -> toolrack_host::Caller {
+    /// Returns the caller as the host knows it, for the policy, the asker and the audit log.
+    fn to_host(&self, gateway: &Inner) -> toolrack_host::Caller {
         let mut host_caller =
             toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).with_transport(self.transport);
         if let Some(agent) = &gateway.options.agent {
@@ -61,21 +60,11 @@ impl Caller {
         if let Some(session) = &self.session {
             host_caller = host_caller.with_session(session.short_id());
         }
-        let own_name = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
-        let initialize_name = || self.session.as_ref()?.client_info.get()?.name.clone();
-        match own_name.or_else(initialize_name) {
+        match self.client.name.clone() {
             Some(name) => host_caller.with_client(name),
             None => host_caller,
         }
     }
-}
-
-/// The client as `_meta` of a request describes it. The transports check that clients of 2026-07-28 name themselves
-/// there.
-#[derive(Default, Deserialize)]
-struct ClientMeta {
-    #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
-    client_info: Value,
 }
 
 /// The longest name of a client, in bytes.
@@ -151,6 +140,7 @@ impl Meta {
         TraceContext::from_fields(|name| match name {
             "traceparent" => self.traceparent.as_str(),
             "tracestate" => self.tracestate.as_str(),
+            // `baggage`, the only other field.
             _ => self.baggage.as_str(),
         })
     }
@@ -240,10 +230,10 @@ impl Gateway {
 
     async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_param(params)?;
-        let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
+        let (catalog, page_size) = (self.0.host.catalog(), self.0.options.bounds.page);
         let finish = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
         let is_first = after.is_none();
-        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), finish);
+        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page_size), finish);
         Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
     }
 
@@ -269,7 +259,9 @@ impl Gateway {
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = parse_params(params)?;
+        // `_meta` belongs to the client's own request.
         params.shift_remove("_meta");
+        // A missing `ref` becomes `null`, which is refused below.
         let reference = params.get("ref").cloned().unwrap_or_default();
         let (key, name) = match reference["type"].as_str() {
             Some("ref/prompt") => ("name", reference["name"].as_str()),
@@ -279,13 +271,14 @@ impl Gateway {
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
         let found = self.0.find_offered(|index| {
             let entries = if key == "name" { &index.prompts } else { &index.templates };
+            // A `ref/resource` names a template, or else a resource.
             let entry = entries.get(name).or_else(|| index.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let entry =
             found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", quoted(name))))?;
         params.insert("ref".into(), json!({"type": reference["type"], key: entry.native_name}));
-        let relay = Relay::completion(params).caller(caller.to_host(&self.0, &ClientMeta::default()));
+        let relay = Relay::completion(params).caller(caller.to_host(&self.0));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::from_host(error, caller.era))?;
         Ok(self.with_required_fields(caller.era, result, Cacheable::No))
@@ -312,6 +305,7 @@ impl Gateway {
             Some(state) if caller.era == Era::Modern => {
                 let mut parked_call = self.0.memory.resume(state, &origin)?;
                 parked_call.give_answers(resume_params.input_responses.unwrap_or_default());
+                // The client is asked again for the answers that are missing or not valid.
                 if !parked_call.questions.is_empty() {
                     return self.0.memory.park(parked_call).map(Reply::Now);
                 }
@@ -353,11 +347,9 @@ impl Gateway {
             name: String,
             #[serde(default)]
             arguments: Option<Map<String, Value>>,
-            #[serde(default, rename = "_meta")]
-            meta: ClientMeta,
         }
-        let Params { name, arguments, meta } = parse_params(params)?;
-        let host_caller = caller.to_host(&self.0, &meta);
+        let Params { name, arguments } = parse_params(params)?;
+        let host_caller = caller.to_host(&self.0);
         let mut catalog = self.0.host.catalog();
         if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
@@ -479,7 +471,7 @@ impl Gateway {
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
     ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        let host_caller = caller.to_host(&self.0, &ClientMeta::default());
+        let host_caller = caller.to_host(&self.0);
         PendingCall::new(move |updates| {
             async move {
                 let relay = relay.asker(gateway.asker(&caller, updates)).caller(host_caller);
@@ -519,7 +511,7 @@ fn uri_param(params: &str) -> Result<String, Refusal> {
     parse_params::<Params>(params).map(|params| params.uri)
 }
 
-/// Unsubscribes a client of the legacy era from a resource. It is no error if the client was not subscribed.
+/// Unsubscribes a client of the legacy era from a resource. A client that was not subscribed gets no error.
 fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_param(params)?;
     if let Some(session) = &caller.session {

@@ -84,7 +84,7 @@ pub(super) fn list_changed(list: List, subscription: Option<&str>) -> Bytes {
 pub(super) fn log_message(server: &ServerName, level: u8, text: &str) -> Bytes {
     let level = LEVELS.get(usize::from(level)).copied().unwrap_or("info");
     message::request_or_notification(
-        None,
+        /* id */ None,
         "notifications/message",
         &json!({"level": level, "logger": server.as_str(), "data": text}),
     )
@@ -161,6 +161,7 @@ impl NewsSender {
                 let level = level_index(&name).unwrap_or(INFO);
                 self.send(News::Log { server, level, message });
             }
+            // The other events mean nothing to clients, or reach them through their calls.
             _ => {}
         }
     }
@@ -178,7 +179,7 @@ pub(super) async fn next(receiver: &mut broadcast::Receiver<News>) -> Option<Vec
     match receiver.recv().await {
         Ok(news) => Some(vec![news]),
         Err(broadcast::error::RecvError::Lagged(_)) => {
-            Some(List::ALL.into_iter().map(|list| News::Changed(list, None)).collect())
+            Some(List::ALL.into_iter().map(|list| News::Changed(list, /* server */ None)).collect())
         }
         Err(broadcast::error::RecvError::Closed) => None,
     }

@@ -81,8 +81,8 @@ impl GatewayOptions {
 pub struct Bounds {
     /// The maximum size of a message of a client, in bytes. Default: 8 MiB.
     pub body_bytes: usize,
-    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. To make room for another
-    /// session, the gateway ends the session that has been idle the longest, if it has been idle for a minute.
+    /// Sessions of clients of 2025-11-25 and older. Default: 1,024. To make room for another session, the gateway ends
+    /// the session that has been idle the longest, if it has been idle for a minute.
     pub sessions: usize,
     /// A session that has been idle for this long is ended. Default: an hour. A session with a request under way or an
     /// open stream is not idle.

@@ -41,6 +41,7 @@ impl Origin {
     /// began.
     pub(super) fn is_same_request(&self, other: &Self) -> bool {
         let effective_params = |origin: &Self| {
+            // The parameters of an `Origin` were read as an object before.
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
             params

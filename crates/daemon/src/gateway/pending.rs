@@ -32,7 +32,8 @@ pub(super) struct Question {
 pub(super) enum Update {
     Progress(Progress),
     Question(Question),
-    /// The user is done with the page of the elicitation with this id. Only clients of 2025-11-25 are told.
+    /// The user is done with the page of the elicitation with this id. Only clients of the legacy era (2025-11-25 and
+    /// older) are told.
     Completed(String),
 }
 

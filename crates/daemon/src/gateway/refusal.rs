@@ -36,6 +36,7 @@ impl Refusal {
                 StatusCode::BAD_REQUEST
             }
             METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            // The HTTP exchange itself succeeds: the body has the JSON-RPC error.
             _ => StatusCode::OK,
         };
         Self { code, message: message.into(), data: None, status, retry_after: None }
@@ -113,8 +114,8 @@ impl Refusal {
     pub(super) fn from_host(error: CallError, era: Era) -> Self {
         match error {
             CallError::Remote { error, .. } => {
-                // 2026-07-28 has replaced the first code. The others are about the gateway's own request to the server,
-                // which the client knows nothing of.
+                // 2026-07-28 has replaced `RESOURCE_NOT_FOUND`. The codes of the second arm are about the gateway's own
+                // request to the server, which the client knows nothing of.
                 let code = match error.code {
                     RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
                     HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL_ERROR,
@@ -131,7 +132,7 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status for a client of this era. For a client of the older era (2025-11-25 and older), only the body
+    /// The HTTP status for a client of this era. For a client of the legacy era (2025-11-25 and older), only the body
     /// has the error for an unknown method.
     pub(super) fn status_for(&self, era: Era) -> StatusCode {
         match era {

@@ -20,14 +20,15 @@ use super::{
 /// An [`Asker`] that sends a client the questions that the client can answer, and another asker the rest.
 #[derive(Clone)]
 pub(super) struct ClientAsker {
+    /// The era of the client. A client of the legacy era (2025-11-25 and older) gets an id with each page to open.
     pub(super) era: Era,
     /// What the client can answer.
     pub(super) client_abilities: Abilities,
     /// Takes the questions for the client.
     pub(super) updates: mpsc::Sender<Update>,
-    /// Gets the questions that the client cannot answer. Without it, they are declined.
+    /// Gets the questions that the client cannot answer. Without a fallback, these are declined.
     pub(super) fallback: Option<SharedAsker>,
-    /// The server's name for its question, if it has one.
+    /// The name that the server gave to the question for which this asker was made ([`Asker::for_question`]).
     pub(super) question_name: Option<String>,
 }
 
@@ -103,6 +104,7 @@ impl Asker for ClientAsker {
             };
             match self.ask("elicitation/create", params).await {
                 Ok(answer) => parse_elicited(answer),
+                // Without an answer, the user has not decided.
                 Err(_) => Elicited::Cancel,
             }
         })
@@ -123,6 +125,7 @@ impl Asker for ClientAsker {
     fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
         Box::pin(async move {
             if self.client_abilities.roots {
+                // A client that gives no answer, or a malformed one, has no roots.
                 let answer = self.ask("roots/list", json!({})).await.unwrap_or_default();
                 return serde_json::from_value(answer["roots"].clone()).unwrap_or_default();
             }
@@ -151,6 +154,7 @@ pub(super) fn is_valid_answer(method: &str, answer: &Value) -> bool {
                 && matches!(answer["content"], Value::Null | Value::Object(_))
         }
         "roots/list" => answer["roots"].is_array(),
+        // `sampling/createMessage`.
         _ => answer["role"].is_string() && !answer["content"].is_null(),
     }
 }
@@ -162,6 +166,7 @@ pub(super) fn abilities(capabilities: &Map<String, Value>) -> Abilities {
     let elicitation = capabilities.get("elicitation").and_then(Value::as_object);
     let has_mode = |mode: &str| elicitation.is_some_and(|modes| modes.get(mode).is_some_and(Value::is_object));
     Abilities {
+        // MCP has no capability for approvals: `ClientAsker` asks for them with forms.
         confirm: false,
         forms: has_mode("form") || (elicitation.is_some() && !has_mode("url")),
         urls: has_mode("url"),

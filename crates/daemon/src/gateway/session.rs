@@ -39,8 +39,8 @@ const SHOWN_DIGITS: usize = 8;
 /// Takes the client's result for a question, or the reason why there is none.
 type AnswerSender = oneshot::Sender<Result<Value, String>>;
 
-/// The client's data from its `initialize` request.
-#[derive(Clone, Debug)]
+/// What a client says about itself: with each request, or in the legacy era with `initialize`.
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClientInfo {
     pub(super) abilities: Abilities,
     /// The name that the client gives itself.
@@ -104,7 +104,7 @@ enum Stream {
 pub(super) struct Backlog {
     /// The messages to send first.
     pub(super) messages: VecDeque<Bytes>,
-    /// What happens from there on.
+    /// The news that follow `messages`.
     pub(super) news: broadcast::Receiver<News>,
 }
 
@@ -219,7 +219,7 @@ impl Session {
     /// Returns the notification that tells the client of `news`, if the client wants it.
     pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
-            News::Changed(list, _) => Some(news::list_changed(*list, None)),
+            News::Changed(list, _) => Some(news::list_changed(*list, /* subscription */ None)),
             News::Log { server, level, message } => {
                 self.wants_level(*level).then(|| news::log_message(server, *level, message))
             }
@@ -229,15 +229,17 @@ impl Session {
     /// Opens the standing stream. The stream has all news since the session began, or those that the last stream did
     /// not send.
     ///
-    /// If another stream is still open, the new stream replaces it, and has the news from now on, from the receiver that
-    /// `subscribe` makes. A client opens a second stream when the connection of the first has broken and the gateway has
-    /// not noticed, so what the first has sent may be lost. The new stream therefore begins with the message that all
-    /// lists and all resources of the client have changed.
+    /// If another stream is still open, the new stream replaces that stream, and has the news from now on, from the
+    /// receiver that `subscribe` makes. A client opens a second stream when the connection of the first has broken and
+    /// the gateway has not noticed, so what the first has sent may be lost. The new stream therefore begins with the
+    /// message that all lists and all resources of the client have changed.
     pub(super) fn open_stream(&self, subscribe: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
         let (mut stream, has_replaced) = self.state.lock().open_stream(self.ended.child_token(), subscribe);
         if has_replaced {
-            let lists = List::ALL.into_iter().map(|list| news::list_changed(list, None));
-            let resources = self.subscriptions.names().into_iter().map(|name| news::resource_updated(&name, None));
+            let subscription = None;
+            let lists = List::ALL.into_iter().map(|list| news::list_changed(list, subscription));
+            let names = self.subscriptions.names().into_iter();
+            let resources = names.map(|name| news::resource_updated(&name, subscription));
             stream.backlog.messages.extend(lists.chain(resources));
         }
         stream

@@ -15,7 +15,7 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Outgoing, StartedRequest},
-    http::{client_answer, handle_notification, modern_abilities},
+    http::{client_answer, handle_notification, modern_client},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -93,6 +93,7 @@ impl Connection<'_> {
     /// Reads messages, and runs the requests among them, until the client has closed its end.
     async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
         let mut requests = FuturesUnordered::new();
+        // The backlog of a new session has no messages yet, only news.
         let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).backlog.news;
         let mut line = Vec::new();
         loop {
@@ -101,6 +102,7 @@ impl Connection<'_> {
                     if !has_line? {
                         // A client that sends all its requests and closes its end still gets its answers.
                         let rest = async { while requests.next().await.is_some() {} };
+                        // Requests that take longer are cancelled when `requests` is dropped.
                         let _ = timeout(CLOSE_TIMEOUT, rest).await;
                         return Ok(());
                     }
@@ -111,9 +113,9 @@ impl Connection<'_> {
                 }
                 Some(()) = requests.next() => {}
                 Some(received) = news::next(&mut news) => self.notify(received).await,
-                uris = self.session.subscriptions.updated() => {
+                uris = self.session.subscriptions.until_updated() => {
                     for uri in uris {
-                        self.send(news::resource_updated(&uri, None)).await;
+                        self.send(news::resource_updated(&uri, /* subscription */ None)).await;
                     }
                 }
             }
@@ -180,13 +182,13 @@ impl Connection<'_> {
             return Err(Refusal::invalid_request("not a request"));
         };
         let request = ClientRequest { method: &method, params: params.map_or("{}", |params| params.get()), body };
-        let caller = match modern_abilities(request.params) {
-            Some(abilities) => self.caller(Era::Modern, abilities?),
+        let caller = match modern_client(request.params) {
+            Some(client) => self.caller(Era::Modern, client?),
             None if method == "initialize" => return self.gateway.negotiate(&self.session, request.params),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
             None => match self.session.client_info.get() {
-                Some(client) => self.caller(Era::Legacy, client.abilities),
-                None if method == "ping" => self.caller(Era::Legacy, toolrack_host::Abilities::NONE),
+                Some(client) => self.caller(Era::Legacy, client.clone()),
+                None if method == "ping" => self.caller(Era::Legacy, ClientInfo::default()),
                 None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
             },
         };
@@ -202,12 +204,16 @@ impl Connection<'_> {
         }
     }
 
-    fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
+    /// The caller of a request whose client says this about itself. A client that does not say its name has the one of
+    /// its `initialize`.
+    fn caller(&self, era: Era, client: ClientInfo) -> Caller {
+        let name_of_session = || self.session.client_info.get()?.name.clone();
+        let client = ClientInfo { name: client.name.or_else(name_of_session), ..client };
         let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
         Caller {
             principal: self.session.principal.clone(),
             era,
-            abilities,
+            client,
             view,
             session,
             transport: ClientTransport::Stdio,
@@ -216,7 +222,7 @@ impl Connection<'_> {
 }
 
 /// Reads up to the end of a line, and appends the text to `line`, without the line break. Returns `false` at the end of
-/// the input. Cancel-safe: what was read stays in `line`.
+/// the input, even if the last line has begun and has no line break. Cancel-safe: what was read stays in `line`.
 async fn next_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

@@ -1,5 +1,4 @@
-//! The resources that one client is subscribed to, under the names that the client uses for
-//! them.
+//! The resources that one client is subscribed to, under the names that the client uses for them.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +55,7 @@ impl ResourceSubscriptions {
     }
 
     /// Waits until a resource has changed. Returns the names that the client uses for the resource. Cancel-safe.
-    pub(super) async fn updated(&self) -> Vec<String> {
+    pub(super) async fn until_updated(&self) -> Vec<String> {
         loop {
             let resource = self.subscriptions.updated().await;
             let names: Vec<_> = self

@@ -63,7 +63,7 @@ impl Inner {
         let fallback = self.options.asker.clone();
         Arc::new(ClientAsker {
             era: caller.era,
-            client_abilities: caller.abilities,
+            client_abilities: caller.client.abilities,
             updates,
             fallback,
             question_name: None,

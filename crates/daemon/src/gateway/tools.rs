@@ -191,7 +191,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         cache_scope: Option<IgnoredAny>,
     }
     let Ok(existing) = serde_json::from_slice::<ExistingFields>(&result) else { return result };
-    // 200 bytes are enough for the fields below.
+    // 200 bytes are enough for the fields below, unless the gateway has a very long name.
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
     let missing_fields = [
@@ -206,6 +206,7 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         out.extend_from_slice(identity.as_bytes());
         out.push(b',');
     }
+    // The result without its opening brace, which `out` has already.
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
     // After the last added field there is no comma if the result itself has no fields.
     if rest.first() == Some(&b'}') {

@@ -81,7 +81,7 @@ impl Inner {
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let Some((missing, names)) = self.missing_values(caller, server).await else { return Ok(()) };
-        if !caller.abilities.urls {
+        if !caller.client.abilities.urls {
             let pages: Vec<_> = names.iter().map(|name| missing.page(name)).collect();
             let (names, pages) = (quoted_list(names.iter().map(String::as_str)), pages.join(" "));
             return Err(NotGiven::because(&format!(
@@ -103,7 +103,7 @@ impl Inner {
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
-        let (era, client_abilities) = (caller.era, caller.abilities);
+        let (era, client_abilities) = (caller.era, caller.client.abilities);
         let asker =
             ClientAsker { era, client_abilities, updates: updates.clone(), fallback: None, question_name: None };
         let page = missing.page(name);
@@ -147,7 +147,7 @@ impl Inner {
                     return Some(catalog);
                 }
                 match events.recv().await {
-                    Ok(Event::McpServerState { server: changed, state }) if changed == *server => match state {
+                    Ok(Event::McpServerState { server: source, state }) if source == *server => match state {
                         State::Connecting => is_connecting = true,
                         // An attempt that began after the values were given has failed. Failures before that do not
                         // count.

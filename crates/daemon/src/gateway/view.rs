@@ -28,7 +28,7 @@ type QueryParams = Vec<(&'static str, String)>;
 /// The key of a page: the era (2026-07-28, or older), and the last item of the page before.
 type PageKey = (Era, Option<String>);
 
-/// The tools of one catalog as one client lists them, page by page.
+/// The tools of one catalog as one client lists them, page by page. Pages are only added, so that readers need no lock.
 #[derive(Debug)]
 struct Pages {
     /// The version of the catalog.
@@ -54,7 +54,8 @@ impl Pages {
         Self { version, profile, first: OnceLock::new() }
     }
 
-    /// Whether the pages are those of the catalog of this `version`, seen through `profile`.
+    /// Whether the pages are those of the catalog of this `version`, seen through `profile`. A changed profile is a new
+    /// `Arc`.
     fn match_catalog(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
         self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
@@ -86,7 +87,9 @@ pub(super) struct View {
 
 impl View {
     fn new(params: QueryParams, selections: Vec<Selection>, profile: Option<FollowedProfile>) -> Arc<Self> {
-        Arc::new(Self { params, selections, profile, pages: ArcSwap::from_pointee(Pages::new(0, None)) })
+        // No page is kept yet, so any version will do.
+        let pages = ArcSwap::from_pointee(Pages::new(/* version */ 0, /* profile */ None));
+        Arc::new(Self { params, selections, profile, pages })
     }
 
     /// Returns whether `other` was requested with the same text. Views are not compared by their addresses, because a

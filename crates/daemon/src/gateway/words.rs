@@ -11,6 +11,7 @@ pub(super) const VERSIONS: [&str; 5] =
     [MODERN_VERSION, LEGACY_VERSIONS[0], LEGACY_VERSIONS[1], LEGACY_VERSIONS[2], LEGACY_VERSIONS[3]];
 
 pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub(super) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 pub(super) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";

@@ -1,5 +1,4 @@
-//! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is
-//! *known*.
+//! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is *known*.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -54,7 +53,7 @@ struct State {
     /// How many of its requests are being answered.
     requests: usize,
     /// Since when the connection is idle: when the connection was accepted, or the last of its requests was answered.
-    /// Without meaning while `requests` is not 0.
+    /// Not used while `requests` is not 0.
     idle_since: Instant,
 }
 
@@ -132,9 +131,9 @@ impl Connection {
         let _ = self.unregister_sender.send(self.number);
     }
 
-    /// Makes the connection a known one, which is never ended to make room. `principal`, whose valid token a request on
-    /// it has shown, owns it from now on: it takes one of the connections that this principal may have. A proxy may
-    /// send the requests of several principals on one connection; the principal that sent the last request owns it.
+    /// Makes the connection a known one, which is never ended to make room. A request on it has shown a valid token of
+    /// `principal`, so from now on the connection is one of those that `principal` may have. A proxy may send the
+    /// requests of several principals on one connection, which then belongs to the sender of the last request.
     ///
     /// # Errors
     /// [`Full`] when the principal has too many connections. Then the connection stays as it was.

@@ -1,7 +1,7 @@
 //! Opens the connection to another replica: HTTP/2 over TLS 1.3, with the public keys of both.
 //!
-//! A replica opens the connection when it has a first request, and sends the request only when the connection stands.
-//! So it knows that a request was not sent if connecting fails.
+//! A replica opens the connection when it has a first request, and sends the request only once the connection is open.
+//! So the replica knows that a request was not sent if connecting fails.
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -47,7 +47,7 @@ pub(super) struct Connector {
     address: String,
     /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
-    /// The latest attempt to open a connection.
+    /// The latest attempt to open a connection. Only a cell: no task waits for a change.
     last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,

@@ -147,6 +147,7 @@ impl Sibling {
             held_back: None,
             received: response.into_body().into_data_stream(),
             gone: self.gone.clone(),
+            // The default is never cancelled.
             end: end.cloned().unwrap_or_default(),
         };
         let pieces = stream::unfold(body, async |mut body| Some((body.next().await?, body)));

@@ -44,7 +44,7 @@ impl Identity {
     /// Makes a key.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when the system has no random bytes, or rustls cannot use the key.
     pub(crate) fn new() -> Result<Self, NoIdentity> {
         let provider = Arc::new(default_provider());
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
@@ -56,6 +56,7 @@ impl Identity {
 
     /// The public key in DER (`SubjectPublicKeyInfo`).
     pub(crate) fn public_key(&self) -> &[u8] {
+        // `Self::new` puts the public key in the place of a certificate, so `cert` is not empty.
         self.key.cert.first().map(AsRef::as_ref).unwrap_or_default()
     }
 
@@ -63,7 +64,7 @@ impl Identity {
     /// handshake fails if the other side has another key.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when rustls cannot use TLS 1.3.
     pub(crate) fn client_config(&self, public_key: Vec<u8>) -> Result<ClientConfig, NoIdentity> {
         let verifier = Verifier { expected: Some(public_key), provider: Arc::clone(&self.provider) };
         let config = ClientConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);
@@ -79,7 +80,7 @@ impl Identity {
     /// at each request whether the key is that of a sibling.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when rustls cannot use TLS 1.3.
     pub(crate) fn server_config(&self) -> Result<ServerConfig, NoIdentity> {
         let verifier = Verifier { expected: None, provider: Arc::clone(&self.provider) };
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider)).with_protocol_versions(&[&TLS13]);

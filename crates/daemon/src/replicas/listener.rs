@@ -53,7 +53,7 @@ impl SiblingListener {
     /// Prepares TLS with the key of this replica. [`Self::serve`] accepts connections.
     ///
     /// # Errors
-    /// [`NoIdentity`]
+    /// [`NoIdentity`] when rustls cannot use TLS 1.3.
     pub(crate) fn new(listener: TcpListener, replicas: &Arc<Replicas>) -> Result<Self, NoIdentity> {
         // The handshake accepts every key. `serve_connection` instead checks the key of the connection at each request.
         // The reason is a sibling that has just joined, and that this replica does not know yet. In TLS 1.3, a client

@@ -66,7 +66,7 @@ impl Term {
 
     /// Adds the siblings that are new in `heartbeats`, and returns the last heartbeats of the siblings that have been
     /// silent for `timeout`. Forgets the siblings that are not in `heartbeats` any more, and gives up the requests to
-    /// them. It forgets only siblings of `known_before`, which were known before the heartbeats were read: a sibling
+    /// them. Forgets only siblings of `known_before`, which were known before the heartbeats were read: a sibling
     /// that was added later may have joined after the read.
     pub(super) fn update_siblings(
         &self,

@@ -1,8 +1,8 @@
 //! Serves HTTP connections, and limits how many there may be, and how long they may be silent.
 //!
 //! A connection is *known* from its first request with a valid token on. Other connections are limited to a small
-//! number: beyond it, a new connection replaces the connection that was silent for the longest time. So
-//! programs without a token displace only each other.
+//! number: beyond that number, a new connection replaces the one that was silent for the longest time. So programs
+//! without a token displace only each other.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -87,6 +87,7 @@ pub(super) async fn serve(
                         () = ending.cancelled() => break,
                         place = shared.acquire_place(&mut unauthenticated) => place,
                     };
+                    // Cannot fail, because the semaphore is never closed.
                     let Ok(place) = place else { break };
                     connections.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }
@@ -112,6 +113,7 @@ pub(super) async fn serve(
                 Some(_) = checks.join_next() => {}
                 Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    // Cannot fail, because there is a place for each of the checks.
                     let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
                     checks.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
                 }

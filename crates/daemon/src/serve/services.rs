@@ -55,6 +55,7 @@ impl RouteExtensions {
     pub(super) fn add_to(&self, extensions: &mut Extensions) {
         extensions.insert(Arc::clone(&self.world));
         extensions.insert(self.gateway.clone());
+        // A world without agents has this extension, too, because handlers demand it.
         extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
         if let Some(tenant_members) = &self.tenant_members {
             extensions.insert(Arc::clone(tenant_members));
@@ -221,19 +222,48 @@ fn leave_home_after_end(make: MakeWorld, replicas: Arc<Replicas>, ending: Cancel
     })
 }
 
+/// Returns the name of a host that may have a port behind it. The guard compares hosts with their ports; the gateway
+/// then compares only names, for any port.
+fn without_port(host: &str) -> String {
+    let url = Url::parse(&format!("http://{host}/")).ok();
+    url.as_ref().and_then(Url::host_str).unwrap_or(host).to_owned()
+}
+
 /// The options of the gateway of `world`. If a client cannot be asked a question, the question waits with the other
 /// questions of the world.
 pub(super) fn gateway_options(world: &Arc<World>, settings: &DaemonSettings) -> GatewayOptions {
-    // The gateway compares only names, for any port.
-    let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
         missing: MissingValues::of_member(world, settings.team_url.as_ref()),
+        // The guard has put the principal into the extensions of each request.
         default_principal: None,
-        hosts: settings.hosts.iter().map(name).chain([settings.address.ip().to_string()]).collect(),
+        hosts: settings
+            .hosts
+            .iter()
+            .map(|host| without_port(host))
+            .chain([settings.address.ip().to_string()])
+            .collect(),
         ..GatewayOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn the_name_of_a_host_is_what_stands_before_its_port() {
+        for (host, name) in [
+            ("tools.example", "tools.example"),
+            ("tools.example:8443", "tools.example"),
+            ("192.0.2.1:80", "192.0.2.1"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("[2001:db8::1]:8443", "[2001:db8::1]"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
     }
 }

@@ -65,6 +65,7 @@ impl Team {
         let ending = &world.ending;
         let replica = match replica {
             Some((options, listener)) => {
+                // The host of a URL is always a valid header value.
                 let host = HeaderValue::from_str(&host_of(door.url())).unwrap_or(HeaderValue::from_static("localhost"));
                 let max_body_bytes = Bounds::default().body_bytes;
                 let replicas = Replicas::new(store.clone(), options, host, max_body_bytes, ending.clone())?;

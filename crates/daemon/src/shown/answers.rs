@@ -50,6 +50,7 @@ impl From<SessionAnswer> for ShownAnswer {
             server: answer.server.to_string(),
             tool: answer.tool,
             definition: answer.definition.to_string(),
+            // An answer until the daemon ends is always for one tool.
             given_for: "tool".to_owned(),
             way: answer.way.word().to_owned(),
             lasting: "session",

@@ -64,7 +64,8 @@ pub(crate) struct ListedMember {
     active_at: Option<String>,
 }
 
-/// How many tokens, sessions and clients a member has, and when one of them was last used.
+/// How many tokens, sessions and clients a member has, and when the member last signed in or a client of theirs last
+/// got a token.
 #[derive(Default)]
 pub(crate) struct AccessCounts {
     tokens: usize,
@@ -76,8 +77,10 @@ pub(crate) struct AccessCounts {
 impl AccessCounts {
     pub(crate) fn add_token(&mut self, token: &TeamToken) {
         match token.purpose {
+            // Neither a sign-in nor the token of a client, so `active_at` stays.
             Purpose::Personal => return self.tokens += 1,
             Purpose::Browser => self.sessions += 1,
+            // The token of a client, which `add_grant` counts.
             _ => {}
         }
         self.active_at = self.active_at.max(Some(token.made_at));

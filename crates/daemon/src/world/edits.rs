@@ -87,8 +87,9 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Adds entries to one file for `caller`, which is written once: with all entries or with none. Stores their secrets
-    /// only after it has checked that all entries can be added. An error has the name of the entry that it is about.
+    /// Adds entries to one file for `caller`. Writes the file once, with all entries or with none of them, and stores
+    /// their secrets only after it has checked that all entries can be added. An error has the name of the entry at
+    /// fault.
     pub(crate) async fn add(
         &self,
         additions: NewEntries,
@@ -101,12 +102,12 @@ impl World {
         let loaded = self.loaded();
         let write = |dry_run| write_all(target.path.clone(), entries.clone(), Options { replace, dry_run });
         // A dry run first: no secret may be stored if one of the entries cannot be added.
-        let mut edited = write(true).await?;
+        let mut edited = write(/* dry_run */ true).await?;
         if !dry_run {
             for (name, sealed) in &sealed {
                 self.store_secrets(sealed).await.map_err(|error| (name.clone(), error))?;
             }
-            edited = write(false).await?;
+            edited = write(/* dry_run */ false).await?;
             // Only a reload shows how the entries read now. The world itself reports files that cannot be used.
             let _ = self.reload().await;
             for (name, edited) in entries.keys().zip(&edited).filter(|_| target.scope == Scope::Project) {
@@ -126,7 +127,9 @@ impl World {
         &self,
         entries: &mut BTreeMap<String, Value>,
     ) -> Result<BTreeMap<String, Sealed>, (String, EditFailed)> {
-        let (mut sealed_by_entry, mut taken_names) = (BTreeMap::new(), None);
+        let mut sealed_by_entry = BTreeMap::new();
+        // `None` until an entry has secrets: only then the names are read.
+        let mut taken_names = None;
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| has_secrets(entry)) {
             if taken_names.is_none() {
                 taken_names = Some(self.secret_names().await.map_err(|error| (name.clone(), error))?);
@@ -202,6 +205,8 @@ impl World {
             }
             return Ok(());
         };
+        // Another program may have changed the file just before or after this edit. The user has not agreed to such a
+        // change.
         let is_as_written = edited.hash_after.as_ref() == Some(&after.hash);
         let is_only_switched = trusted_before.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
         let was_agreed_to =
@@ -266,6 +271,7 @@ async fn write_all(
     entries: BTreeMap<String, Value>,
     options: Options,
 ) -> Result<Vec<Edited>, (String, EditFailed)> {
+    // An edit that did not finish does not say at which entry it stopped, so its error names the first one.
     let first_name = entries.keys().next().cloned().unwrap_or_default();
     let added = tokio::task::spawn_blocking(move || edit::add_all(&path, &entries, options)).await;
     let added = added.map_err(|_| (first_name, EditFailed::Unfinished))?;

@@ -69,6 +69,7 @@ impl Keeper {
     /// Returns whether a configuration file is missing that had servers when it was last read.
     async fn is_file_missing(&self) -> bool {
         let before = self.world.loaded();
+        // If the check itself fails, the files are read as they are.
         tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
@@ -110,6 +111,7 @@ impl Keeper {
         (self.before_applying)(&self.world.loaded());
         self.world.profiles.set(self.world.loaded().settings.profiles.clone());
         self.world.host.apply(self.world.desired()).await;
+        // Notifies even if it was `true` before, because worlds with this base wait for each application.
         self.world.applied.send_replace(true);
     }
 
@@ -253,6 +255,7 @@ pub(super) async fn load(
 
 /// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed.
 fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
+    // The hash of each entry, and whether it is enabled, trusted and valid.
     let facts_by_name = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let facts = loaded.entries.iter().map(|entry| {
             let is_trusted = entry.trust == toolrack_host::spec::Trust::Trusted;

@@ -175,6 +175,7 @@ impl World {
 
 /// The pasted address, if it is the redirect address of `page` and has the `state` of `page`.
 fn redirect_address(page: &Url, pasted: &str) -> Option<Url> {
+    // A parameter that occurs twice has no value here, because it is ambiguous.
     let value_of = |url: &Url, parameter: &str| {
         let mut found = url.query_pairs().filter(|(name, _)| name == parameter);
         found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())

@@ -31,7 +31,7 @@ const MAX_PER_MINUTE: usize = 100_000;
 
 /// The maximum number of pairs of a server and a [`CallEnd`] that are counted separately. Calls of further pairs are
 /// counted together, under the name `(others)`.
-const MAX_SERVERS: usize = 1_000;
+const MAX_COUNTS: usize = 1_000;
 
 /// Calls of one server that ended in one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,7 +147,7 @@ impl CallCounters {
 
     fn add(&mut self, ended: EndedCall) {
         let mut key = (ended.server.clone(), ended.end.word());
-        if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_SERVERS {
+        if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_COUNTS {
             key.0 = "(others)".to_owned();
         }
         let count = self.by_server.entry(key).or_default();
@@ -206,6 +206,7 @@ fn audience(event: &Event) -> Audience {
 
 /// Adds an event to the event log of the world, and counts it.
 fn record_event(world: &World, counters_sender: &CountersSender, event: Event) {
+    // Cannot fail: the fields of an event are plain data.
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
         let audience = match audience(&event) {
@@ -320,12 +321,12 @@ mod tests {
     #[test]
     fn servers_beyond_the_bound_are_counted_together() {
         let (counters_sender, tally) = tally();
-        for number in 0..MAX_SERVERS + 7 {
+        for number in 0..MAX_COUNTS + 7 {
             add(&counters_sender, &format!("s{number}"), CallEnd::Ok, 1);
         }
         add(&counters_sender, "s0", CallEnd::Ok, 1);
         let by_server = tally.by_server();
-        assert_eq!(by_server.len(), MAX_SERVERS + 1);
+        assert_eq!(by_server.len(), MAX_COUNTS + 1);
         assert_eq!(by_server[&("(others)".to_owned(), CallEnd::Ok.word())].calls, 7);
         assert_eq!(
             by_server[&("s0".to_owned(), CallEnd::Ok.word())].calls,

@@ -50,7 +50,7 @@ impl WorkInProgress {
     /// Registers work that begins.
     ///
     /// # Errors
-    /// [`NotBegun`]
+    /// [`NotBegun`] when other work has this name, or too much named work is running.
     pub(crate) fn begin(&self, work: WorkKind, name: Option<String>) -> Result<RunningWork, NotBegun> {
         let cancellation = CancellationToken::new();
         if let Some(name) = &name {

@@ -6,15 +6,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use toolrack_host::{Abilities, Era};
+use toolrack_host::Era;
 use url::Url;
 
 use super::super::{
     Gateway,
-    methods::Caller,
+    methods::{Caller, client_name},
     refusal::{Refusal, quoted},
     relay,
-    words::{LEGACY_VERSIONS, META_CAPABILITIES, META_VERSION, MODERN_VERSION},
+    session::ClientInfo,
+    words::{LEGACY_VERSIONS, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSION},
 };
 
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
@@ -115,6 +116,7 @@ pub(super) struct Claims<'h> {
 
 impl<'h> Claims<'h> {
     pub(super) fn read(params: &str, headers: &'h HeaderMap) -> Self {
+        // Malformed parameters count as missing here, and are refused later in either era.
         Self { params: serde_json::from_str(params).unwrap_or_default(), headers }
     }
 
@@ -125,6 +127,7 @@ impl<'h> Claims<'h> {
     /// The era of the request. An error if it has a version that the gateway does not know.
     pub(super) fn era(&self) -> Result<Era, Refusal> {
         match header_text(self.headers, VERSION_HEADER)? {
+            // `check_modern` compares this version with the header.
             _ if self.meta(META_VERSION).is_some() => Ok(Era::Modern),
             Some(MODERN_VERSION) => Ok(Era::Modern),
             Some(version) if !LEGACY_VERSIONS.contains(&version) => Err(Refusal::unsupported_version(version)),
@@ -132,9 +135,9 @@ impl<'h> Claims<'h> {
         }
     }
 
-    /// Checks what every request of 2026-07-28 must have. Returns what its client can do.
-    pub(super) fn check_modern(&self, method: &str) -> Result<Abilities, Refusal> {
-        let (version, abilities) = self.required_meta()?;
+    /// Checks what every request of 2026-07-28 must have. Returns what its client says about itself.
+    pub(super) fn check_modern(&self, method: &str) -> Result<ClientInfo, Refusal> {
+        let (version, client) = self.required_meta()?;
         require_header(self.headers, VERSION_HEADER, version)?;
         if version != MODERN_VERSION {
             return Err(Refusal::unsupported_version(version));
@@ -143,38 +146,40 @@ impl<'h> Claims<'h> {
         let name = match method {
             "tools/call" | "prompts/get" => &self.params.name,
             "resources/read" => &self.params.uri,
-            _ => return Ok(abilities),
+            _ => return Ok(client),
         };
         if let Some(name) = name.as_str() {
             require_header(self.headers, NAME_HEADER, name)?;
         }
-        Ok(abilities)
+        Ok(client)
     }
 
-    fn required_meta(&self) -> Result<(&str, Abilities), Refusal> {
+    fn required_meta(&self) -> Result<(&str, ClientInfo), Refusal> {
         required_meta(self.params.meta.as_ref())
     }
 }
 
-/// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do.
-fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, Abilities), Refusal> {
+/// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do. With the
+/// latter, returns the name that the client may give itself.
+fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, ClientInfo), Refusal> {
     let missing = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
     let version = version.ok_or_else(|| missing(META_VERSION))?;
     let capabilities = meta.and_then(|meta| meta.get(META_CAPABILITIES)).and_then(Value::as_object);
     let capabilities = capabilities.ok_or_else(|| missing(META_CAPABILITIES))?;
-    Ok((version, relay::abilities(capabilities)))
+    let name = meta.and_then(|meta| meta.get(META_CLIENT)?.get("name")?.as_str()).map(client_name);
+    Ok((version, ClientInfo { abilities: relay::abilities(capabilities), name }))
 }
 
-/// Checks the parameters of a request without headers, and returns what its client can do, as [`Claims::check_modern`]
-/// does. `None` if the parameters are not those of 2026-07-28.
-pub(in super::super) fn modern_abilities(params: &str) -> Option<Result<Abilities, Refusal>> {
+/// Checks the parameters of a request without headers, and returns what its client says about itself, as
+/// [`Claims::check_modern`] does. `None` if the parameters are not those of 2026-07-28.
+pub(in super::super) fn modern_client(params: &str) -> Option<Result<ClientInfo, Refusal>> {
     let params: Params = serde_json::from_str(params).unwrap_or_default();
     let meta = params.meta.as_ref();
     meta.filter(|meta| meta.contains_key(META_VERSION))?;
     Some(match required_meta(meta) {
         Ok((version, _)) if version != MODERN_VERSION => Err(Refusal::unsupported_version(version)),
-        other => other.map(|(_, abilities)| abilities),
+        other => other.map(|(_, client)| client),
     })
 }
 
@@ -215,7 +220,7 @@ pub(super) fn require_mirrored(
         arguments: Option<Map<String, Value>>,
     }
     let catalog = gateway.0.host.catalog();
-    // A name that is malformed or unknown is refused later.
+    // Malformed parameters and an unknown name are refused later.
     let Ok(Named { name }) = serde_json::from_str(params) else { return Ok(()) };
     let Ok(tool) = gateway.find_tool(&catalog, &caller.view, &name) else { return Ok(()) };
     if !tool.may_mirror() {

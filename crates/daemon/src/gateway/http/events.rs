@@ -139,14 +139,14 @@ impl StandingStream {
             let next = async {
                 tokio::select! {
                     received = news::next(news) => StandingEvent::News(received),
-                    uris = self.session.subscriptions.updated() => StandingEvent::Updated(uris),
+                    uris = self.session.subscriptions.until_updated() => StandingEvent::Updated(uris),
                 }
             };
             let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
-                    messages.extend(uris.iter().map(|uri| news::resource_updated(uri, None)));
+                    messages.extend(uris.iter().map(|uri| news::resource_updated(uri, /* subscription */ None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
