@@ -42,17 +42,23 @@ const EXACT_KEYWORDS: [&str; 16] = [
 ];
 
 /// Returns the tool without invisible characters; `None` if there are none in it.
-pub(crate) fn cleaned_tool(tool: &Tool) -> Option<Tool> {
+///
+/// # Errors
+/// The reason, if the tool may have invisible characters in a schema that cannot be parsed, such as one with a number
+/// beyond all limits: they could not be found.
+pub(crate) fn cleaned_tool(tool: &Tool) -> Result<Option<Tool>, String> {
     let title = cleaned(tool.title.as_deref());
     let description = cleaned(tool.description.as_deref());
     let annotation_title = cleaned(tool.annotations.title.as_deref());
-    let input = cleaned_schema(&tool.input_schema);
-    let output = tool.output_schema.as_deref().and_then(cleaned_schema);
+    let input =
+        cleaned_schema(&tool.input_schema).map_err(|error| format!("its inputSchema cannot be read: {error}"))?;
+    let output = tool.output_schema.as_deref().map(cleaned_schema).transpose();
+    let output = output.map_err(|error| format!("its outputSchema cannot be read: {error}"))?.flatten();
     if [&title, &description, &annotation_title].iter().all(|text| text.is_none())
         && input.is_none()
         && output.is_none()
     {
-        return None;
+        return Ok(None);
     }
     let mut shown = tool.clone();
     shown.title = title.or(shown.title);
@@ -60,7 +66,7 @@ pub(crate) fn cleaned_tool(tool: &Tool) -> Option<Tool> {
     shown.annotations.title = annotation_title.or(shown.annotations.title);
     shown.input_schema = input.unwrap_or(shown.input_schema);
     shown.output_schema = output.or(shown.output_schema);
-    Some(shown)
+    Ok(Some(shown))
 }
 
 /// Returns the text without invisible characters; `None` if there are none in it.
@@ -77,19 +83,19 @@ fn clean(text: &mut String) {
     }
 }
 
-/// Returns the schema without invisible characters; `None` if there are none in it, or if it cannot be parsed.
-fn cleaned_schema(raw: &RawValue) -> Option<Box<RawValue>> {
+/// Returns the schema without invisible characters; `None` if there are none in it.
+fn cleaned_schema(raw: &RawValue) -> Result<Option<Box<RawValue>>, serde_json::Error> {
     let written = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
     let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
     if is_plain && matches!(without_invisible(written), Cow::Borrowed(_)) {
-        return None;
+        return Ok(None);
     }
-    let mut schema: Value = serde_json::from_str(written).ok()?;
+    let mut schema: Value = serde_json::from_str(written)?;
     if !clean_schema(&mut schema) {
-        return None;
+        return Ok(None);
     }
-    to_raw_value(&schema).ok()
+    to_raw_value(&schema).map(Some)
 }
 
 /// Removes invisible characters from the prose of a schema; returns whether there were any.
@@ -206,7 +212,7 @@ mod tests {
             "outputSchema": { "type": "object", "x-note": format!("no{z}te") },
         });
         let tool = decode::tool(&to_raw_value(&tool).unwrap()).unwrap();
-        let shown = serde_json::to_value(cleaned_tool(&tool).unwrap()).unwrap();
+        let shown = serde_json::to_value(cleaned_tool(&tool).unwrap().unwrap()).unwrap();
         let expected = json!({
             "name": format!("na{z}me"),
             "title": "Title",
@@ -228,14 +234,14 @@ mod tests {
         });
         assert_eq!(shown, expected);
         let plain = json!({ "name": "a", "description": "é 👩\u{200d}🔬", "inputSchema": { "type": "object", "title": "ü\n" } });
-        assert!(cleaned_tool(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).is_none());
+        assert!(cleaned_tool(&decode::tool(&to_raw_value(&plain).unwrap()).unwrap()).unwrap().is_none());
     }
 
     #[test]
     fn invisible_characters_behind_json_escapes_are_found() {
         let raw = |written: &str| RawValue::from_string(written.to_owned()).unwrap();
-        let shown = cleaned_schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap();
+        let shown = cleaned_schema(&raw(r#"{"type":"object","description":"a\u200bb\udb40\udc41"}"#)).unwrap().unwrap();
         assert_eq!(shown.get(), r#"{"type":"object","description":"ab"}"#);
-        assert!(cleaned_schema(&raw(r#"{"type":"object","description":"a\u00e9\n"}"#)).is_none());
+        assert!(cleaned_schema(&raw(r#"{"type":"object","description":"a\u00e9\n"}"#)).unwrap().is_none());
     }
 }

@@ -75,12 +75,17 @@ impl ListedTool {
     }
 
     /// Makes the shown form of the tool, as the server's configuration wants it.
-    pub(crate) fn shown_as(mut self, spec: &ServerSpec) -> Self {
+    ///
+    /// # Errors
+    /// If invisible characters in it could not be found.
+    pub(crate) fn shown_as(mut self, spec: &ServerSpec) -> Result<Self, UnusableTool> {
+        let without_invisible =
+            invisible::cleaned_tool(&self.tool).map_err(|why| UnusableTool::new(&self.tool.name, &why))?;
         self.shown = match spec.invisible.unwrap_or_default() {
-            Invisible::Remove => invisible::cleaned_tool(&self.tool).map(Box::new),
+            Invisible::Remove => without_invisible.map(Box::new),
             Invisible::Keep => None,
         };
-        self
+        Ok(self)
     }
 
     /// Returns the tool as models, clients and users see it.

@@ -69,10 +69,17 @@ impl ToolSet {
     pub(crate) fn new(listed: Listed, spec: &ServerSpec) -> Self {
         let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| spec.tools.shows(&listed.tool.name));
+        let (mut tools, mut unusable) = (Vec::new(), listed.unusable);
+        for tool in shown {
+            match tool.shown_as(spec) {
+                Ok(tool) => tools.push(Arc::new(tool)),
+                Err(tool) => unusable.push(tool),
+            }
+        }
         Self {
-            tools: shown.into_iter().map(|listed| Arc::new(listed.shown_as(spec))).collect(),
+            tools: tools.into(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
-            unusable: listed.unusable,
+            unusable,
             mismatched: Box::default(),
             generation: None,
             search_index: LazyIndex::default(),
@@ -184,8 +191,34 @@ impl ToolSet {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use serde_json::value::RawValue;
+
     use super::*;
-    use crate::catalog::tests as made;
+    use crate::{catalog::tests as made, link::decode, spec::Invisible};
+
+    #[test]
+    fn a_tool_whose_schema_could_hide_characters_and_cannot_be_parsed_is_unusable() {
+        let listed = |name: &str, property: &str| {
+            let written =
+                format!(r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"x":{property}}}}}}}"#);
+            let tool = decode::tool(&RawValue::from_string(written).unwrap()).unwrap();
+            ListedTool::new(tool, Default::default())
+        };
+        for invisible in [Invisible::Remove, Invisible::Keep] {
+            let tools = vec![
+                listed("escaped", r#"{"maximum":1e999,"description":"a\u200bb"}"#),
+                listed("raw", "{\"maximum\":1e999,\"description\":\"a\u{200b}b\"}"),
+                listed("surrogate", r#"{"description":"a\u200bb\ud800"}"#),
+                listed("large", r#"{"maximum":1e999,"description":"ab"}"#),
+            ];
+            let spec = ServerSpec { invisible: Some(invisible), ..ServerSpec::stdio("server", [""; 0]) };
+            let set = ToolSet::new(Listed { tools, ..Listed::default() }, &spec);
+            let unusable: Vec<_> = set.unusable.iter().map(|tool| &*tool.name).collect();
+            assert_eq!(unusable, ["escaped", "raw", "surrogate"]);
+            assert!(set.unusable.iter().all(|tool| tool.why.starts_with("its inputSchema cannot be read: ")));
+            assert_eq!(set.tools.iter().map(|tool| &*tool.tool.name).collect::<Vec<_>>(), ["large"]);
+        }
+    }
 
     /// Checks the time as well: to compare each of 20,000 tools with all others would take a minute, on a thread that
     /// also serves other servers.
