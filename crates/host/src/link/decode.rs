@@ -1,7 +1,10 @@
 //! Decodes raw results into MCP's types, leniently: one bad tool or content block is dropped alone, and its neighbours
 //! are kept.
 
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{Error as _, Unexpected},
+};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
@@ -12,6 +15,25 @@ use crate::{
     },
     text::quote,
 };
+
+/// Parses a struct. `serde` would also read one from an array, member by member; in MCP, each is an object.
+fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    refuse_array(json)?;
+    serde_json::from_slice(json)
+}
+
+/// Parses a struct, as [`object`] does.
+pub(crate) fn raw_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> serde_json::Result<T> {
+    refuse_array(raw.get().as_bytes())?;
+    serde_json::from_str(raw.get())
+}
+
+fn refuse_array(json: &[u8]) -> serde_json::Result<()> {
+    match json.trim_ascii_start().first() {
+        Some(b'[') => Err(serde_json::Error::invalid_type(Unexpected::Seq, &"an object")),
+        _ => Ok(()),
+    }
+}
 
 /// One page of a listing, with raw elements.
 #[derive(Debug)]
@@ -76,7 +98,7 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         #[serde(default)]
         task_support: TaskSupport,
     }
-    let wire: Wire<'_> = serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"))?;
+    let wire: Wire<'_> = raw_object(raw).map_err(|error| format!("it cannot be read: {error}"))?;
     if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
         return Err(format!("its name has {} bytes, and must have 1 to {MAX_TOOL_NAME}", wire.name.len()));
     }
@@ -104,7 +126,7 @@ where
     T: serde::de::DeserializeOwned,
 {
     let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).ok())
+    Ok(raw_object(raw).ok())
 }
 
 /// The kind of an answer to `tools/call`, `prompts/get` or `resources/read`.
@@ -141,8 +163,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
     }
-    let kind: Kind<'_> =
-        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    let kind: Kind<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
     match (kind.result_type.map(RawValue::get), kind.task) {
         (Some("\"input_required\""), _) => serde_json::from_slice(result)
             .map(Answer::InputRequired)
@@ -186,8 +207,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         #[serde(borrow, rename = "_meta", default)]
         meta: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> =
-        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
     if wire.content.is_none() && wire.structured_content.is_none() && wire.tool_result.is_none() {
         return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`"));
     }
@@ -238,8 +258,7 @@ pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
         #[serde(borrow, default)]
         is_error: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> =
-        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
     match wire.content.map(RawValue::get) {
         Some(content) if content.starts_with('[') => {}
         Some(content) if content != "null" => return Err(LinkError::unparsable("`content` is not an array")),
@@ -284,7 +303,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
             mime_type: Option<String>,
         },
     }
-    Ok(match serde_json::from_str(raw.get()) {
+    Ok(match raw_object(raw) {
         Ok(Wire::Text { text }) => Content::Text { text },
         Ok(Wire::Image { data, mime_type }) => Content::Image { data, mime_type },
         Ok(Wire::Audio { data, mime_type }) => Content::Audio { data, mime_type },
@@ -305,9 +324,7 @@ pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, 
     page(result, "contents")?
         .items
         .into_iter()
-        .map(|raw| {
-            serde_json::from_str(raw.get()).map_err(|error| LinkError::unparsable(format!("the contents: {error}")))
-        })
+        .map(|raw| raw_object(raw).map_err(|error| LinkError::unparsable(format!("the contents: {error}"))))
         .collect()
 }
 
@@ -328,8 +345,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
-    let wire: Wire<'_> =
-        serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
+    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
     Ok(PromptResult {
         description: wire.description,
         messages: wire
@@ -349,7 +365,7 @@ pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
         #[serde(flatten)]
         progress: Progress,
     }
-    let wire: Wire = serde_json::from_str(params.get()).ok()?;
+    let wire: Wire = raw_object(params).ok()?;
     Some((wire.progress_token, wire.progress))
 }
 
@@ -388,6 +404,27 @@ mod tests {
             let error = read(broken).unwrap_err();
             assert!(error.contains(why), "{broken}: {error}");
         }
+    }
+
+    #[test]
+    fn an_array_is_never_read_as_an_object() {
+        let tool_array = raw(&json!(["echo", null, null, {"type": "object"}]));
+        assert!(tool(&tool_array).unwrap_err().contains("an object"));
+        let annotated = json!({"name": "x", "inputSchema": {}, "annotations": [null, true], "execution": ["required"]});
+        let read = tool(&raw(&annotated)).unwrap();
+        assert_eq!((read.annotations, read.task), (Annotations::default(), TaskSupport::Forbidden));
+        let result = br#" [[{"type": "text", "text": "x"}]]"#;
+        for error in [
+            answer(result).unwrap_err(),
+            call_result(result).unwrap_err(),
+            check_undecoded(result).unwrap_err(),
+            prompt_result(br#"["d", []]"#).unwrap_err(),
+            resource_contents(br#"{"contents": [["a:b", null, "text"]]}"#).unwrap_err(),
+        ] {
+            assert!(text_of(&error).contains("invalid type: sequence"), "{error}");
+        }
+        assert!(matches!(content(&raw(&json!(["text", "x"]))), Ok(Content::Other(Value::Array(_)))));
+        assert!(progress(&raw(&json!([1, 1.0]))).is_none());
     }
 
     #[test]

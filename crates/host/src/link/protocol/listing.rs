@@ -101,7 +101,7 @@ impl Link {
         let (mut items, mut left_out, mut first_problem) = (Vec::new(), 0, None);
         self.request_pages(method, field, |_, raw_items| {
             for raw in raw_items {
-                let read = || serde_json::from_str(raw.get()).map_err(|error| format!("it cannot be read: {error}"));
+                let read = || decode::raw_object(raw).map_err(|error| format!("it cannot be read: {error}"));
                 match check_depth(raw, self.limits()).and_then(|()| read()) {
                     Ok(item) => items.push(item),
                     Err(why) => {
